@@ -1,0 +1,137 @@
+"""The error tree: what to do next is in the class.
+
+    Error                      anything Perdure says no with
+    ├── Invalid                never: the input is wrong; fix it (names the path of what is wrong)
+    │   ├── TooLarge           ... because it is past a limit
+    │   └── NotFound           ... because what it names does not exist
+    ├── Conflict               reload and try again: somebody else was first
+    │   ├── KeyReused          the same key with other input: both digests are given
+    │   └── Stale              a fence, lease or cursor from before: nothing was written
+    ├── Unavailable            later: the store cannot answer now; nothing was acknowledged
+    │   ├── Full               ... because its disk is full
+    │   └── TimedOut           ... because the deadline passed first
+    ├── InDoubt                settle first: it is not known whether it happened
+    ├── Refused                not here: this store, file or credential does not allow it
+    │   ├── NewerSchema        the database was written by a newer Perdure
+    │   └── ReadOnly           the store or the view can only be read
+    └── Damaged                restore: what is stored is not what was written
+
+Every error carries `path` (where), `hint` (the way out), an exit code for the command line and a status for HTTP.
+Who raises them: every layer; the doors only translate. Keeps P10 and P15.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class Error(Exception):
+    """The root: catches everything that Perdure raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, path: str = "", hint: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.hint = hint
+        self.facts = facts
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        return f"{where}{self.message}" + (f" ({self.hint})" if self.hint else "")
+
+    def as_record(self) -> dict[str, Any]:
+        """The error as plain data, for `--json` and HTTP bodies."""
+        facts = {name: str(value) for name, value in self.facts.items()}
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "path": self.path,
+            "hint": self.hint,
+            **facts,
+        }
+
+
+class Invalid(Error):
+    """The input is wrong and will stay wrong: nothing was changed."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class TooLarge(Invalid):
+    """Past a limit; the message names the limit."""
+
+    http_status = 413
+
+
+class NotFound(Invalid):
+    """What was named does not exist (or belongs to another tenant: the same answer)."""
+
+    exit_code = 3
+    http_status = 404
+
+
+class Conflict(Error):
+    """Somebody else was first; `facts` carries the current version or sequence. Reload and try again."""
+
+    exit_code = 4
+    http_status = 409
+
+
+class KeyReused(Conflict):
+    """The same client key came with other input; the first input stands."""
+
+
+class Stale(Conflict):
+    """A token, lease or cursor from before: nothing was written (P7)."""
+
+
+class Unavailable(Error):
+    """The store cannot answer now. Nothing was acknowledged; trying later is safe."""
+
+    exit_code = 5
+    http_status = 503
+
+
+class Full(Unavailable):
+    """The disk is full. Reads go on; writes work again when there is room."""
+
+    http_status = 507
+
+
+class TimedOut(Unavailable):
+    """The deadline passed before the work was begun: nothing was written."""
+
+    http_status = 504
+
+
+class InDoubt(Error):
+    """It is not known whether it happened: settle it before going on."""
+
+    exit_code = 6
+    http_status = 409
+
+
+class Refused(Error):
+    """Not allowed here: by the store's mode, the credentials or the tool's declaration."""
+
+    exit_code = 7
+    http_status = 403
+
+
+class NewerSchema(Refused):
+    """The database was written by a newer Perdure; this one does not touch it."""
+
+
+class ReadOnly(Refused):
+    """Only reading is possible here."""
+
+
+class Damaged(Error):
+    """What is stored is not what was written; `path` names the place."""
+
+    exit_code = 8
+    http_status = 500

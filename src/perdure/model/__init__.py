@@ -1,0 +1,1 @@
+"""Words: ids, instants, records, states, limits, values. Imports nothing of Perdure but the errors."""

@@ -1,0 +1,53 @@
+"""Limits on everything that comes from outside, in one place (P15).
+
+Whoever accepts input calls the checkers here; nobody else compares lengths.
+"""
+
+from __future__ import annotations
+
+from perdure.errors import Invalid, TooLarge
+
+NAME_MAX_CHARS = 200  # names of sessions, scopes, values, tasks, artifacts, actors, labels, kinds
+KEY_MAX_CHARS = 200  # client keys
+TEXT_MAX_CHARS = 100_000  # titles, goals, reasons: short prose that lives in a body
+VALUE_MAX_BYTES = 64 * 1024 * 1024  # one encoded value; larger things are artifacts
+VALUE_MAX_DEPTH = 100  # nesting of one value
+INLINE_MAX_BYTES = 8 * 1024  # an encoded value above this becomes a blob
+BLOB_IN_DATABASE_MAX_BYTES = 64 * 1024  # a blob above this goes to the artifact store
+PAGE_MAX_ROWS = 1_000  # rows of one page
+LABELS_MAX = 64  # labels or tags of one thing
+REFS_MAX = 256  # references of one event
+
+
+def check_text(value: object, path: str, max_chars: int = TEXT_MAX_CHARS) -> str:
+    """Accept short prose: a string without NUL or lone surrogates, within the limit."""
+    if type(value) is not str:
+        raise Invalid(f"expected text, got {type(value).__name__}", path=path)
+    if len(value) > max_chars:
+        raise TooLarge(f"{len(value)} characters, at most {max_chars} are kept", path=path)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(f"lone surrogate at character {error.start}", path=path) from None
+    if "\0" in value:
+        raise Invalid(f"NUL at character {value.index(chr(0))}", path=path)
+    return value
+
+
+def check_name(value: object, path: str, max_chars: int = NAME_MAX_CHARS) -> str:
+    """Accept a name: text that is not empty. Any printable characters may occur in it; it is only ever data."""
+    name = check_text(value, path, max_chars)
+    if not name:
+        raise Invalid("a name cannot be empty", path=path)
+    if not name.isprintable():
+        bad = next(i for i, c in enumerate(name) if not c.isprintable())
+        raise Invalid(f"control or unprintable character at {bad}", path=path)
+    return name
+
+
+def check_page(limit: int, path: str = "limit") -> int:
+    """Accept the size of a page."""
+    if type(limit) is not int or limit < 1:
+        raise Invalid(f"expected a positive number of rows, got {limit!r}", path=path)
+    return min(limit, PAGE_MAX_ROWS)

@@ -1,0 +1,1 @@
+"""Blobs outside the database: content-addressed files and objects, compression, the state tree."""

@@ -1,0 +1,1 @@
+"""Doors translate: they hold no rules."""

@@ -1,0 +1,1 @@
+"""Proof: benchmarks and, later, the recovery protocol."""

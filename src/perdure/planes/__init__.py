@@ -1,0 +1,1 @@
+"""Decisions: the verbs of conversation, execution, memory and recovery, each with its SQL beside it."""

@@ -1,0 +1,1 @@
+"""Stores: the lane, the transaction, and the databases that keep the log."""

@@ -1,0 +1,1 @@
+"""The kit: the shipped contract suite, a fake clock, crash points, a throw-away PostgreSQL."""

@@ -1,0 +1,57 @@
+# The road from a fresh clone to a proof. Needs only make and a Python 3.11 or newer; everything else goes into .venv.
+# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml or the checkout's place changes.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help test check format demo bench clean
+
+# make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=tests/stores: as it says.
+PYTHON ?=
+WORKERS ?= 2
+TESTS ?= tests
+
+PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
+FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+RUN := .venv/bin/python -m
+
+# What the caller's shell has set for other projects must not reach this one.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+define bootstrap
+@for python in $(PYTHONS); do \
+  if "$$python" -c '$(FITS)' >/dev/null 2>&1; then exec "$$python" tools/bootstrap.py $(1); fi; \
+done; \
+echo "make: no Python 3.11 or newer with venv and ensurepip among: $(strip $(PYTHONS))" >&2; \
+echo "make: install one (on Debian: python3 and python3-venv), or say make PYTHON=/path/to/python" >&2; \
+exit 1
+endef
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
+
+test: check ## check, then all tests (WORKERS=2, TESTS=tests)
+	$(RUN) pytest -n $(WORKERS) $(TESTS)
+
+check: ## lint, format, types, layers
+	$(call bootstrap,dev)
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) basedpyright
+	@if [ -f .importlinter ] || grep -q '^\[tool\.importlinter' pyproject.toml; then .venv/bin/lint-imports; fi
+
+format: ## let ruff format the code and repair what it can
+	$(call bootstrap,dev)
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+demo: ## see it work: an agent is killed and goes on
+	$(call bootstrap,runtime)
+	@.venv/bin/perdure demo
+
+bench: ## measure it on this machine
+	$(call bootstrap,dev)
+	@.venv/bin/perdure bench
+
+clean: ## remove the environment and all caches
+	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,75 @@
+"""Where a long thing is cut: boundaries that follow the content, never the position.
+
+Two cutters, both pure and both part of the stored FORMAT (another rule gives the same state another root):
+`cut_parts` groups the encoded elements of a list, map or index into runs, `cut_text` cuts a long string.
+A boundary depends on the few bytes before it and on the boundary before, so an edit moves the boundaries near
+it and those behind fall back into place: what did not change keeps its address. Called by `tree`.
+Keeps P8 and P15.
+
+Each cutter has a least size (few nodes), a likely size (what an edit costs) and a greatest size (what it
+costs at worst: equal elements, or input made to have no boundary).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import count
+from zlib import crc32
+
+PARTS_MIN_BYTES = 512
+PARTS_LIKELY_BYTES = 1_536
+PARTS_MAX_BYTES = 6_144  # a run ends with the part that reaches it
+
+TEXT_MIN_BYTES = 2_560  # a turn of two KB stays in one piece
+TEXT_MAX_BYTES = 16_384
+TEXT_WINDOW_BYTES = 32
+
+_WORD = 0xFFFF_FFFF
+# The chance that a part ends a run is in proportion to its length: so many of 2**32 for each byte.
+_PARTS_RATE = 2**32 // (PARTS_LIKELY_BYTES - PARTS_MIN_BYTES)
+# Pairs of one of "gwGW7'" and one of " dhlptx048" (by low bits, so of any script): 0.6 to 2.6 % of any text.
+_PAIR_CLASSES = bytes(1 if byte & 15 == 7 else 2 if byte & 3 == 0 else 0 for byte in range(256))
+_PAIR = re.compile(b"\1\2")
+_PAIR_LIMIT = 2**32 // 32  # one pair of 32 is a boundary, by the checksum of the window that it ends
+
+
+def cut_parts(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the runs `(start, stop)` that cover `parts`; none is empty, the last may be short.
+
+    The mix is a rolling one: each part shifts older ones out, after 16 parts when they are tiny, 8 when
+    small, 4 when not. One part alone would not do: a list of few distinct elements (flags, states) might have
+    no boundary at all, and would then be cut by position.
+    """
+    start = size = mix = 0
+    for place, length, check in zip(count(1), map(len, parts), map(crc32, parts), strict=False):
+        mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD
+        size += length
+        if size >= PARTS_MIN_BYTES and (mix < length * _PARTS_RATE or size >= PARTS_MAX_BYTES):
+            yield start, place
+            start, size = place, 0
+    if start < len(parts):
+        yield start, len(parts)
+
+
+def cut_text(text: bytes) -> Iterator[bytes]:
+    """Yield the pieces of `text` in order; a cut may fall inside a character.
+
+    Only candidate pairs are looked at (found by `re` in a translated copy), so no Python runs for each byte.
+    """
+    classes = text.translate(_PAIR_CLASSES)
+    start = 0
+    while len(text) - start > TEXT_MIN_BYTES:
+        stop = _text_boundary(text, classes, start + TEXT_MIN_BYTES, start + TEXT_MAX_BYTES)
+        yield text[start:stop]
+        start = stop
+    if start < len(text):
+        yield text[start:]
+
+
+def _text_boundary(text: bytes, classes: bytes, low: int, high: int) -> int:
+    for pair in _PAIR.finditer(classes, low, high):
+        stop = pair.end()
+        if crc32(text[stop - TEXT_WINDOW_BYTES : stop]) < _PAIR_LIMIT:
+            return stop
+    return min(high, len(text))

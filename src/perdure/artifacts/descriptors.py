@@ -1,0 +1,113 @@
+"""File descriptors: opened, written, listed, and what the operating system says about them in our own words.
+
+Called by `disk`, and by `objects` for its local spool. Keeps P10 and P11: below a directory nothing is opened
+through a symbolic link. Every function raises errors of our tree, never `OSError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from perdure.artifacts.compress import CHUNK_BYTES, HEADER_BYTES, pack_stream
+from perdure.artifacts.place import Stored
+from perdure.errors import Damaged, Error, Full, ReadOnly, Refused, Unavailable
+
+ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # the operator's choice: may be a link
+DIRECTORY: Final = ROOT | os.O_NOFOLLOW
+# O_NONBLOCK: a named pipe that somebody put there must not make us wait for its writer.
+FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def opened(flags: int, name: str | Path, parent: int | None = -1) -> Iterator[int | None]:
+    """Open below `parent` (-1: an absolute path); None when it, or the parent, is not there."""
+    fd = None
+    if parent is not None:
+        with translated(str(name)), suppress(FileNotFoundError):
+            fd = os.open(name, flags, dir_fd=None if parent == -1 else parent)
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def sync(fd: int, where: str) -> None:
+    """Return once what was written to this file or directory is on the disk."""
+    with translated(where):
+        os.fsync(fd)
+
+
+def write_packed(fd: int, source: Iterable[bytes]) -> Stored:
+    """Write the packed form of `source` to an empty file; errors of `source` itself pass through."""
+
+    def write(data: bytes) -> None:
+        with translated("put"):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+
+    write(bytes(HEADER_BYTES))
+    packed = pack_stream(source, write)
+    with translated("put"):
+        os.lseek(fd, 0, os.SEEK_SET)
+    write(packed.header)
+    return packed.stored
+
+
+def pieces_of(fd: int, where: str) -> Iterator[bytes]:
+    """Yield the bytes of a regular file from where it stands."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise Damaged("not a regular file", path=where)
+    while True:
+        with translated(where):
+            piece = os.read(fd, CHUNK_BYTES)
+        if not piece:
+            return
+        yield piece
+
+
+def names_in(folder: int, pattern: re.Pattern[str]) -> list[str]:
+    """The names in a directory that match, in order; what else lies there is none of ours."""
+    with translated("list"):
+        return sorted(name for name in os.listdir(folder) if pattern.fullmatch(name))
+
+
+def modified_us(folder: int, name: str) -> int | None:
+    """When the regular file of that name was last written or touched; None when there is none."""
+    with translated(name):
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    return found.st_mtime_ns // 1_000 if stat.S_ISREG(found.st_mode) else None
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Say an operating system error in the words of our tree."""
+    try:
+        yield
+    except OSError as error:
+        raise _error_of(error, where) from error
+
+
+def _error_of(error: OSError, where: str) -> Error:
+    said = error.strerror or str(error)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return Full(said, path=where, hint="make room; nothing was acknowledged")
+    if error.errno == errno.EROFS:
+        return ReadOnly(said, path=where)
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return Refused(said, path=where, hint="the directory belongs to somebody else")
+    if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+        return Damaged("a symbolic link or a foreign file is in the way", path=where)
+    return Unavailable(said, path=where)

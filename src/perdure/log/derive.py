@@ -1,0 +1,38 @@
+"""Derived rows: what follows from an event and can be rebuilt from it at any time (references, tags, calls …).
+
+A plane registers one pure function per recorded table; `tx.record` runs it as it writes, a rebuild runs it over the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perdure.log.change import Stream
+from perdure.log.event import Body
+from perdure.log.table import Row, Table, TableClass
+
+Derived = tuple[Table, Row, bool]  # table, row (or at least its key), whether it goes
+Deriver = Callable[[int, Body, Row | None, Row | None], Iterator[Derived]]  # seq, body, old row, new row
+
+REFS = Table("refs", TableClass.DERIVED, ("seq", "target", "target_seq"), ())
+BLOB_REFS = Table("blob_refs", TableClass.DERIVED, ("seq", "address"), ())
+
+_derivers: dict[Table, Deriver] = {}
+
+
+def register(table: Table, deriver: Deriver) -> None:
+    """Say what follows from changes of a recorded table."""
+    _derivers[table] = deriver
+
+
+def derive(table: Table | None, seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+    """Every derived row that one event makes or takes away."""
+    if body.refs:
+        for ref in dict.fromkeys(body.refs):
+            yield REFS, {"seq": seq, "target": bytes.fromhex(ref.uid), "target_seq": ref.seq}, False
+    if body.blobs:
+        for address in dict.fromkeys(body.blobs):
+            yield BLOB_REFS, {"seq": seq, "address": bytes.fromhex(address)}, False
+    deriver = _derivers.get(table) if table is not None else None
+    if deriver is not None:
+        yield from deriver(seq, body, old, new)

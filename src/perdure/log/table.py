@@ -1,0 +1,58 @@
+"""Tables as the log sees them: their class, their key and their columns.
+
+Declared beside the plane that owns them; a contract test compares every declaration with the real schemas of every store.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+Row = dict[str, Any]
+
+
+class TableClass(enum.StrEnum):
+    """What may happen to a table (DESIGN §3)."""
+
+    RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
+    DERIVED = "derived"  # rebuilt from recorded state at any time
+    EPHEMERAL = "ephemeral"  # changed by tx.touch; outside verify and move
+
+
+class Table(msgspec.Struct, frozen=True, eq=False):
+    """One table. Every recorded row belongs to a stream: `stream` (and `tenant`, where listed) come from it and are never
+    part of a change, because integer ids differ between stores.
+
+    key: the columns that, after `stream`, identify a row. A table whose key is exactly ("seq",) is *sequenced*: its insert
+    takes the sequence number of its own event.
+    fixed: rows are never changed or deleted after their insert except by prune, so that a fork may read its parent's.
+    """
+
+    name: str
+    table_class: TableClass
+    key: tuple[str, ...]
+    columns: tuple[str, ...]  # all columns that are not implied and not in the key
+    tenant: bool = False
+    streamed: bool = True
+    fixed: bool = False
+
+    @property
+    def sequenced(self) -> bool:
+        """Whether an insert's key is the sequence number of its own event."""
+        return self.key == ("seq",)
+
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """Columns that the store fills in from the stream."""
+        return (("stream",) if self.streamed else ()) + (("tenant",) if self.tenant else ())
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Implied, key and other columns, in the order in which rows are written."""
+        return self.implied + self.key + self.columns
+
+    def key_of(self, row: Row) -> tuple[Any, ...]:
+        """The key of a row, without its stream."""
+        return tuple(row[column] for column in self.key)

@@ -1,0 +1,84 @@
+"""Instants and durations: integer microseconds since 1970 UTC. The only module that reads the system clock.
+
+Time is data, never order (DESIGN §3). A clock is a callable that is passed in; `system_clock` is the default.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from perdure.errors import Invalid
+
+Clock = Callable[[], int]
+
+SECOND_US = 1_000_000
+_UNITS_US = {"ms": 1_000, "s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US,
+             "w": 604_800 * SECOND_US}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def system_clock() -> int:
+    """Now, in microseconds since 1970 UTC."""
+    return time.time_ns() // 1_000
+
+
+def duration_us(value: str | int | float | timedelta, path: str = "duration") -> int:
+    """Microseconds of "90s", "1h30m", "2d", a number of seconds, or a timedelta; must be positive."""
+    if isinstance(value, timedelta):
+        us = round(value.total_seconds() * SECOND_US)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        us = _seconds_us(value, path)
+    elif isinstance(value, str):
+        us = _spelled_us(value, path)
+    else:
+        raise Invalid(f"expected a duration such as '90s' or '2h', got {type(value).__name__}", path=path)
+    if not 0 < us < 2**62:
+        raise Invalid(f"a duration must be positive and finite, got {value!r}", path=path)
+    return us
+
+
+def _seconds_us(value: float, path: str) -> int:
+    try:
+        return round(value * SECOND_US)
+    except (OverflowError, ValueError):
+        raise Invalid(f"a duration must be positive and finite, got {value!r}", path=path) from None
+
+
+def _spelled_us(value: str, path: str) -> int:
+    parts = _DURATION.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise Invalid(f"expected a duration such as '90s', '1h30m' or '2d', got {value[:40]!r}", path=path)
+    return round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))
+
+
+def to_datetime(instant_us: int) -> datetime:
+    """The instant as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=instant_us)
+
+
+def instant_us(value: str | int | datetime | timedelta, now_us: int, path: str = "instant") -> int:
+    """Microseconds of an instant given as a datetime, an ISO 8601 text, an age before now ("7d"), or microseconds."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise Invalid("a datetime without a time zone is ambiguous", path=path, hint="use datetime.now(UTC)")
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, timedelta):
+        return now_us - duration_us(value, path)
+    if isinstance(value, str) and _DURATION.match(value) and not value[:5].count("-"):
+        return now_us - _spelled_us(value, path)
+    return _iso_us(value, path)
+
+
+def _iso_us(value: object, path: str) -> int:
+    try:
+        parsed = datetime.fromisoformat(value)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        raise Invalid(f"expected an instant such as '2026-01-31', '2026-01-31T12:00Z' or an age such as '7d', got {value!r}",
+                      path=path) from None
+    return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,102 @@
+"""Every table of the planes, as declared to the log, and what follows from changes of each.
+
+`RECORDED` is what folding needs; a contract test compares all of it with the schemas of every store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
+from perdure.log.event import Body
+from perdure.log.table import Row, Table, TableClass
+
+_R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
+
+SESSIONS = Table(
+    "sessions", _R, (),
+    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin"),
+    tenant=True,
+)  # fmt: skip
+TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
+COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), fixed=True)
+TASKS = Table(
+    "tasks", _R, ("seq",),
+    ("status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
+     "token", "note_seq"),
+    tenant=True,
+)  # fmt: skip
+DECISIONS = Table(
+    "decisions", _R, ("seq",),
+    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "outcome_seq"),
+    tenant=True,
+)  # fmt: skip
+ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"))
+LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
+CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
+ARTIFACTS = Table(
+    "artifacts", _R, ("seq",), ("name", "media_type", "size", "address", "actor", "at"), tenant=True, fixed=True
+)
+ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), fixed=True)
+
+CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
+TAGS = Table("tags", _D, ("thing", "id", "tag"), (), tenant=True)
+TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), ())
+
+HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), streamed=False)
+ATTENDANCE = Table("attendance", _E, ("holder",), ())
+SUBSCRIPTIONS = Table(
+    "subscriptions", _E, ("name",),
+    ("epoch", "xid", "pos", "token", "batch_xid", "batch_pos", "expires_at"),
+    tenant=True, streamed=False,
+)  # fmt: skip
+BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenant=True, streamed=False)
+FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
+
+ALL = (
+    SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, REFS, BLOB_REFS, CALLS, TAGS,
+    TASK_NEEDS, HOLDERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
+)  # fmt: skip
+RECORDED: dict[str, Table] = {table.name: table for table in ALL if table.table_class is _R}
+
+
+def _tagged(thing: str, column: str, *, own_id: bool) -> Deriver:
+    """Keep `tags` in step with a column that holds a JSON list of labels."""
+
+    def derive(_seq: int, _body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+        before, after = _labels(old, column), _labels(new, column)
+        row = new or old or {}
+        identity = {"thing": thing, "id": row["seq"] if own_id else 0}
+        for tag in sorted(before ^ after):
+            yield TAGS, {**identity, "tag": tag}, tag in before
+
+    return derive
+
+
+def _labels(row: Row | None, column: str) -> set[str]:
+    return set(json.loads(row[column])) if row and row[column] != "[]" else set()
+
+
+def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+    if new is not None and old is None and body.calls:
+        for call, tool in body.calls:
+            yield CALLS, {"call": call, "seq": seq, "tool": tool}, False
+
+
+def _task(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+    yield from _task_tags(seq, body, old, new)
+    before, after = _needs(old), _needs(new)
+    for needed in sorted(before ^ after):
+        yield TASK_NEEDS, {"task": (new or old or {})["seq"], "needs": needed}, needed in before
+
+
+def _needs(row: Row | None) -> set[int]:
+    return set(json.loads(row["needs"])) if row else set()
+
+
+_task_tags = _tagged("task", "labels", own_id=True)
+register(SESSIONS, _tagged("session", "labels", own_id=False))
+register(DECISIONS, _tagged("decision", "tags", own_id=True))
+register(TASKS, _task)
+register(TURNS, _turn_calls)

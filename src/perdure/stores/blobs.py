@@ -1,0 +1,54 @@
+"""Blobs as the log uses them: small ones in the database, large ones in the artifact place, each once for a tenant.
+
+A blob outside is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from perdure.artifacts.compress import pack, unpack
+from perdure.artifacts.place import Place
+from perdure.errors import Damaged, NotFound
+from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+
+BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
+
+
+class Blobs:
+    """Makes and reads blob rows. `store_uid` keeps stores that share one place apart."""
+
+    def __init__(self, place: Place | None, store_uid: str) -> None:
+        self.place = place
+        self._store_uid = store_uid
+
+    def partition(self, tenant: int) -> str:
+        """The name under which a tenant's blobs lie in the place."""
+        return f"{self._store_uid}-{tenant}"
+
+    def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
+        """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
+        address = hashlib.sha256(data).digest()
+        if self.place is not None and len(data) > BLOB_IN_DATABASE_MAX_BYTES:
+            self.place.put(self.partition(tenant), [data])
+            return address, (tenant, address, len(data), 0, None)
+        codec, packed = pack(data)
+        return address, (tenant, address, len(data), codec, packed)
+
+    def read(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> bytes:
+        """The bytes of a blob row (size, codec, data), verified. Damaged or NotFound name the address."""
+        if row is None:
+            raise NotFound("no such blob", path=address.hex())
+        size, codec, packed = row
+        if packed is None:
+            return self._read_outside(tenant, address, size)
+        data = unpack(codec, bytes(packed), size)
+        if hashlib.sha256(data).digest() != address:
+            raise Damaged("the stored bytes are not the ones that were written", path=address.hex())
+        return data
+
+    def _read_outside(self, tenant: int, address: bytes, size: int) -> bytes:
+        if self.place is None:
+            raise NotFound("the blob lies in an artifact place that this store was not given", path=address.hex())
+        return self.place.read(self.partition(tenant), address.hex(), size)

@@ -1,0 +1,232 @@
+"""An open store without its handles: the engine, the lane, the readers, the blobs, and who this store is.
+
+Callers: the handles (and through them everything else). There is one way in for writing, `write`/`submit`, and one for
+reading, `read`. Keeps P1, P9, P15.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.artifacts.place import Place, place_from_url
+from perdure.errors import Error, Refused
+from perdure.log.change import Stream
+from perdure.log.table import Row, Table
+from perdure.model.ids import new_uid
+from perdure.model.instants import Clock, system_clock
+from perdure.stores import scripts, url
+from perdure.stores.blobs import Blobs
+from perdure.stores.lane import Job, Lane
+from perdure.stores.sqlite import SqliteEngine
+from perdure.stores.statements import Statement
+from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
+from perdure.stores.tx import LOG, Clocks
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+log = logging.getLogger("perdure.store")
+
+READERS_IDLE_MAX = 8
+READ_THREADS = 4
+
+
+class Reader:
+    """Reads outside a transaction: what a read verb gets. See `Reads`."""
+
+    __slots__ = ("_clocks", "_connection", "blobs", "tenant")
+
+    def __init__(self, connection: Connection, clocks: Clocks, tenant: int, blobs: Blobs) -> None:
+        self._connection = connection
+        self._clocks = clocks
+        self.tenant = tenant
+        self.blobs = blobs
+
+    def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:  # noqa: ARG002
+        """Run a named statement."""
+        if statement.uses_now:
+            params["now"] = self._clocks.store()
+        return self._connection.query(statement, params)
+
+    def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
+        """One row by its key."""
+        found = self._connection.select_row(table, stream.id, stream.tenant, key)
+        return dict(zip(table.all_columns, found, strict=True)) if found else None
+
+    def blob(self, address: str) -> bytes:
+        """The bytes of a blob of this tenant, verified."""
+        return read_blob(self, address)
+
+
+def read_blob(reads: Any, address: str) -> bytes:
+    """The bytes of a blob of the reader's tenant, verified."""
+    raw = bytes.fromhex(address)
+    rows = reads.query(LOG.blob_get, tenant=reads.tenant, address=raw)
+    return reads.blobs.read(reads.tenant, raw, rows[0] if rows else None)
+
+
+class Core:
+    """One open store. Threads and event loops may share it; a fork may not."""
+
+    def __init__(self, engine: Engine, place: Place | None, clock: Clock | None, timeout_seconds: float) -> None:
+        self.engine = engine
+        self.uid, self.epoch = _identity(engine)
+        self.holder = new_uid().hex()
+        database_clock = clock is None and engine.dialect == "postgres"
+        self.clocks = Clocks(clock or system_clock, (lambda: None) if database_clock else (clock or system_clock))
+        self.blobs = Blobs(place, self.uid)
+        self.timeout_seconds = timeout_seconds
+        self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
+        self._idle: list[Connection] = []
+        self._mutex = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    # -- writing -------------------------------------------------------------------------------------------------------------
+
+    def write(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb in a transaction; returns after its commit."""
+        return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
+
+    def submit(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> asyncio.Future[T]:
+        """The same for async callers."""
+        return self.lane.submit(Job(verb, args, kwargs, actor, tenant, pin))
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
+        """Run a read verb on a connection of its own; tried again once if that connection turns out to be gone."""
+        if self.engine.one_connection:
+            return self.lane.borrow(lambda connection: verb(self._reader(connection, tenant), *args, **kwargs))
+        for attempt in range(3):
+            connection = self._take()
+            try:
+                result = verb(self._reader(connection, tenant), *args, **kwargs)
+            except Fault as fault:
+                connection.close()
+                if attempt == 2 or fault.kind not in (FaultKind.LOST, FaultKind.BUSY):
+                    raise fault.as_error() from fault
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._give_back(connection)
+                return result
+        raise AssertionError
+
+    async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
+        """The same for async callers, on a thread of the store."""
+        from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
+
+        return await get_running_loop().run_in_executor(
+            self._executor(), lambda: self.read(verb, *args, tenant=tenant, **kwargs)
+        )
+
+    def _executor(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+
+        with self._mutex:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(READ_THREADS, "perdure-read")
+            return self._threads
+
+    def _reader(self, connection: Connection, tenant: int) -> Reader:
+        return Reader(connection, self.clocks, tenant, self.blobs)
+
+    def _take(self) -> Connection:
+        with self._mutex:
+            if self._closed:
+                raise Refused("the store is closed")
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self.engine.reader()
+        except Fault as fault:
+            raise fault.as_error("store") from fault
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._mutex:
+            if len(self._idle) < READERS_IDLE_MAX and not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # -- opening and closing ---------------------------------------------------------------------------------------------------
+
+    def tenant_id(self, name: str) -> int:
+        """The number of a tenant in this store; the tenant is made if it is new."""
+        found = self.read(_find_tenant, name, tenant=0)
+        return found if found is not None else self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
+
+    def close(self) -> None:
+        """Finish what is queued, then let everything go. Calling it again does nothing."""
+        self.lane.close()
+        with self._mutex:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+        self.engine.close()
+
+
+def _find_tenant(reader: Reader, name: str) -> int | None:
+    rows = reader.query(LOG.tenant_by_name, name=name)
+    return rows[0][0] if rows else None
+
+
+def _make_tenant(tx: Any, name: str) -> int:
+    rows = tx.query(LOG.tenant_by_name, name=name)
+    return rows[0][0] if rows else tx.new_tenant(name)
+
+
+def _identity(engine: Engine) -> tuple[str, int]:
+    with scripts.script_on(engine, write=False) as script:
+        facts = dict(script.ask("SELECT name, value FROM meta"))
+    return facts["uid"], int(facts["epoch"])
+
+
+def open_core(
+    store_url: str,
+    *,
+    clock: Clock | None = None,
+    timeout_seconds: float = 30.0,
+    read_only: bool = False,
+    artifacts: str | None = None,
+) -> Core:
+    """Open a store by its URL: made if it is new, brought up to date if it is older, refused if it is newer."""
+    address = url.parse(store_url)
+    engine = engine_for(address, timeout_seconds, read_only=read_only)
+    try:
+        if not read_only:
+            scripts.bring_up_to_date(engine)
+        return Core(engine, _place_for(address, artifacts), clock, timeout_seconds)
+    except Fault as fault:
+        raise fault.as_error("store") from fault
+    except Error:
+        engine.close()
+        raise
+
+
+def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only: bool = False) -> Engine:
+    """The engine that a URL names."""
+    if address.scheme == "postgresql":
+        try:
+            from perdure.stores.postgres import PostgresEngine  # noqa: PLC0415 - an extra, loaded where it is used
+        except ImportError:
+            raise Refused("PostgreSQL needs an extra", path="store", hint="pip install 'perdure[postgres]'") from None
+        return PostgresEngine(address.url, address.conninfo, address.schema, timeout_seconds, read_only=read_only)
+    return SqliteEngine(address.url, address.path, read_only=read_only)
+
+
+def _place_for(address: url.Address, artifacts: str | None) -> Place | None:
+    where = artifacts or address.artifacts
+    if where is None and address.path is not None:
+        where = f"file://{address.path.absolute()}.blobs"
+    return place_from_url(where) if where else None

@@ -1,0 +1,56 @@
+"""What differs between the databases, in one place: types, table options, and the statements generated from declarations.
+
+Callers: the stores and the migrations. Only identifiers from our own declarations ever enter a text here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from perdure.log.table import Table
+
+_ONLY = re.compile(r"\s*-- @(\w+)$")
+_POSTGRES_WORDS = (
+    (re.compile(r"\bINTEGER\b"), "BIGINT"),
+    (re.compile(r"\bBLOB\b"), "BYTEA"),
+    (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?;"), ");"),
+)
+
+EVENT_COLUMNS = (
+    "tenant", "stream", "seq", "kind", "tbl", "actor", "at", "codec", "tx", "commitment", "hash", "salt", "body",
+)  # fmt: skip
+STREAM_COLUMNS = ("id", "uid", "tenant", "kind", "name", "parent", "fork_seq", "seq", "hash")
+BLOB_COLUMNS = ("tenant", "address", "size", "codec", "data")
+
+
+def migration_for(dialect: str, text: str) -> str:
+    """A migration as this database reads it."""
+    lines = []
+    for line in text.splitlines():
+        only = _ONLY.search(line)
+        if only is None or only[1] == dialect:
+            lines.append(_ONLY.sub("", line))
+    script = "\n".join(lines)
+    if dialect == "postgres":
+        for pattern, word in _POSTGRES_WORDS:
+            script = pattern.sub(word, script)
+    return script
+
+
+def conflict_key(table: Table) -> tuple[str, ...]:
+    """The columns of the primary key."""
+    return (("stream",) if table.streamed else ()) + (("tenant",) if not table.streamed and table.tenant else ()) + table.key
+
+
+def upsert_tail(table: Table) -> str:
+    """What a put does when the row exists: everything else is set anew."""
+    key = conflict_key(table)
+    rest = [column for column in table.all_columns if column not in key]
+    sets = ", ".join(f"{column} = excluded.{column}" for column in rest)
+    return f" ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
+
+
+def listed(columns: Iterable[str]) -> str:
+    """Columns with commas."""
+    return ", ".join(columns)

@@ -1,0 +1,64 @@
+-- The statements of the log itself: streams, events, feed, blobs.
+
+-- store_clock: now, on the clock that decides leases.
+SELECT :now
+
+-- stream_by_name: a stream of a tenant.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE tenant = :tenant AND kind = :kind AND name = :name
+
+-- stream_by_id: a stream by its number in this store.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE id = :id
+
+-- stream_by_uid: a stream by its identity, which is the same in every store.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE uid = :uid
+
+-- streams_page: all streams, in order, with their heads.
+SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams
+WHERE id > :after
+  AND tenant = :tenant --? tenant
+ORDER BY id LIMIT :limit
+
+-- stream_head: the head of one stream.
+SELECT seq, hash FROM streams WHERE id = :stream
+
+-- event_by_seq: one event.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE stream = :stream AND seq = :seq
+
+-- events_page: events of a stream, in order.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE stream = :stream AND seq > :after AND seq <= :upto ORDER BY seq LIMIT :limit
+
+-- event_tx: which transaction wrote this event; resolves a COMMIT whose reply was lost.
+SELECT tx FROM events WHERE stream = :stream AND seq = :seq
+
+-- event_last_before: the last event of a stream that is not after an instant.
+SELECT max(seq) FROM events WHERE stream = :stream AND at <= :at
+
+-- feed_page: events after a position, in the order of the feed.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, 0 FROM events
+WHERE pos > :pos AND :xid = 0
+  AND tenant = :tenant --? tenant
+ORDER BY pos LIMIT :limit
+
+-- feed_page @postgres: positions are given out before commit; a reader stops at the oldest transaction in flight.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, xid::text::bigint FROM events
+WHERE (xid, pos) > (:xid::bigint::text::xid8, :pos) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+  AND tenant = :tenant --? tenant
+ORDER BY xid, pos LIMIT :limit
+
+-- feed_end: the position after everything that is committed now.
+SELECT 0, coalesce(max(pos), 0) FROM events
+
+-- feed_end @postgres: the end of what no transaction in flight can still come before.
+SELECT coalesce(max(xid::text::bigint), 0), coalesce(max(pos), 0) FROM (
+  SELECT xid, pos FROM events WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC, pos DESC LIMIT 1) newest
+
+-- blob_get: one blob.
+SELECT size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address
+
+-- meta_get: one fact about the store.
+SELECT value FROM meta WHERE name = :name
+
+-- tenant_by_name: a tenant.
+SELECT id FROM tenants WHERE name = :name

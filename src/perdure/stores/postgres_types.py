@@ -1,0 +1,23 @@
+"""The PostgreSQL type of every column, by its name: arrays of rows need to be told. A contract test compares the schema."""
+
+from __future__ import annotations
+
+_INTEGERS = (
+    "id tenant stream seq parent fork_seq at codec size created_at ended_at expires_at goal_seq pin_seq first_seq last_seq "
+    "priority claim_expires_at token note_seq supersedes superseded_by outcome_seq version updated_at gone heads started_at "
+    "epoch xid pos batch_xid batch_pos task target_seq"
+)
+_TEXTS = (
+    "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
+    "reducer thing tag"
+)
+_BYTES = "uid tx commitment hash salt body address data target state"
+
+COLUMN_TYPES: dict[str | tuple[str, str], str] = {
+    **dict.fromkeys(_INTEGERS.split(), "bigint"),
+    **dict.fromkeys(_TEXTS.split(), "text"),
+    **dict.fromkeys(_BYTES.split(), "bytea"),
+    ("tasks", "needs"): "text",
+    ("task_needs", "needs"): "bigint",
+    ("artifacts", "address"): "text",
+}

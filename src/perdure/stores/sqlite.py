@@ -1,0 +1,262 @@
+"""SQLite through apsw: WAL, full sync, immediate transactions, one writer at a time by its lock. Keeps P1.
+
+`synchronous=FULL` is not a setting: NORMAL loses acknowledged commits at a power loss. Speed comes from the lane.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from perdure.log.table import Table
+from perdure.model.points import reach
+from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
+from perdure.stores.statements import Statement
+from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, Writes
+
+BUSY_WAIT_MS = 10_000
+WAL_PAGES = 2_000  # frames after which the writer moves the WAL into the database
+
+_FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
+    (apsw.BusyError, FaultKind.BUSY),
+    (apsw.LockedError, FaultKind.BUSY),
+    (apsw.FullError, FaultKind.FULL),
+    (apsw.IOError, FaultKind.IO),
+    (apsw.ReadOnlyError, FaultKind.READ_ONLY),
+    (apsw.CantOpenError, FaultKind.REFUSED),
+    (apsw.PermissionsError, FaultKind.REFUSED),
+    (apsw.CorruptError, FaultKind.DAMAGED),
+    (apsw.NotADBError, FaultKind.DAMAGED),
+)
+
+
+def fault_of(error: apsw.Error) -> Fault:
+    """What kind of failure this is."""
+    kind = next((kind for error_class, kind in _FAULTS if isinstance(error, error_class)), FaultKind.BROKEN)
+    return Fault(kind, error)
+
+
+@cache
+def _select_row(table: Table) -> str:
+    where = " AND ".join(f"{column} = ?" for column in conflict_key(table))
+    return f"SELECT {listed(table.all_columns)} FROM {table.name} WHERE {where}"
+
+
+@cache
+def _put(table: Table) -> str:
+    marks = listed("?" for _ in table.all_columns)
+    return f"INSERT INTO {table.name} ({listed(table.all_columns)}) VALUES ({marks}){upsert_tail(table)}"
+
+
+@cache
+def _delete(table: Table) -> str:
+    return f"DELETE FROM {table.name} WHERE " + " AND ".join(f"{column} = ?" for column in conflict_key(table))
+
+
+def _insert(table: str, columns: Sequence[str], tail: str = "") -> str:
+    return f"INSERT INTO {table} ({listed(columns)}) VALUES ({listed('?' for _ in columns)}){tail}"
+
+
+_PUT_EVENT = _insert("events", EVENT_COLUMNS)
+_PUT_STREAM = _insert("streams", STREAM_COLUMNS)
+_PUT_BLOB = _insert("blobs", BLOB_COLUMNS, " ON CONFLICT (tenant, address) DO NOTHING")
+_MOVE_HEAD = "UPDATE streams SET seq = ?, hash = ? WHERE id = ? AND seq = ?"
+
+
+class SqliteConnection:
+    """One connection to one file. Not for two threads at once; it may go from one to the other."""
+
+    dialect = "sqlite"
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.raw = connection
+        self._new_ids = 0
+
+    def query(self, statement: Statement, params: Params) -> Rows:
+        """Run one read."""
+        try:
+            return list(self.raw.execute(statement.text("sqlite", params), params))
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
+        """One row by its key."""
+        owner = (stream,) if table.streamed else (tenant,) if table.tenant else ()
+        try:
+            return self.raw.execute(_select_row(table), (*owner, *key)).get
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def begin(self) -> None:
+        """Take the write lock."""
+        self._new_ids = 0
+        try:
+            self.raw.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - the file is locked
+        """The heads of these streams."""
+        try:
+            found = {}
+            for stream in streams:
+                head = self.raw.execute("SELECT seq, hash FROM streams WHERE id = ?", (stream,)).get
+                if head is not None:
+                    found[stream] = head
+            return found
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def new_stream_ids(self, count: int) -> list[int]:
+        """The next ids; nobody else can take them while the file is locked."""
+        try:
+            last = self.raw.execute("SELECT coalesce(max(id), 0) FROM streams").get
+        except apsw.Error as error:
+            raise fault_of(error) from error
+        first = last + self._new_ids + 1
+        self._new_ids += count
+        return list(range(first, first + count))
+
+    def new_tenant(self, name: str, uid: bytes) -> int:
+        """Insert a tenant."""
+        try:
+            return self.raw.execute("INSERT INTO tenants (uid, name) VALUES (?, ?) RETURNING id", (uid, name)).get
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def write(self, writes: Writes, *, commit: bool) -> None:
+        """Flush one statement a table, then commit if asked."""
+        try:
+            if writes:
+                self._flush(writes)
+            if commit:
+                self.raw.execute("COMMIT")
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def _flush(self, writes: Writes) -> None:
+        many = self.raw.executemany
+        if writes.streams:
+            many(_PUT_STREAM, [_stream_row(new) for new in writes.streams])
+            self._new_ids = 0
+        if writes.heads:
+            many(_MOVE_HEAD, [(*move.after, move.stream, move.before[0]) for move in writes.heads])
+        if writes.blobs:
+            many(_PUT_BLOB, writes.blobs)
+        if writes.events:
+            many(_PUT_EVENT, writes.events)
+        for table, rows in writes.deletes.items():
+            many(_delete(table), rows)
+        for table, rows in writes.puts.items():
+            many(_put(table), rows)
+
+    def rollback(self) -> None:
+        """Forget what was not committed."""
+        try:
+            if self.raw.in_transaction:
+                self.raw.execute("ROLLBACK")
+        except apsw.Error:
+            self.close()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        try:
+            self.raw.close(True)  # noqa: FBT003 - apsw takes it by position
+        except apsw.Error:
+            return
+
+
+def _stream_row(new: NewStream) -> tuple[Any, ...]:
+    stream, (seq, digest) = new
+    return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
+
+
+class SqliteEngine:
+    """One SQLite file, or one database in memory."""
+
+    dialect = "sqlite"
+    exact_heads = True
+
+    def __init__(self, url: str, path: Path | None, *, read_only: bool = False) -> None:
+        self.url = url
+        self.path = path
+        self.read_only = read_only
+        self.one_connection = path is None
+        self._memory: SqliteConnection | None = None
+
+    def connect(self) -> SqliteConnection:
+        """A connection that may write. The file is made, readable by its owner alone, if it is missing."""
+        if self.path is None:
+            self._memory = self._memory or SqliteConnection(_configured(apsw.Connection(":memory:")))
+            return self._memory
+        if not self.read_only:
+            _create_private(self.path)
+        return self._open(apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE)
+
+    def reader(self) -> SqliteConnection:
+        """A connection for reading."""
+        if self.path is None:
+            return self.connect()
+        return self._open(apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE)
+
+    def _open(self, flags: int) -> SqliteConnection:
+        try:
+            raw = apsw.Connection(str(self.path), flags=flags)
+            return SqliteConnection(_configured(raw, wal=not self.read_only))
+        except apsw.Error as error:
+            raise fault_of(error) from error
+
+    def close(self) -> None:
+        """Let the database in memory go; files need nothing."""
+        if self._memory is not None:
+            self._memory.close()
+
+
+def _create_private(path: Path) -> None:
+    """Make the file with mode 0600. Never opens an existing one: closing it would drop SQLite's own locks."""
+    if path.exists():
+        return
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        kind = FaultKind.FULL if error.errno == 28 else FaultKind.REFUSED
+        raise Fault(kind, f"cannot create the database file: {error}") from error
+
+
+def _configured(raw: apsw.Connection, *, wal: bool = True) -> apsw.Connection:
+    raw.set_busy_timeout(BUSY_WAIT_MS)
+    raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    for pragma in ("synchronous = FULL", "foreign_keys = ON", "cell_size_check = ON", "recursive_triggers = ON",
+                   f"wal_autocheckpoint = {WAL_PAGES}", "journal_size_limit = 16777216", "temp_store = MEMORY"):  # fmt: skip
+        raw.pragma(*_split(pragma))
+    if wal:
+        _switch_to_wal(raw)
+    reach("sqlite.opened")
+    return raw
+
+
+def _split(pragma: str) -> tuple[str, str]:
+    name, _, value = pragma.partition(" = ")
+    return name, value
+
+
+def _switch_to_wal(raw: apsw.Connection) -> None:
+    """Many processes may try this at the first open: the switch itself does not wait for locks, so we do."""
+    deadline = time.monotonic() + BUSY_WAIT_MS / 1000
+    while True:
+        try:
+            raw.execute("PRAGMA journal_mode = WAL").get  # noqa: B018 - the row must be read for the pragma to run
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,102 @@
+"""Named SQL: statements live in `.sql` files beside the code that uses them, written once for every database.
+
+    -- turns_tail: the last turns of a stream, newest first.
+    SELECT … WHERE stream = :stream
+      AND role = :role --? role
+    -- turns_tail @postgres: why PostgreSQL needs its own text
+    SELECT …
+
+A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
+from input. `:now` is the store's clock. Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+_HEAD = re.compile(r"^-- (\w+)(?: @(\w+))?: (\S.*)$")
+_OPTIONAL = re.compile(r"\s*--\? ([\w ]+)$")
+_PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
+
+
+class Statement:
+    """One named statement; `text(dialect, params)` is what the database gets."""
+
+    __slots__ = ("_rendered", "doc", "name", "overrides", "source", "uses_now")
+
+    def __init__(self, name: str, doc: str, source: str) -> None:
+        self.name = name
+        self.doc = doc
+        self.source = source
+        self.overrides: dict[str, tuple[str, str]] = {}  # dialect -> (reason, text)
+        self.uses_now = ":now" in source
+        self._rendered: dict[tuple[str, frozenset[str]], str] = {}
+
+    def text(self, dialect: str, params: Mapping[str, Any]) -> str:
+        """The text for a database, with the optional lines whose parameters are given."""
+        given = frozenset(name for name, value in params.items() if value is not None)
+        text = self._rendered.get((dialect, given))
+        if text is None:
+            text = self._rendered[dialect, given] = self._render(dialect, given)
+        return text
+
+    def _render(self, dialect: str, given: frozenset[str]) -> str:
+        source = self.overrides[dialect][1] if dialect in self.overrides else self.source
+        lines = [_OPTIONAL.sub("", line) for line in source.splitlines() if _wanted(line, given)]
+        text = "\n".join(lines)
+        return to_postgres(text) if dialect == "postgres" else text
+
+
+def _wanted(line: str, given: frozenset[str]) -> bool:
+    optional = _OPTIONAL.search(line)
+    return optional is None or all(name in given for name in optional[1].split())
+
+
+def to_postgres(text: str) -> str:
+    """The same statement for psycopg: named parameters, and the database's own clock unless one is passed in."""
+    return _PARAM.sub(
+        lambda match: _POSTGRES_NOW if match[1] == "now" else f"%({match[1]})s", text.replace("%", "%%")
+    )
+
+
+class Statements:
+    """All statements of one `.sql` file, as attributes."""
+
+    def __init__(self, package: str, file: str) -> None:
+        self.file = file
+        self._by_name: dict[str, Statement] = {}
+        self._parse(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
+
+    def __getattr__(self, name: str) -> Statement:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise AttributeError(f"{self.file} has no statement {name!r}") from None
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name.values())
+
+    def _parse(self, text: str) -> None:
+        head: re.Match[str] | None = None
+        lines: list[str] = []
+        for line in [*text.splitlines(), "-- end: "]:
+            match = _HEAD.match(line) or (line == "-- end: " or None)
+            if match:
+                if head:
+                    self._add(head, "\n".join(lines).strip())
+                head, lines = (match if isinstance(match, re.Match) else None), []
+            else:
+                lines.append(line)
+
+    def _add(self, head: re.Match[str], source: str) -> None:
+        name, dialect, doc = head.groups()
+        if dialect:
+            statement = self._by_name[name]
+            statement.overrides[dialect] = (doc, source)
+            statement.uses_now = statement.uses_now or ":now" in source
+        else:
+            self._by_name[name] = Statement(name, doc, source)

@@ -1,0 +1,191 @@
+"""What a database must do to be a store. `sqlite` and `postgres` implement this; `lane` and `tx` use nothing else.
+
+A connection belongs to whoever holds it: the lane has one for writing, readers borrow others. Keeps P1 and P9.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Refused, Unavailable
+from perdure.log.change import Stream
+from perdure.log.event import Event
+from perdure.log.table import Table
+from perdure.stores.statements import Statement
+
+Params = Mapping[str, Any]
+Rows = list[tuple[Any, ...]]
+Head = tuple[int, bytes]  # sequence and hash
+
+
+class FaultKind(enum.StrEnum):
+    """Why a database call did not work, as far as the next step depends on it."""
+
+    BUSY = "busy"  # somebody else writes: try again
+    LOST = "lost"  # the connection is gone: connect and try again
+    RACED = "raced"  # a head moved or a row appeared meanwhile: run the verbs again
+    FULL = "full"
+    IO = "io"
+    READ_ONLY = "read-only"
+    DAMAGED = "damaged"
+    REFUSED = "refused"
+    BROKEN = "broken"  # a constraint or a bug
+
+
+RETRYABLE = frozenset({FaultKind.BUSY, FaultKind.LOST, FaultKind.RACED})
+
+_ERRORS: dict[FaultKind, tuple[type[Error], str]] = {
+    FaultKind.BUSY: (Unavailable, "the database stayed busy"),
+    FaultKind.LOST: (Unavailable, "the database does not answer"),
+    FaultKind.RACED: (Conflict, "others kept writing the same stream"),
+    FaultKind.FULL: (Full, "the disk is full"),
+    FaultKind.IO: (Unavailable, "reading or writing the disk failed"),
+    FaultKind.READ_ONLY: (ReadOnly, "the store can only be read"),
+    FaultKind.DAMAGED: (Damaged, "the database is damaged"),
+    FaultKind.REFUSED: (Refused, "the database refuses"),
+    FaultKind.BROKEN: (Invalid, "the database refused the change"),
+}
+
+
+class Fault(Exception):  # noqa: N818 - never leaves the stores
+    """A failed database call. The lane decides what follows; what cannot be retried becomes an error of the tree."""
+
+    def __init__(self, kind: FaultKind, cause: BaseException | str) -> None:
+        super().__init__(str(cause))
+        self.kind = kind
+
+    def as_error(self, path: str = "") -> Error:
+        """The error that a caller gets."""
+        error_class, what = _ERRORS[self.kind]
+        return error_class(f"{what}: {self}", path=path)
+
+
+class NewEvent(NamedTuple):
+    """An event on its way in, in the order of EVENT_COLUMNS."""
+
+    tenant: int
+    stream: int
+    seq: int
+    kind: str
+    tbl: str
+    actor: str
+    at: int
+    codec: int
+    tx: bytes
+    commitment: bytes
+    hash: bytes
+    salt: bytes
+    body: bytes
+
+
+class HeadMove(NamedTuple):
+    """A head on its way from one place to the next; the store moves it only from `before`."""
+
+    stream: int
+    before: Head
+    after: Head
+
+
+class NewStream(NamedTuple):
+    """A stream that begins in this transaction."""
+
+    stream: Stream
+    head: Head
+
+
+class Writes(msgspec.Struct):
+    """Everything that one flush writes, set-wise."""
+
+    streams: list[NewStream] = []
+    heads: list[HeadMove] = []
+    events: list[NewEvent] = []
+    blobs: list[tuple[Any, ...]] = []
+    puts: dict[Table, list[list[Any]]] = {}
+    deletes: dict[Table, list[list[Any]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.puts or self.deletes or self.streams or self.blobs)
+
+
+class Connection(Protocol):
+    """One connection. Every method raises Fault and nothing else when the database fails."""
+
+    dialect: str
+
+    def query(self, statement: Statement, params: Params) -> Rows:
+        """Run one read; inside `begin` it sees the transaction."""
+        ...
+
+    def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
+        """One row by its key, in the order of `all_columns`."""
+        ...
+
+    def begin(self) -> None:
+        """Begin to write. SQLite takes its lock here; PostgreSQL waits until the first statement needs it."""
+        ...
+
+    def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:
+        """The heads of these streams, in order, locked if asked."""
+        ...
+
+    def new_stream_ids(self, count: int) -> list[int]:
+        """Ids that nobody else gets."""
+        ...
+
+    def new_tenant(self, name: str, uid: bytes) -> int:
+        """Insert a tenant inside the transaction; returns its number."""
+        ...
+
+    def write(self, writes: Writes, *, commit: bool) -> None:
+        """Flush; with `commit`, also commit: afterwards it is durable (P1). RACED if a head had moved."""
+        ...
+
+    def rollback(self) -> None:
+        """Forget what was not committed; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Let the connection go; never raises."""
+        ...
+
+
+class Engine(Protocol):
+    """A database as a store: connections, and what it promises about them."""
+
+    dialect: str
+    url: str
+    exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
+    one_connection: bool  # whether readers must share the lane's connection (memory)
+
+    def connect(self) -> Connection:
+        """A connection that may write."""
+        ...
+
+    def reader(self) -> Connection:
+        """A connection for reading."""
+        ...
+
+    def close(self) -> None:
+        """Let everything go."""
+        ...
+
+
+class Reads(Protocol):
+    """What a verb may read: a transaction and a plain reader both offer it."""
+
+    def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
+        """Run a named statement. `touches` names the tables and streams it looks at, so that own writes are seen."""
+        ...
+
+    def row(self, table: Table, stream: Stream, *key: Any) -> dict[str, Any] | None:
+        """One row by key."""
+        ...
+
+
+def event_of(row: tuple[Any, ...]) -> Event:
+    """An event from a row in the order of `event_columns` in log.sql."""
+    return Event(*row)

@@ -1,0 +1,307 @@
+"""The transaction as verbs see it, and the batch that several of them share.
+
+Verbs are plain functions `verb(tx, …)`: they read, decide and record. `record` is the only door to recorded state, `touch` to
+ephemeral state; both only buffer. The lane runs the verbs, flushes the batch and commits. Keeps P5 and P7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from perdure.errors import NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.log.derive import derive
+from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, commit_to, encode_body, hash_header
+from perdure.log.fold import apply_body
+from perdure.log.table import Row, Table, TableClass
+from perdure.model.ids import UID_BYTES, Entropy, new_uid
+from perdure.model.limits import INLINE_MAX_BYTES
+from perdure.stores.blobs import Blobs
+from perdure.stores.statements import Statement, Statements
+from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream, Rows, Writes
+
+LOG = Statements("perdure.stores", "log.sql")
+
+_Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
+_Pending = tuple[Stream, int, str, str, str, int, bytes, bytes]  # stream, seq, kind, table, actor, at, tx, body
+
+
+class Clocks(NamedTuple):
+    """Two clocks: `now` dates events (data); `store` decides leases, and gives None where the database's own is to decide."""
+
+    now: Callable[[], int]
+    store: Callable[[], int | None]
+
+
+class Batch:
+    """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
+
+    def __init__(self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head]) -> None:
+        self.connection = connection
+        self.blobs = blobs
+        self.hints = hints
+        self.entropy = entropy
+        self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
+        self.seqs: dict[int, int] = {}  # heads as absorbed jobs have moved them
+        self.rows: dict[Table, dict[_Place, Row | None]] = {}
+        self.dirty: set[tuple[Table, int]] = set()
+        self.events: list[_Pending] = []
+        self.streams: dict[int, Stream] = {}
+        self.blob_rows: dict[tuple[int, bytes], tuple[Any, ...]] = {}
+        self.first: tuple[int, int, bytes] | None = None  # stream, seq and tx of the first event: resolves a lost COMMIT
+        self.queried = False
+
+    def head(self, stream: int) -> Head:
+        """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
+        head = self.flushed.get(stream)
+        if head is None:
+            head = self.hints.get(stream) or self._read_head(stream)
+            self.flushed[stream] = head
+        return head
+
+    def _read_head(self, stream: int) -> Head:
+        self.queried = True
+        found = self.connection.heads([stream], lock=False)
+        if stream not in found:
+            raise NotFound("the stream does not exist in this store", path="stream")
+        return found[stream]
+
+    def lock_heads(self, streams: Iterable[int]) -> None:
+        """Read and lock these heads before any verb runs: the way after a lost race."""
+        self.queried = True
+        self.flushed.update(self.connection.heads(sorted(streams), lock=True))
+
+    def absorb(self, tx: Tx) -> None:
+        """Take over what a finished job wrote."""
+        if not tx.written:
+            return
+        self.events += tx.events
+        self.seqs.update(tx.seqs)
+        self.streams.update(tx.streams)
+        self.blob_rows.update(tx.blob_rows)
+        for table, rows in tx.rows.items():
+            mine = self.rows.get(table)
+            if mine is None:
+                self.rows[table] = rows
+            else:
+                mine.update(rows)
+        self.dirty |= tx.dirty
+
+    def flush(self, *, commit: bool) -> None:
+        """Write everything that is buffered, set-wise; with `commit`, make it durable."""
+        self.connection.write(self._writes(), commit=commit)
+        self.rows, self.dirty, self.events, self.streams, self.blob_rows = {}, set(), [], {}, {}
+
+    def _writes(self) -> Writes:
+        writes = Writes(blobs=list(self.blob_rows.values()))
+        befores = dict(self.flushed)
+        self._chain(writes.events)
+        for stream in dict.fromkeys(event.stream for event in writes.events):
+            if stream in self.streams:
+                writes.streams.append(NewStream(self.streams[stream], self.flushed[stream]))
+            else:
+                writes.heads.append(HeadMove(stream, befores[stream], self.flushed[stream]))
+        for table, rows in self.rows.items():
+            _sort_rows(table, rows, writes)
+        return writes
+
+    def _chain(self, out: list[NewEvent]) -> None:
+        flushed, take = self.flushed, self.entropy.take
+        for stream, seq, kind, table, actor, at, tx, body in self.events:
+            salt = take(SALT_BYTES)
+            commitment = commit_to(salt, body)
+            last, previous = flushed[stream.id]
+            assert seq == last + 1, "events of a stream are numbered without a gap"
+            digest = hash_header(stream.uid, seq, previous, kind, table, actor, at, CODEC_JSON, commitment)
+            flushed[stream.id] = (seq, digest)
+            out.append(
+                NewEvent(stream.tenant, stream.id, seq, kind, table, actor, at, CODEC_JSON, tx, commitment, digest, salt, body)
+            )
+        if self.first is None and out:
+            self.first = (out[0].stream, out[0].seq, out[0].tx)
+
+
+def _sort_rows(table: Table, rows: dict[_Place, Row | None], writes: Writes) -> None:
+    columns = table.all_columns
+    puts = [[row[column] for column in columns] for row in rows.values() if row is not None]
+    deletes = [_address(table, place) for place, row in rows.items() if row is None]
+    if puts:
+        writes.puts[table] = puts
+    if deletes:
+        writes.deletes[table] = deletes
+
+
+def _address(table: Table, place: _Place) -> list[Any]:
+    owner, key = place
+    return [owner, *key] if table.streamed or table.tenant else list(key)
+
+
+class Tx:
+    """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
+
+    __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "events", "flushed_early", "now", "pin", "rows",
+                 "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
+
+    def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
+        self._batch = batch
+        self._lease_clock = clocks.store
+        self.actor = actor
+        self.tenant = tenant
+        self.now = clocks.now()
+        self.pin = pin
+        self.uid = batch.entropy.take(UID_BYTES)
+        self.events: list[_Pending] = []
+        self.seqs: dict[int, int] = {}
+        self.rows: dict[Table, dict[_Place, Row | None]] = {}
+        self.dirty: set[tuple[Table, int]] = set()
+        self.streams: dict[int, Stream] = {}
+        self.blob_rows: dict[tuple[int, bytes], tuple[Any, ...]] = {}
+        self.written = False
+        self.flushed_early = False
+
+    # -- writing ---------------------------------------------------------------------------------------------------------
+
+    def record(self, change: Change) -> int:
+        """Change a row and append the event that says so, together. Returns the event's sequence number.
+
+        Nothing is durable until the lane commits; nothing at all happens if this job fails.
+        """
+        stream, table = change.stream, change.table
+        assert table is None or table.table_class is TableClass.RECORDED
+        seq = self.seq(stream) + 1
+        body = Body(
+            change.op, change.key, change.set, change.mark, change.doc, "", [*change.blobs], [*change.refs],
+            [*change.subjects], [*change.derived_from], self.pin, [*change.calls],
+        )  # fmt: skip
+        stored = encode_body(body)
+        if len(stored) > INLINE_MAX_BYTES and change.doc is not None:
+            stored = self._move_out(body)
+        self.written = True
+        self.seqs[stream.id] = seq
+        self.events.append(
+            (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored)
+        )
+        old = new = None
+        if table is not None:
+            old, new = self._apply(table, stream, body, seq)
+        for derived, row, gone in derive(table, seq, body, old, new):
+            self._put(derived, stream, derived.key_of(row), None if gone else row)
+        return seq
+
+    def _move_out(self, body: Body) -> bytes:
+        """A large document becomes a blob; the body keeps its address."""
+        address = self.keep(encode_body(body.doc))
+        body.doc, body.doc_blob = None, address
+        body.blobs = [*body.blobs, address]
+        return encode_body(body)
+
+    def _apply(self, table: Table, stream: Stream, body: Body, seq: int) -> tuple[Row | None, Row | None]:
+        key = (seq,) if table.sequenced and body.op == Op.INSERT else tuple([body.key[column] for column in table.key])
+        old = None if body.op == Op.INSERT and table.sequenced else self._find(table, stream.id, stream.tenant, key)
+        if body.op == Op.INSERT:
+            assert old is None, f"{table.name} {key} exists already"
+        new = apply_body(table, old, body, seq)
+        self._put(table, stream, key, new)
+        return old, new
+
+    def _put(self, table: Table, stream: Stream, key: tuple[Any, ...], row: Row | None) -> None:
+        if row is not None:
+            row["stream"] = stream.id
+            row["tenant"] = stream.tenant
+        rows = self.rows.get(table)
+        if rows is None:
+            rows = self.rows[table] = {}
+        rows[stream.id, key] = row
+        self.dirty.add((table, stream.id))
+
+    def touch(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None) -> None:
+        """Write (or with None delete) an ephemeral row: no event, outside verify and move."""
+        assert table.table_class is TableClass.EPHEMERAL
+        assert table.streamed == (stream is not None)
+        owner = stream.id if stream else self.tenant if table.tenant else 0
+        row = None if values is None else {**key, **values, "stream": owner, "tenant": self.tenant}
+        self.rows.setdefault(table, {})[owner, tuple(key[column] for column in table.key)] = row
+        self.dirty.add((table, owner))
+        self.written = True
+
+    def keep(self, data: bytes) -> str:
+        """Keep bytes by their content; returns the address. The same bytes are kept once for a tenant."""
+        address, row = self._batch.blobs.row_for(self.tenant, data)
+        self.blob_rows[self.tenant, address] = row
+        self.written = True
+        return address.hex()
+
+    def new_tenant(self, name: str) -> int:
+        """Begin a tenant; at once, because the first open of a tenant is rare and stands alone."""
+        self._batch.queried = True
+        return self._batch.connection.new_tenant(name, new_uid())
+
+    # -- streams ---------------------------------------------------------------------------------------------------------
+
+    def seq(self, stream: Stream) -> int:
+        """The sequence number of the stream's last event, own events included."""
+        seq = self.seqs.get(stream.id)
+        if seq is None:
+            seq = self._batch.seqs.get(stream.id)
+        return self._batch.head(stream.id)[0] if seq is None else seq
+
+    def find_stream(self, kind: str, name: str) -> Stream | None:
+        """The stream of this name, if it exists."""
+        for known in (*self.streams.values(), *self._batch.streams.values()):
+            if (known.tenant, known.kind, known.name) == (self.tenant, kind, name):
+                return known
+        rows = self.query(LOG.stream_by_name, tenant=self.tenant, kind=kind, name=name)
+        return Stream(*rows[0]) if rows else None
+
+    def new_stream(self, kind: str, name: str, parent: Stream | None = None, fork: Head | None = None) -> Stream:
+        """Begin a stream; a fork goes on from its parent's event. It becomes real with its first event."""
+        self._batch.queried = True
+        (stream_id,) = self._batch.connection.new_stream_ids(1)
+        head = fork or (0, GENESIS)
+        stream = Stream(stream_id, new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
+        self.streams[stream_id] = stream
+        self._batch.flushed[stream_id] = head
+        return stream
+
+    # -- reading ---------------------------------------------------------------------------------------------------------
+
+    def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
+        """One row by its key, own writes and those of earlier jobs in the batch included. Do not change it in place."""
+        return self._find(table, stream.id, stream.tenant, key)
+
+    def own_row(self, table: Table, *key: Any) -> Row | None:
+        """One row of a table that belongs to no stream."""
+        return self._find(table, self.tenant if table.tenant else 0, self.tenant, key)
+
+    def _find(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
+        for rows in (self.rows.get(table), self._batch.rows.get(table)):
+            if rows and (owner, key) in rows:
+                return rows[owner, key]
+        if owner in self.streams or owner in self._batch.streams:
+            return None
+        self._batch.queried = True
+        found = self._batch.connection.select_row(table, owner, tenant, key)
+        return dict(zip(table.all_columns, found, strict=True)) if found else None
+
+    def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
+        """Run a named read. Buffered writes to what it `touches` are flushed first, so that it sees them."""
+        batch = self._batch
+        touched = set(touches)
+        if touched and not (touched.isdisjoint(batch.dirty) and touched.isdisjoint(self.dirty)):
+            self._flush_early()
+        if statement.uses_now:
+            params["now"] = self._lease_clock()
+        batch.queried = True
+        return batch.connection.query(statement, params)
+
+    def store_now(self) -> int:
+        """Now on the store's clock: what leases and expiry are decided by, whatever this machine's clock says."""
+        return self.query(LOG.store_clock)[0][0]
+
+    def _flush_early(self) -> None:
+        """Bring what is buffered into the database, uncommitted. From here on, failing means failing the whole batch."""
+        self.flushed_early = True
+        self._batch.absorb(self)
+        self._batch.flush(commit=False)
+        self.events, self.rows, self.dirty, self.streams, self.blob_rows = [], {}, set(), {}, {}

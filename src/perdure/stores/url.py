@@ -1,0 +1,76 @@
+"""Store URLs: which database, where, and with which options. Anything else is refused with what would be right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+import msgspec
+
+from perdure.errors import Invalid
+
+_SCHEMES = "memory:, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_OURS = ("schema", "artifacts", "hot")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A parsed store URL. `artifacts` is where large blobs go; None for the default place."""
+
+    url: str
+    scheme: str
+    path: Path | None = None
+    conninfo: str = ""
+    schema: str = "perdure"
+    artifacts: str | None = None
+
+
+def parse(url: str) -> Address:
+    """Read a store URL; Invalid names what is wrong with it."""
+    if not isinstance(url, str) or not url or "\0" in url:
+        raise Invalid(f"expected a store URL such as {_SCHEMES}", path="store")
+    if url in ("memory:", "memory://"):
+        return Address(url, "memory")
+    if "://" not in url:
+        raise Invalid(f"{url[:80]!r} is not a store URL; known are {_SCHEMES}", path="store",
+                      hint=f"did you mean sqlite:///{url[:80]} ?" if not url.endswith(":") else "")  # fmt: skip
+    scheme = url.partition("://")[0]
+    if scheme == "sqlite":
+        return _sqlite(url)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(url)
+    raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
+
+
+def _options(query: str, known: tuple[str, ...], path: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise Invalid(f"unknown option {unknown[0][:40]!r}; known are {', '.join(known)}", path=path)
+    return options
+
+
+def _sqlite(url: str) -> Address:
+    rest, _, query = url.partition("?")
+    place = rest.removeprefix("sqlite://")
+    if not place.startswith("/") or place in ("/", "//"):
+        raise Invalid("expected a path: sqlite:///agent.db, or sqlite:////srv/agent.db for an absolute one", path="store")
+    options = _options(query, ("artifacts",), "store")
+    return Address(url, "sqlite", path=Path(unquote(place[1:])), artifacts=options.get("artifacts"))
+
+
+def _postgres(url: str) -> Address:
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    schema = options.get("schema", "perdure")
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
+        raise Invalid("a schema name has lower-case letters, digits and _, at most 63", path="store.schema")
+    theirs = {name: value for name, value in options.items() if name not in _OURS}
+    conninfo = parts._replace(query=urlencode(theirs)).geturl()
+    return Address(url, "postgresql", conninfo=conninfo, schema=schema, artifacts=options.get("artifacts"))
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown and logged."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)

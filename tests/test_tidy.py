@@ -1,0 +1,326 @@
+"""Style, executed: the source keeps the rules of tests/tidy_rules.py, and every rule has controls.
+
+A control plants a violation that the rule must catch, and innocents that it must let pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidy_rules import (
+    CLASS_METHODS_MAX,
+    EXEMPT,
+    FILE_LINES_MAX,
+    FUNCTION_LINES_MAX,
+    File,
+    Rule,
+    classes_are_small,
+    complaints,
+    data_holds_no_code,
+    drivers_stay_in_the_stores,
+    execute_takes_a_named_statement,
+    file_is_short,
+    functions_are_short,
+    machine_traces,
+    module_has_a_docstring,
+    names_say_something,
+    only_doors_print,
+    only_the_log_and_the_stores_write,
+    randomness_is_passed_in,
+    sql_stands_in_sql_files,
+    time_is_passed_in,
+)
+
+ROOT = Path(__file__).parent.parent
+
+
+@cache
+def source() -> list[File]:
+    package = ROOT / "src" / "perdure"
+    found = [path for path in sorted(package.rglob("*")) if path.suffix in (".py", ".sql")]
+    return [File(path.relative_to(package).as_posix(), path.read_text("utf-8")) for path in found]
+
+
+def planted(text: str) -> list[File]:
+    """One file a line: `path> text`, or a text that then stands in planes/a.py; ⏎ is a line break."""
+    lines = [line.strip().replace("⏎", "\n") for line in text.strip().splitlines()]
+    parts = [(line, *re.split(r"^([\w/]+\.\w+)> ?", line, maxsplit=1)[1:]) for line in lines]
+    return [File(*part[1:]) if part[1:] else File("planes/a.py", part[0]) for part in parts]
+
+
+def repeated(head: str, line: str, times: int) -> File:
+    return File("planes/a.py", head + line * times)
+
+
+METHOD = "    def f(self): ...\n"
+# rule -> (what it must catch, what it must let pass)
+CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
+    module_has_a_docstring: (
+        planted("""x = 1
+            # no docstring
+            planes/a.py>"""),
+        planted("""'Yes, this is one.'
+            planes/a.sql> SELECT 1"""),
+    ),
+    file_is_short: ([repeated("", "\n", FILE_LINES_MAX + 1)], [repeated("", "\n", FILE_LINES_MAX)]),
+    functions_are_short: (
+        [repeated("async def f():\n", "    x = 1\n", FUNCTION_LINES_MAX)],
+        [repeated("def f():\n", "    x = 1\n", FUNCTION_LINES_MAX - 1)],
+    ),
+    classes_are_small: (
+        [repeated("class A:\n", METHOD, CLASS_METHODS_MAX + 1)],
+        [repeated("class A:\n", METHOD, CLASS_METHODS_MAX)],
+    ),
+    names_say_something: (
+        planted("""class RunManager: ...
+            def handler(): ...
+            def f(db_helper): ...
+            utils = 1
+            def process(): ...
+            planes/common.py>
+            planes/utils/a.py>
+            planes/helpers.sql>"""),
+        planted("""class Handle: ...
+            def process_id(): ...
+            from contextlib import contextmanager
+            utility = 1"""),
+    ),
+    sql_stands_in_sql_files: (
+        planted("""x = 'SELECT 1'
+            x = f'select a from {b}'
+            x = 'insert ' + 'into b values (1)'
+            x = ' ORDER BY a'
+            x = 'UPDATE %s SET a = 1' % b
+            x = 'delete from {}'.format(b)
+            x = ' '.join(['WHERE', b])
+            stores/lanes.py> x = 'PRAGMA a'
+            stores/sqlite_more.py> x = 'SELECT 1'"""),
+        planted("""'SELECT 1'
+            x = 'With love'
+            x = 'choose where to go'
+            # SELECT 1
+            stores/sqlite.py> x = 'PRAGMA a'"""),
+    ),
+    execute_takes_a_named_statement: (
+        planted("""c.execute(f'{a}')
+            c.executemany('a' + b, c)
+            c.execute('a %s' % b)
+            c.execute('{}'.format(b))"""),
+        planted("""c.execute(statement, (1,))
+            c.execute(sql.turns_tail)
+            execute(f'{a}')"""),
+    ),
+    only_the_log_and_the_stores_write: (
+        planted("""x = 'INSERT INTO a VALUES (1)'
+            x = f'update {t} set a = 1'
+            x = 'delete ' + 'from turns'
+            x = 'insert or replace into a'
+            x = 'UPDATE ' + t
+            x = 'drop it; DELETE {} {}'.format('FROM', t) + 'delete from a'
+            x = 'update turns as t set a = 1'
+            x = 'TRUNCATE turns'
+            x = 'copy turns (a) from stdin'
+            artifacts/a.py> x = 'INSERT INTO blobs'
+            stores.py> x = 'INSERT INTO blobs'
+            planes/a.sql> -- a_b: so.⏎DELETE FROM turns
+            planes/a.sql> WITH a AS (SELECT 1) INSERT INTO b SELECT 1
+            planes/a.sql> WITH a AS (⏎DELETE⏎FROM b RETURNING c) SELECT c FROM a
+            planes/a.sql> SELECT 1;⏎update turns set a = 1
+            planes/a.sql> -- a_b: so.⏎SELECT 1⏎-- a_c @postgres: so.⏎DROP TABLE a
+            planes/a.sql> CREATE TABLE a (b)
+            planes/a.sql> SELECT 1 -- it's fine⏎; INSERT INTO a VALUES ('it''s not')
+            planes/a.sql> /* SELECT⏎*/ DELETE FROM a
+            doors/a.sql> PRAGMA a"""),
+        planted("""x = 'update'
+            'INSERT INTO a'
+            x = 'the set was updated'
+            # INSERT INTO a
+            planes/a.sql> -- a_b: DELETE FROM is not here.⏎SELECT a FROM b FOR UPDATE SKIP LOCKED
+            planes/a.sql> -- a_b: so.⏎WITH a AS (SELECT 'insert into b') SELECT replace(a, 'b', 'c') FROM a;⏎
+            stores/a.py> x = 'INSERT INTO a'
+            log/a.sql> DELETE FROM a"""),
+    ),
+    drivers_stay_in_the_stores: (
+        planted("""import apsw
+            def f():⏎    from psycopg import sql
+            import sqlite3"""),
+        planted("""import msgspec
+            from .apsw import a
+            stores/sqlite.py> import apsw"""),
+    ),
+    data_holds_no_code: (
+        planted("""import pickle
+            from marshal import loads
+            def f(): import dill.source
+            import os, shelve
+            eval('1')
+            exec(x)
+            yaml.load(x)
+            from yaml import load
+            __import__('a')"""),
+        planted("""run.exec(x)
+            yaml.safe_load(x)
+            # eval(x)
+            x = 'eval(x)'
+            retrieval(x)"""),
+    ),
+    time_is_passed_in: (
+        planted("""time.time()
+            x = time.time_ns
+            datetime.now(UTC)
+            datetime.datetime.now()
+            from time import time"""),
+        planted("""time.monotonic()
+            clock.now()
+            model/instants.py> time.time_ns()
+            testing/a.py> time.time()"""),
+    ),
+    randomness_is_passed_in: (
+        planted("""import random
+            uuid.uuid4()
+            from uuid import UUID, uuid7
+            os.urandom(8)
+            from os import urandom
+            from secrets import token_hex"""),
+        planted("""ids.random
+            from uuid import UUID
+            model/ids.py> os.urandom(8)
+            evaluation/a.py> import random"""),
+    ),
+    only_doors_print: (
+        planted("""print(1)
+            def f(): print(x)"""),
+        planted("""pprint(1)
+            console.print(1)
+            doors/cli/a.py> print(1)"""),
+    ),
+}
+RULES = list(CONTROLS)
+
+
+def cases(which: int) -> list[Any]:
+    return [
+        pytest.param(rule, file, id=f"{rule.__name__}-{at}")
+        for rule in RULES
+        for at, file in enumerate(CONTROLS[rule][which])
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_source_keeps(rule: Rule) -> None:
+    found = complaints(rule, source())
+    assert not found, "\n".join([rule.__name__, *found])
+
+
+@pytest.mark.parametrize(("rule", "file"), cases(0))
+def test_control_a_planted_violation_is_caught(rule: Rule, file: File) -> None:
+    assert complaints(rule, [file]) != []
+
+
+@pytest.mark.parametrize(("rule", "file"), cases(1))
+def test_control_an_innocent_is_not_accused(rule: Rule, file: File) -> None:
+    assert complaints(rule, [file]) == []
+
+
+def test_exceptions_name_rules_that_exist_and_give_reasons() -> None:
+    assert set(EXEMPT) <= {rule.__name__ for rule in RULES}
+    assert all(reason for places in EXEMPT.values() for reason in places.values())
+
+
+def test_complaints_name_file_and_line() -> None:
+    assert complaints(data_holds_no_code, [File("log/a.py", "\nimport pickle")]) == [
+        "log/a.py:2: imports pickle"
+    ]
+
+
+# The public surface, the tracked files, the twin ------------------------------------------------------------
+
+
+def undocumented(surface: Any) -> list[str]:
+    named = [(name, getattr(surface, name)) for name in surface.__all__]
+    described = [(name, it) for name, it in named if inspect.isclass(it) or inspect.isroutine(it)]
+    return [
+        name
+        for name, it in described
+        if not (vars(it) if inspect.isclass(it) else {"__doc__": it.__doc__})["__doc__"]
+    ]
+
+
+def test_public_names_have_docstrings() -> None:
+    perdure = pytest.importorskip("perdure")
+    if not hasattr(perdure, "__all__"):
+        pytest.skip("perdure/__init__.py has no __all__ yet")
+    assert undocumented(perdure) == []
+
+
+def test_control_a_public_name_without_docstring_is_caught() -> None:
+    bare, bare_function = type("Bare", (Exception,), {}), lambda: None
+    surface = SimpleNamespace(__all__=["a", "b", "c", "d"], a=bare, b=bare_function, c=File, d=3)
+    assert undocumented(surface) == ["a", "b"]
+
+
+def kept_files() -> list[File]:
+    """What is tracked or would be: everything that .gitignore does not name."""
+    command = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout: nothing is tracked")
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [File(path.relative_to(ROOT).as_posix(), text) for path in paths if (text := plain_text(path))]
+
+
+def plain_text(path: Path) -> str:
+    """The text of a file; nothing for a binary, a link or one that just went."""
+    try:
+        return path.read_text("utf-8") if path.is_file() else ""
+    except (UnicodeDecodeError, FileNotFoundError):
+        return ""
+
+
+def test_tracked_files_name_no_machine() -> None:
+    assert complaints(machine_traces, kept_files()) == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["", "home", "me"],
+        ["x = '", "root", "a'"],
+        ["https:", "", "a.b:80", "pypi", "simple", "c"],
+        ["file:", "", "", "opt", "simple"],
+    ],
+)
+def test_control_a_machine_path_is_caught(parts: list[str]) -> None:
+    assert complaints(machine_traces, [File("README.md", "/".join(parts))]) != []
+
+
+@pytest.mark.parametrize(
+    "text", ["https://pypi.org/simple", "a.com/home", "src/work/a", "~/work/a", "a simple host"]
+)
+def test_control_other_paths_are_not_accused(text: str) -> None:
+    assert complaints(machine_traces, [File("README.md", text)]) == []
+
+
+def test_the_sync_twin_is_up_to_date() -> None:
+    """Its control is in tests/tools/test_unasync.py: a twin that differs is named and the check fails."""
+    command = [sys.executable, ROOT / "tools" / "unasync.py", "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

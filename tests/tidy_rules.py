@@ -1,0 +1,273 @@
+"""The rules of tests/test_tidy.py: each is a function from one file to complaints (line, what).
+
+Exceptions stand here with their reasons, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+CLASS_METHODS_MAX = 40
+VAGUE = {"manager", "handler", "helper", "util", "common"}
+CODE_IN_DATA = {"pickle", "cPickle", "cloudpickle", "jsonpickle", "marshal", "dill", "shelve"}
+CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+DICE = {"random", "secrets"}
+THROWS = {"os.urandom", *(f"uuid.uuid{version}" for version in range(1, 9))}  # the type UUID is no throw
+DRIVERS = {"apsw", "psycopg", "sqlite3"}
+
+# rule -> where it does not hold (a file, or a folder ending in /) -> why
+EXEMPT: dict[str, dict[str, str]] = {
+    "file_is_short": {},
+    "functions_are_short": {},
+    "classes_are_small": {},
+    "sql_stands_in_sql_files": {
+        "stores/dialect.py": "generates statements from our own table declarations: identifiers only",
+        "stores/sqlite.py": "pragmas, savepoints and set-wise flushes have no values in their text",
+        "stores/postgres.py": "session settings and set-wise flushes have no values in their text",
+    },
+    "execute_takes_a_named_statement": {
+        "stores/dialect.py": "as above",
+        "stores/sqlite.py": "as above",
+        "stores/postgres.py": "as above",
+    },
+    "only_the_log_and_the_stores_write": {
+        "log/": "the one way to write is declared here",
+        "stores/": "and carried out here",
+    },
+    "drivers_stay_in_the_stores": {
+        "stores/": "this is where the databases are",
+        "testing/": "starts databases and damages them on purpose",
+        "evaluation/": "measures the raw floor and runs other people's stores",
+    },
+    "time_is_passed_in": {
+        "model/instants.py": "the one system clock",
+        "testing/": "deadlines of real servers",
+        "evaluation/": "measures",
+    },
+    "randomness_is_passed_in": {
+        "model/ids.py": "the one source of randomness",
+        "testing/": "chooses faults, from a printed seed",
+        "evaluation/": "chooses faults, from a printed seed",
+    },
+    "only_doors_print": {"doors/": "they talk to people", "evaluation/": "reports"},
+}
+
+
+@dataclass(frozen=True)
+class File:
+    """One source file, by its path below src/perdure."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree)) if self.path.endswith(".py") else []
+
+    def among(self, *kinds: type[ast.AST]) -> list[Any]:
+        return [node for node in self.nodes if isinstance(node, kinds)]
+
+
+Complaints = Iterator[tuple[int, str]]
+Rule = Callable[[File], Complaints]
+
+
+# Shape ------------------------------------------------------------------------------------------------------
+
+
+def module_has_a_docstring(file: File) -> Complaints:
+    if file.path.endswith(".py") and not ast.get_docstring(file.tree):
+        yield 1, "no module docstring: what is it, who calls it, which promise does it keep"
+
+
+def file_is_short(file: File) -> Complaints:
+    if (count := file.text.count("\n")) > FILE_LINES_MAX:
+        yield FILE_LINES_MAX, f"{count} lines, more than {FILE_LINES_MAX}"
+
+
+def functions_are_short(file: File) -> Complaints:
+    for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
+        if (count := function.end_lineno - function.lineno + 1) > FUNCTION_LINES_MAX:
+            yield function.lineno, f"{function.name} has {count} lines, more than {FUNCTION_LINES_MAX}"
+
+
+def classes_are_small(file: File) -> Complaints:
+    for found in file.among(ast.ClassDef):
+        count = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in found.body)
+        if count > CLASS_METHODS_MAX:
+            yield found.lineno, f"{found.name} has {count} methods, more than {CLASS_METHODS_MAX}"
+
+
+def names_say_something(file: File) -> Complaints:
+    names = [(1, part) for part in file.path.rpartition(".")[0].split("/")]
+    names += [
+        (node.lineno, node.name) for node in file.among(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    ]
+    names += [(node.lineno, node.id) for node in file.among(ast.Name) if isinstance(node.ctx, ast.Store)]
+    names += [(node.lineno, node.arg) for node in file.among(ast.arg)]
+    for line, name in names:
+        words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+        if vague := words & VAGUE:
+            yield line, f"{name}: {', '.join(vague)} says nothing; use a word of docs/glossary.md"
+    for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
+        if function.name.strip("_") == "process":
+            yield function.lineno, "process: say what it does"
+
+
+# SQL: in its files, and one way to write --------------------------------------------------------------------
+
+
+SQL_TEXT = re.compile(
+    r"^\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH|CREATE|ALTER|DROP|PRAGMA|VACUUM|TRUNCATE|MERGE)\s"
+    r"|\b(WHERE\s+\S|ORDER\s+BY|GROUP\s+BY|ON\s+CONFLICT|RETURNING\s+\S)"
+    r"|(?i:\bselect\s.+\sfrom\s+\S|\binsert\s+into\s|\bupdate\s+\S+\s+set\s|\bdelete\s+from\s)",
+    re.DOTALL,
+)
+WRITES = re.compile(
+    r"^\s*(INSERT|UPDATE|DELETE|REPLACE|MERGE|TRUNCATE)\b"
+    r"|(?i:\b(insert(\s+or\s+\w+)?|replace|merge)\s+into\b|\bdelete\s+from\b|\bdo\s+update\b"
+    r"|\bupdate\s+(or\s+\w+\s+|only\s+)?\S+(\s+(as\s+)?\w+)?\s+set\b"
+    r"|\btruncate\s+(table\s+)?\w|\bcopy\s+\S+(\s*\([^)]*\))?\s+from\b)"
+)
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text that an expression builds, with x for every hole; None if it builds no text."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(text_of(part) or "x" for part in parts)
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            texts = text_of(left), text_of(right)
+            return None if texts == (None, None) else "".join("x" if text is None else text for text in texts)
+        case ast.BinOp(op=ast.Mod(), left=left):
+            return text_of(left)
+        case ast.Call(func=ast.Attribute(value=text, attr="format")):
+            return text_of(text)
+        case ast.Call(
+            func=ast.Attribute(value=glue, attr="join"), args=[ast.List(elts=parts) | ast.Tuple(elts=parts)]
+        ):
+            return (text_of(glue) or " ").join(text_of(part) or "x" for part in parts)
+    return None
+
+
+def texts(file: File) -> Iterator[tuple[int, str]]:
+    """Every text in the code but docstrings; built texts as a whole and in their parts."""
+    docstrings = {id(node.value) for node in file.among(ast.Expr)}  # alone in a statement: nobody runs it
+    for node in file.among(ast.expr):
+        if id(node) not in docstrings and (text := text_of(node)) is not None:
+            yield node.lineno, text
+
+
+def statements(file: File) -> Iterator[tuple[int, str]]:
+    """The statements of a `.sql` file, without comments and literals."""
+    if file.path.endswith(".sql"):
+        bare = re.sub(r"--.*|/\*[\s\S]*?\*/|'[^']*'", " ", re.sub(r"(?m)^-- \w+( @\w+)?: .*", ";", file.text))
+        for text in filter(str.strip, bare.split(";")):
+            yield file.text.count("\n", 0, max(file.text.find(text.strip()[:40]), 0)) + 1, text
+
+
+def sql_stands_in_sql_files(file: File) -> Complaints:
+    for line, text in texts(file):
+        if SQL_TEXT.search(text):
+            yield line, f"SQL in Python: {' '.join(text.split())[:50]!r}; name it in a .sql file"
+
+
+def execute_takes_a_named_statement(file: File) -> Complaints:
+    for call in file.among(ast.Call):
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        built = [it for it in call.args[:1] if text_of(it) is not None and not isinstance(it, ast.Constant)]
+        if called.startswith("execute") and built:
+            yield call.lineno, "a statement built in place; values are parameters, statements have names"
+
+
+def only_the_log_and_the_stores_write(file: File) -> Complaints:
+    for line, text in texts(file):
+        if WRITES.search(text):
+            yield line, f"writes past tx.record: {' '.join(text.split())[:50]!r}"
+    for line, text in statements(file):
+        if WRITES.search(text) or not re.match(r"\s*\(?(select|with)\b", text, re.IGNORECASE):
+            yield (
+                line,
+                f"only SELECT here; to write is tx.record or tx.touch: {' '.join(text.split())[:50]!r}",
+            )
+
+
+def drivers_stay_in_the_stores(file: File) -> Complaints:
+    yield from imports(file, DRIVERS)
+
+
+# What data, time and chance may do --------------------------------------------------------------------------
+
+
+def imports(file: File, forbidden: set[str]) -> Complaints:
+    for node in file.among(ast.Import, ast.ImportFrom):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for name in names:
+            if name.partition(".")[0] in forbidden and not getattr(node, "level", 0):
+                yield node.lineno, f"imports {name}"
+
+
+def dotted(file: File) -> Iterator[tuple[int, str]]:
+    """Every `a.b` and every `from a import b`, the last two names."""
+    for node in file.among(ast.Attribute):
+        base = getattr(node.value, "id", getattr(node.value, "attr", ""))
+        yield node.lineno, f"{base}.{node.attr}"
+    for node in file.among(ast.ImportFrom):
+        yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def data_holds_no_code(file: File) -> Complaints:
+    yield from imports(file, CODE_IN_DATA)
+    yield from ((line, name) for line, name in dotted(file) if name in ("yaml.load", "yaml.unsafe_load"))
+    for call in file.among(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id in ("eval", "exec", "__import__"):
+            yield call.lineno, f"calls {call.func.id}"
+
+
+def time_is_passed_in(file: File) -> Complaints:
+    yield from ((line, f"{name}: take a Clock") for line, name in dotted(file) if name in CLOCKS)
+
+
+def randomness_is_passed_in(file: File) -> Complaints:
+    yield from imports(file, DICE)
+    yield from ((line, name) for line, name in dotted(file) if name in THROWS)
+
+
+def only_doors_print(file: File) -> Complaints:
+    for call in file.among(ast.Call):
+        if isinstance(call.func, ast.Name) and call.func.id == "print":
+            yield call.lineno, "print: return it, or log it"
+
+
+MACHINE = re.compile(
+    r"(?<![\w.~-])/(work|root|home)/"
+    r"|(https?|file)://(?!pypi\.org/)[^\s\"']*/simple\b"
+    r"|(?i:\b(artifactory|devpi|nexus)\.)"
+)
+
+
+def machine_traces(file: File) -> Complaints:
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if MACHINE.search(line):
+            yield number, f"a machine path or a registry host: {line.strip()[:60]!r}"
+
+
+def complaints(rule: Rule, files: list[File]) -> list[str]:
+    spared = tuple(EXEMPT.get(rule.__name__, {}))
+    found = [
+        (file, *complaint) for file in files if not file.path.startswith(spared) for complaint in rule(file)
+    ]
+    return [f"{file.path}:{line}: {what}" for file, line, what in found]

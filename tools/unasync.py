@@ -25,7 +25,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (("src/perdure/handles", "*.py"), ("tests/handles", "test_*.py"))
+FOLDERS = (
+    ("src/perdure/handles", "*.py"),
+    ("src/perdure/testing/contract", "*.py"),
+    ("tests/handles", "test_*.py"),
+)
 RENAMED = {"aio": "sync", "aopen": "open", "aclose": "close", "aclosing": "closing", "aiter": "iter"}
 RENAMED |= {f"__a{name}__": f"__{name}__" for name in ("enter", "exit", "iter", "next")}
 RENAMED |= {"anext": "next", "asynccontextmanager": "contextmanager", "StopAsyncIteration": "StopIteration"}

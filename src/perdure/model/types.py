@@ -29,7 +29,7 @@ import binascii
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -336,6 +336,19 @@ def _write_datetime(value: datetime) -> str:
     return value.isoformat(timespec="microseconds")
 
 
+def _read_datetime(payload: str) -> datetime:
+    return datetime.fromisoformat(payload[:26]).replace(tzinfo=_read_offset(payload[26:]))
+
+
+def _read_offset(text: str) -> timezone | None:
+    # fromisoformat with the offset in it takes one of less than a second for UTC.
+    if not text:
+        return None
+    at = time.fromisoformat(text[1:])
+    size = timedelta(hours=at.hour, minutes=at.minute, seconds=at.second, microseconds=at.microsecond)
+    return timezone(-size if text[0] == "-" else size)
+
+
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Invalid(f"Decimal {value} is not a number that can be kept", hint="use None or text")
@@ -357,6 +370,10 @@ def _write_time(value: time) -> str:
     return value.isoformat(timespec="microseconds")
 
 
+def _read_time(payload: str) -> time:
+    return time.fromisoformat(payload[:15]).replace(tzinfo=_read_offset(payload[15:]))
+
+
 def _write_timedelta(value: timedelta) -> str:
     seconds, microseconds = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
     return f"{'-' if value < timedelta() else ''}{seconds}.{microseconds:06}"
@@ -369,10 +386,10 @@ def _read_timedelta(payload: str) -> timedelta:
 SCALAR_OF: dict[type, Scalar] = {
     bytes: Scalar("bytes", _write_bytes, binascii.a2b_base64),
     date: Scalar("date", date.isoformat, date.fromisoformat),
-    datetime: Scalar("datetime", _write_datetime, datetime.fromisoformat),
+    datetime: Scalar("datetime", _write_datetime, _read_datetime),
     Decimal: Scalar("decimal", _write_decimal, Decimal),
     int: Scalar("int", "{:x}".format, _read_int),  # those past 64 bits
-    time: Scalar("time", _write_time, time.fromisoformat),
+    time: Scalar("time", _write_time, _read_time),
     timedelta: Scalar("timedelta", _write_timedelta, _read_timedelta),
     UUID: Scalar("uuid", str, UUID),
 }

@@ -60,14 +60,9 @@ class Reader:
 
     def blob(self, address: str) -> bytes:
         """The bytes of a blob of this tenant, verified."""
-        return read_blob(self, address)
-
-
-def read_blob(reads: Any, address: str) -> bytes:
-    """The bytes of a blob of the reader's tenant, verified."""
-    raw = bytes.fromhex(address)
-    rows = reads.query(LOG.blob_get, tenant=reads.tenant, address=raw)
-    return reads.blobs.read(reads.tenant, raw, rows[0] if rows else None)
+        raw = bytes.fromhex(address)
+        rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
+        return self.blobs.read(self.tenant, raw, rows[0] if rows else None)
 
 
 class Core:
@@ -121,11 +116,13 @@ class Core:
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """The same for async callers, on a thread of the store."""
+        return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
+
+    async def awork(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work on a thread of the store."""
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
-        return await get_running_loop().run_in_executor(
-            self._executor(), lambda: self.read(verb, *args, tenant=tenant, **kwargs)
-        )
+        return await get_running_loop().run_in_executor(self._executor(), task, *args)
 
     def _executor(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
@@ -172,7 +169,7 @@ class Core:
         for connection in idle:
             connection.close()
         if self._threads is not None:
-            self._threads.shutdown(wait=True)
+            self._threads.shutdown(wait=False)
         self.engine.close()
 
 

@@ -181,8 +181,17 @@ class Reads(Protocol):
         """Run a named statement. `touches` names the tables and streams it looks at, so that own writes are seen."""
         ...
 
+    @property
+    def tenant(self) -> int:
+        """The tenant whose state is read; verbs put it into every query across streams."""
+        ...
+
     def row(self, table: Table, stream: Stream, *key: Any) -> dict[str, Any] | None:
         """One row by key."""
+        ...
+
+    def blob(self, address: str) -> bytes:
+        """The bytes of a blob, verified."""
         ...
 
 

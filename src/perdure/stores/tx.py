@@ -295,6 +295,15 @@ class Tx:
         batch.queried = True
         return batch.connection.query(statement, params)
 
+    def blob(self, address: str) -> bytes:
+        """The bytes of a blob of this tenant, verified; one that was kept in this batch is seen."""
+        raw = bytes.fromhex(address)
+        for kept in (self.blob_rows, self._batch.blob_rows):
+            if (self.tenant, raw) in kept:
+                return self._batch.blobs.read(self.tenant, raw, kept[self.tenant, raw][2:])
+        rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
+        return self._batch.blobs.read(self.tenant, raw, rows[0] if rows else None)
+
     def store_now(self) -> int:
         """Now on the store's clock: what leases and expiry are decided by, whatever this machine's clock says."""
         return self.query(LOG.store_clock)[0][0]

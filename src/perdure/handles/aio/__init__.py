@@ -1,0 +1,1 @@
+"""The handles, as written: async."""

@@ -1,0 +1,43 @@
+"""What every handle has: a caller, and for handles of one stream, that stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.handles.callers import AsyncCaller
+from perdure.log.change import Stream
+
+
+class AsyncStoreHandle:
+    """A handle that asks across a whole store."""
+
+    def __init__(self, caller: AsyncCaller) -> None:
+        self._caller = caller
+
+
+class AsyncStreamHandle:
+    """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""
+
+    def __init__(self, caller: AsyncCaller, stream: Stream, pin: str = "") -> None:
+        self._caller = caller
+        self._stream = stream
+        self._pin = pin
+
+    @property
+    def name(self) -> str:
+        """The name under which the stream was opened."""
+        return self._stream.name
+
+    @property
+    def uid(self) -> str:
+        """The stream's identity: the same on every store that it is moved to."""
+        return self._stream.uid.hex()
+
+    async def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._caller.write(verb, self._stream, *args, pin=self._pin, **kwargs)
+
+    async def _read(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
+        return await self._caller.read(verb, self._stream, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"

@@ -1,0 +1,22 @@
+"""Sessions and scopes: one class each, made of what the planes offer."""
+
+from __future__ import annotations
+
+from perdure.handles.aio.artifacts import AsyncArtifacts
+from perdure.handles.aio.checkpoints import AsyncCheckpoints
+from perdure.handles.aio.conversation import AsyncConversation
+from perdure.handles.aio.decisions import AsyncDecisions
+from perdure.handles.aio.happenings import AsyncHappenings
+from perdure.handles.aio.time import AsyncTime
+from perdure.handles.aio.values import AsyncValues
+from perdure.handles.aio.work import AsyncWork
+
+
+class AsyncSession(
+    AsyncConversation, AsyncValues, AsyncWork, AsyncDecisions, AsyncCheckpoints, AsyncHappenings, AsyncArtifacts, AsyncTime
+):
+    """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
+
+
+class AsyncScope(AsyncValues):
+    """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""

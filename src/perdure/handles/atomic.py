@@ -1,0 +1,60 @@
+"""Several verbs in one commit: the sync handles on a transaction instead of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.handles.callers import Caller
+from perdure.planes import conversation, values
+from perdure.stores.core import Core
+from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.session import Scope, Session
+
+T = TypeVar("T")
+
+
+class TxCaller(Caller):
+    """Calls verbs inside one transaction: nothing is committed before the function returns."""
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, tx: Tx, core: Core) -> None:
+        super().__init__(core, tx.actor, tx.tenant)
+        self._tx = tx
+
+    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb in this transaction."""
+        self._tx.pin = pin
+        return verb(self._tx, *args, **kwargs)
+
+    def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a read verb in this transaction: it sees what was written in it."""
+        return verb(self._tx, *args, **kwargs)
+
+
+class Atomic:
+    """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit."""
+
+    def __init__(self, tx: Tx, core: Core) -> None:
+        self._caller = TxCaller(tx, core)
+
+    def session(self, name: str, **options: Any) -> Session:
+        """Get or create a session, in this commit."""
+        from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
+
+        stream, pin = self._caller.write(conversation.open_session, name, **options)
+        return Session(self._caller, stream, pin)
+
+    def scope(self, name: str) -> Scope:
+        """Values that outlive a session, in this commit."""
+        from perdure.handles.sync.session import Scope  # noqa: PLC0415 - as above
+
+        return Scope(self._caller, self._caller.write(values.open_scope, name))
+
+
+def run_atomic(tx: Tx, fn: Callable[[Atomic], T], core: Core) -> T:
+    """The verb behind `store.atomic`."""
+    return fn(Atomic(tx, core))

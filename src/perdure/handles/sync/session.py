@@ -1,0 +1,21 @@
+# Generated from handles/aio/session.py by tools/unasync.py: edit that one.
+"""Sessions and scopes: one class each, made of what the planes offer."""
+
+from __future__ import annotations
+
+from perdure.handles.sync.artifacts import Artifacts
+from perdure.handles.sync.checkpoints import Checkpoints
+from perdure.handles.sync.conversation import Conversation
+from perdure.handles.sync.decisions import Decisions
+from perdure.handles.sync.happenings import Happenings
+from perdure.handles.sync.time import Time
+from perdure.handles.sync.values import Values
+from perdure.handles.sync.work import Work
+
+
+class Session(Conversation, Values, Work, Decisions, Checkpoints, Happenings, Artifacts, Time):
+    """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
+
+
+class Scope(Values):
+    """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""

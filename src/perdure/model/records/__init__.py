@@ -1,0 +1,1 @@
+"""Records: what verbs return. Frozen, typed, one module a plane."""

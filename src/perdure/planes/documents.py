@@ -1,0 +1,33 @@
+"""Documents: what an event keeps besides its row, read back whether it lies in the body or in a blob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure.errors import Damaged
+from perdure.log.event import Body, decode_body
+from perdure.stores.store import Reads
+
+
+def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
+    """The body of an event with its document in place; an emptied body is an empty one."""
+    if stored is None:
+        return Body(op="note")
+    body = decode_body(stored, path)
+    if body.doc_blob:
+        body.doc = _decode(reads.blob(body.doc_blob), path)
+    return body
+
+
+def doc_of(reads: Reads, stored: bytes | None, path: str = "event") -> Any:
+    """The document of an event, as plain data (see model.values for turning it into values)."""
+    return body_of(reads, stored, path).doc
+
+
+def _decode(data: bytes, path: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Damaged(f"the document is not readable: {error}", path=path) from None

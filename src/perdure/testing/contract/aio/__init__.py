@@ -1,0 +1,1 @@
+"""The contract, as written: async."""

@@ -1,0 +1,33 @@
+"""Openers: how the contract suite gets at the store under test. A test opens it as often as it needs, also twice at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.handles.opening import aopen
+from perdure.handles.opening import open as open_store
+from perdure.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from perdure.handles.aio.store import AsyncStore
+    from perdure.handles.sync.store import Store
+
+
+class Opener:
+    """Opens the store under test: `with opener() as store`. `shared` says whether a second open sees the first one's data."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.url = url
+        self.options = options
+        self.clock = FakeClock()
+        self.shared = not url.startswith("memory:")
+
+    def __call__(self, **options: Any) -> Store:
+        return open_store(self.url, **({"clock": self.clock} | self.options | options))
+
+
+class AsyncOpener(Opener):
+    """The same for the async suite: `async with await opener() as store`."""
+
+    async def __call__(self, **options: Any) -> AsyncStore:  # type: ignore[override]
+        return await aopen(self.url, **({"clock": self.clock} | self.options | options))

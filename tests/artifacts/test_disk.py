@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import multiprocessing
 import os
 import signal
 import stat
@@ -454,15 +453,23 @@ def test_nothing_is_created_by_reading(place: DiskPlace) -> None:
 # Together --------------------------------------------------------------------------------------------------
 
 
-def put_repeatedly(root: Path) -> list[str]:
-    place = DiskPlace(root)
-    return [place.put("t1", [TEXT]).address for _ in range(10)]
+MANY = """
+import sys
+from perdure.artifacts.disk import DiskPlace
+place, content = DiskPlace(sys.argv[1]), sys.argv[2].encode()
+sys.stdin.readline()
+for _ in range(10):
+    print(place.put("t1", [content]).address)
+"""
 
 
 def test_equal_content_from_many_processes(place: DiskPlace) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        put = pool.map(put_repeatedly, [place.root] * 3)
-    assert {address for addresses in put for address in addresses} == {ADDRESS}
+    command = [sys.executable, "-c", MANY, str(place.root), TEXT.decode()]
+    start = {"env": {**os.environ, "PYTHONPATH": str(SRC)}, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    children = [subprocess.Popen(command, **start) for _ in range(3)]
+    printed = [child.communicate(b"go\n", timeout=60)[0] for child in children]
+    assert {line for lines in printed for line in lines.decode().split()} == {ADDRESS}
+    assert [child.returncode for child in children] == [0, 0, 0]
     assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
     assert not list(place.leftovers(system_clock() + 10_000_000))
 

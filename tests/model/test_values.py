@@ -371,8 +371,8 @@ def test_control_a_good_value_beside_a_bad_one_is_accepted() -> None:
     assert to_plain({"items": [1, 2, 3, {"price": 1.5}]}) == {"items": [1, 2, 3, {"price": 1.5}]}
 
 
-def nested(depth: int, wrap: Any = list) -> object:
-    value: object = 1
+def nested(depth: int, wrap: Any = list) -> Any:
+    value: Any = 1
     for _ in range(depth):
         value = {"$": value} if wrap is dict else Point(value) if wrap is Point else wrap([value])
     return value

@@ -1,13 +1,13 @@
 """PostgreSQL through psycopg 3, in a schema of its own. Any number of workers on any number of machines. Keeps P1, P3, P7.
 
-A flush is one round trip: BEGIN, the heads, the events, the rows and COMMIT go out together. Heads are moved only from where this
+A flush is one statement, hence one round trip: the heads, the events and the rows go out together. Heads are moved only from where this
 process last saw them (compare-and-set, locked in order inside the same statement); if one had moved, the whole flush fails and
 the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream (docs/decisions/0003).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -54,12 +54,16 @@ def fault_of(error: psycopg.Error) -> Fault:
     return Fault(FaultKind.LOST if lost else FaultKind.BROKEN, error)
 
 
-def _arrays(table: str, columns: Sequence[str]) -> str:
-    return listed(f"%s::{COLUMN_TYPES.get((table, column)) or COLUMN_TYPES[column]}[]" for column in columns)
+def _type(table: str, column: str) -> str:
+    return COLUMN_TYPES.get((table, column)) or COLUMN_TYPES[column]
 
 
-def _insert(table: str, columns: Sequence[str], tail: str = "") -> str:
-    return f"INSERT INTO {table} ({listed(columns)}) SELECT * FROM unnest({_arrays(table, columns)}){tail}"
+@cache
+def _source(table: str, columns: tuple[str, ...], *, single: bool) -> str:
+    """Rows as parameters: plain ones for a single row, one array a column for many."""
+    if single:
+        return f"VALUES ({listed(f'%s::{_type(table, column)}' for column in columns)})"
+    return f"SELECT * FROM unnest({listed(f'%s::{_type(table, column)}[]' for column in columns)})"
 
 
 @cache
@@ -69,31 +73,71 @@ def _select_row(table: Table) -> str:
 
 
 @cache
-def _put(table: Table) -> str:
-    return _insert(table.name, table.all_columns, upsert_tail(table))
+def _put(table: Table, *, single: bool) -> str:
+    source = _source(table.name, table.all_columns, single=single)
+    return f"INSERT INTO {table.name} ({listed(table.all_columns)}) {source}{upsert_tail(table)}"
 
 
 @cache
-def _delete(table: Table) -> str:
+def _delete(table: Table, *, single: bool) -> str:
     key = conflict_key(table)
     where = " AND ".join(f"t.{column} = gone.{column}" for column in key)
-    return f"DELETE FROM {table.name} t USING unnest({_arrays(table.name, key)}) AS gone ({listed(key)}) WHERE {where}"
+    source = _source(table.name, key, single=single)
+    return f"DELETE FROM {table.name} t USING ({source}) AS gone ({listed(key)}) WHERE {where}"
 
 
-_PUT_EVENTS = _insert("events", EVENT_COLUMNS)
-_PUT_STREAMS = _insert("streams", STREAM_COLUMNS)
-_PUT_BLOBS = _insert("blobs", BLOB_COLUMNS, " ON CONFLICT (tenant, address) DO NOTHING")
-_MOVE_HEAD = """
-WITH moved AS (UPDATE streams SET seq = %s, hash = %s WHERE id = %s AND seq = %s AND hash = %s RETURNING 1)
-SELECT 1 / count(*) FROM moved"""
+@cache
+def _insert(table: str, columns: tuple[str, ...], tail: str = "", *, single: bool) -> str:
+    return f"INSERT INTO {table} ({listed(columns)}) {_source(table, columns, single=single)}{tail}"
+
+
+_MOVE_HEAD = """UPDATE streams SET seq = %s, hash = %s WHERE id = %s AND seq = %s AND hash = %s RETURNING 1"""
 _MOVE_HEADS = """
-WITH moves AS (
-  SELECT * FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bytea[]) AS m (seq, hash, id, old_seq, old_hash)),
-locked AS (SELECT s.id FROM streams s WHERE s.id = ANY (%s::bigint[]) ORDER BY s.id FOR UPDATE),
-moved AS (
-  UPDATE streams s SET seq = m.seq, hash = m.hash FROM moves m JOIN locked l ON l.id = m.id
-  WHERE s.id = m.id AND s.seq = m.old_seq AND s.hash = m.old_hash RETURNING 1)
-SELECT 1 / (CASE WHEN count(*) = %s THEN 1 ELSE 0 END) FROM moved"""
+UPDATE streams s SET seq = m.seq, hash = m.hash
+FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bytea[]) AS m (seq, hash, id, old_seq, old_hash)
+JOIN (SELECT id FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id FOR UPDATE) AS locked ON locked.id = m.id
+WHERE s.id = m.id AND s.seq = m.old_seq AND s.hash = m.old_hash RETURNING 1"""
+_GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
+
+
+class Flush:
+    """One statement that writes everything: each table a common table expression, and a guard that no head had moved."""
+
+    def __init__(self, writes: Writes) -> None:
+        self._parts: list[str] = []
+        self._params: list[Any] = []
+        if writes.streams:
+            self._rows(_insert, [_stream_row(new) for new in writes.streams], "streams", STREAM_COLUMNS)
+        self._move(writes.heads)
+        if writes.blobs:
+            blobs = sorted(writes.blobs, key=lambda row: row[:2])
+            self._rows(_insert, blobs, "blobs", BLOB_COLUMNS, " ON CONFLICT (tenant, address) DO NOTHING")
+        if writes.events:
+            self._rows(_insert, writes.events, "events", EVENT_COLUMNS)
+        for table, rows in writes.deletes.items():
+            self._rows(_delete, rows, table)
+        for table, rows in writes.puts.items():
+            self._rows(_put, rows, table)
+        self.text = "WITH " + ",\n".join(self._parts) + "\n" + _GUARD
+        self.params = [*self._params, len(writes.heads)]
+
+    def _add(self, text: str, params: Sequence[Any], name: str = "") -> None:
+        self._parts.append(f"{name or f'w{len(self._parts)}'} AS ({text})")
+        self._params += params
+
+    def _rows(self, make: Callable[..., str], rows: Sequence[Sequence[Any]], *what: Any) -> None:
+        single = len(rows) == 1
+        self._add(make(*what, single=single), rows[0] if single else _columns(rows))
+
+    def _move(self, heads: list[HeadMove]) -> None:
+        if not heads:
+            self._add("SELECT 1 WHERE false", (), "moved")
+        elif len(heads) == 1:
+            stream, before, after = heads[0]
+            self._add(_MOVE_HEAD, (*after, stream, *before), "moved")
+        else:
+            moves = _columns([(*after, stream, *before) for stream, before, after in heads])
+            self._add(_MOVE_HEADS, (*moves, [move.stream for move in heads]), "moved")
 
 
 class PostgresConnection:
@@ -147,41 +191,24 @@ class PostgresConnection:
         return self._fetch(text, (uid, name))[0][0]
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush set-wise and commit, in one round trip."""
-        if not writes and (not commit or self._wants_begin):
-            self._wants_begin = self._wants_begin and not commit
-            return
+        """Flush and commit in one round trip; if the verbs asked nothing, without a BEGIN."""
         try:
-            with self.raw.pipeline():
+            if self._wants_begin and commit:
+                self._wants_begin = False
+                self._run(writes)  # one statement is a transaction of its own
+            else:
                 self._begin_now()
-                self._flush(writes)
-                if commit:
-                    self.raw.execute("COMMIT")
+                with self.raw.pipeline():
+                    self._run(writes)
+                    if commit:
+                        self.raw.execute("COMMIT")
         except psycopg.Error as error:
             raise fault_of(error) from error
 
-    def _flush(self, writes: Writes) -> None:
-        execute = self.raw.execute
-        if writes.streams:
-            execute(_PUT_STREAMS, _columns([_stream_row(new) for new in writes.streams]))
-        if writes.heads:
-            self._move(writes.heads)
-        if writes.blobs:
-            execute(_PUT_BLOBS, _columns(sorted(writes.blobs, key=lambda row: row[:2])))
-        if writes.events:
-            execute(_PUT_EVENTS, _columns(writes.events))
-        for table, rows in writes.deletes.items():
-            execute(_delete(table), _columns(rows))
-        for table, rows in writes.puts.items():
-            execute(_put(table), _columns(rows))
-
-    def _move(self, heads: list[HeadMove]) -> None:
-        if len(heads) == 1:
-            stream, before, after = heads[0]
-            self.raw.execute(_MOVE_HEAD, (*after, stream, *before))
-            return
-        moves = _columns([(*after, stream, *before) for stream, before, after in heads])
-        self.raw.execute(_MOVE_HEADS, (*moves, [move.stream for move in heads], len(heads)))
+    def _run(self, writes: Writes) -> None:
+        if writes:
+            flush = Flush(writes)
+            self.raw.execute(flush.text, flush.params, prepare=True)
 
     def rollback(self) -> None:
         """Forget what was not committed."""

@@ -217,7 +217,11 @@ class _Home:
         top = Path(tempfile.mkdtemp(prefix="perdure-pg-", dir=parent))
         sockets = Path(tempfile.mkdtemp(prefix="pg-", dir=open_temp_dir()))
         home = cls(top, sockets, account)
-        home._give_away(top, sockets)
+        try:
+            home._give_away(top, sockets)
+        except OSError as error:
+            home.remove()
+            raise Unavailable(f"cannot run PostgreSQL as another user: {error}", path=str(top)) from error
         return home
 
     @property

@@ -72,9 +72,9 @@ def _major_version(bin_dir: Path) -> int:
 
 
 def is_open_to_all(path: Path) -> bool:
-    """Whether every user may enter `path` and all folders above it (access lists are not counted)."""
+    """Whether every user may enter or run `path` and enter all folders above it (by their modes alone)."""
     path = path.resolve()
-    return all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents))
+    return all(step.stat().st_mode & stat.S_IXOTH for step in (path, *path.parents))
 
 
 def open_temp_dir() -> Path:
@@ -98,7 +98,7 @@ def reachable_bin_dir(bin_dir: Path, account: Account | None) -> Path:
     """
     if not _with_server(bin_dir):
         raise Unavailable("neither postgres nor initdb is here", path=str(bin_dir))
-    if account is None or is_open_to_all(bin_dir):
+    if account is None or is_open_to_all(bin_dir / "postgres"):
         return bin_dir
     parent = open_temp_dir()
     copy = parent / f"perdure-postgres-{_build_digest(bin_dir)}"

@@ -1,0 +1,53 @@
+"""Pages: lists that go on where they ended, by the key of the last row, never by counting rows (P8, P15).
+
+Every listing verb of every plane returns a `Page`; its cursor is opaque and refused when it was not made here.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from typing import TypeVar
+
+from perdure.errors import Invalid
+
+T = TypeVar("T")
+
+_INTS = re.compile(r"-?\d{1,19}(,-?\d{1,19})*")
+_CURSOR_MAX_CHARS = 200
+_INT_MAX = 2**63 - 1
+
+
+class Page(list[T]):
+    """The rows of one page. `next` is the cursor to pass as `after=` for the following one; None at the end."""
+
+    __slots__ = ("next",)
+
+    def __init__(self, items: Iterable[T] = (), next: str | None = None) -> None:  # noqa: A002 - the name users read
+        super().__init__(items)
+        self.next = next
+
+
+def encode_cursor(*ints: int) -> str:
+    """The place of a row in its listing, as an opaque string."""
+    return urlsafe_b64encode(",".join(map(str, ints)).encode()).decode().rstrip("=")
+
+
+def decode_cursor(text: str, count: int, path: str = "after") -> tuple[int, ...]:
+    """The integers of a cursor. Invalid when it is not a cursor of a listing with so many."""
+    ints = _ints(text)
+    if len(ints) != count or any(abs(number) > _INT_MAX for number in ints):
+        raise Invalid("this is not a cursor of this listing", path=path, hint="pass the `next` of a page")
+    return ints
+
+
+def _ints(text: object) -> tuple[int, ...]:
+    if type(text) is not str or len(text) > _CURSOR_MAX_CHARS:
+        return ()
+    try:
+        plain = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        return ()
+    return tuple(map(int, plain.split(","))) if _INTS.fullmatch(plain) else ()

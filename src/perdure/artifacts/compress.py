@@ -196,7 +196,7 @@ def _encoded(codec: int, plain: Iterable[bytes]) -> Iterator[bytes]:
 
 def _decoded(codec: int, payload: Iterable[bytes], path: str) -> Iterator[bytes]:
     if codec == RAW:
-        return iter(payload)
+        return _pieces(payload)
     if codec == ZSTD:
         return _inflated(payload, path)
     raise Damaged(f"unknown codec {codec}", path=path)

@@ -81,6 +81,17 @@ def names_in(folder: int, pattern: re.Pattern[str]) -> list[str]:
         return sorted(name for name in os.listdir(folder) if pattern.fullmatch(name))
 
 
+def directories_in(folder: int, pattern: re.Pattern[str]) -> list[str]:
+    """The directories among them; a symbolic link is none."""
+    return [name for name in names_in(folder, pattern) if _is_directory(folder, name)]
+
+
+def _is_directory(folder: int, name: str) -> bool:
+    with translated(name), suppress(FileNotFoundError):
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
 def modified_us(folder: int, name: str) -> int | None:
     """When the regular file of that name was last written or touched; None when there is none."""
     with translated(name):

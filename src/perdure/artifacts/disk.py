@@ -32,6 +32,7 @@ from perdure.artifacts.descriptors import (
     FILE,
     NEW_FILE,
     ROOT,
+    directories_in,
     modified_us,
     names_in,
     opened,
@@ -120,7 +121,7 @@ class DiskPlace:
     def tenants(self) -> Iterator[str]:
         """See `Place.tenants`."""
         with opened(ROOT, self.root) as root:
-            return iter([] if root is None else names_in(root, TENANT))
+            return iter([] if root is None else directories_in(root, TENANT))
 
     def sweep(self, before_us: int) -> int:
         """See `Place.sweep`. A put that has written nothing since then loses its file, and fails cleanly."""
@@ -196,7 +197,7 @@ class DiskPlace:
 
     def _addresses(self, tenant: str) -> Iterator[tuple[str, int]]:
         with self._tenant(tenant) as home:
-            fan_outs = [] if home is None else names_in(home, _FAN_OUT)
+            fan_outs = [] if home is None else directories_in(home, _FAN_OUT)
         for digits in fan_outs:
             yield from self._listed(tenant, digits)
 

@@ -47,6 +47,7 @@ _ENDPOINT = re.compile(
 )
 _REGION = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}", re.ASCII)
+_DENIED = re.compile(r"status code: 40[13]\b")  # said in so many words, whatever the class of the error
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -274,15 +275,15 @@ def _modified_us(found: ObjectMeta) -> int:
 
 def _error_of(error: Exception, where: str) -> Error:
     kind, said = type(error).__name__, str(error)
-    brief = said.partition("\n")[0][:300]
-    if kind in {"PermissionDeniedError", "UnauthenticatedError"}:
-        return Refused(brief, path=where, hint="the credentials do not allow it")
+    brief = said.partition("\n")[0][:500]
+    if any(sign in said for sign in ("code: 507", "StorageFull</Code>", "<Code>QuotaExceeded")):
+        return Full(brief, path=where)
     if "/latest/api/token" in brief:  # with no credentials at all, it asks the machine's metadata service
         return Refused("no credentials", path=where, hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if "<Code>NoSuchBucket" in said:
         return Refused("no such bucket", path=where)
-    if any(sign in said for sign in ("code: 507", "StorageFull</Code>", "<Code>QuotaExceeded")):
-        return Full(brief, path=where)
+    if _DENIED.search(brief):
+        return Refused(brief, path=where, hint="the credentials do not allow it")
     if kind == "PreconditionError":
         return Unavailable("it was written again while being read", path=where, hint="read it again")
     return Unavailable(brief, path=where)

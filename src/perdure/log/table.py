@@ -28,6 +28,8 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     key: the columns that, after `stream`, identify a row. A table whose key is exactly ("seq",) is *sequenced*: its insert
     takes the sequence number of its own event.
     fixed: rows are never changed or deleted after their insert except by prune, so that a fork may read its parent's.
+    documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
+    of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/lineage).
     """
 
     name: str
@@ -37,6 +39,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     tenant: bool = False
     streamed: bool = True
     fixed: bool = False
+    documents: tuple[str, ...] = ()
 
     @property
     def sequenced(self) -> bool:

@@ -17,22 +17,22 @@ _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 SESSIONS = Table(
     "sessions", _R, (),
     ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin"),
-    tenant=True,
+    tenant=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
 TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
 COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
     ("status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
-     "token", "note_seq"),
-    tenant=True,
+     "token", "doc_seq", "note_seq"),
+    tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
 DECISIONS = Table(
     "decisions", _R, ("seq",),
-    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "outcome_seq"),
-    tenant=True,
+    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq"),
+    tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"))
+ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",))
 LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
 CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
 ARTIFACTS = Table(

@@ -193,7 +193,7 @@ class SqliteEngine:
     def connect(self) -> SqliteConnection:
         """A connection that may write. The file is made, readable by its owner alone, if it is missing."""
         if self.path is None:
-            self._memory = self._memory or SqliteConnection(_configured(apsw.Connection(":memory:")))
+            self._memory = self._memory or SqliteConnection(configured(apsw.Connection(":memory:")))
             return self._memory
         if not self.read_only:
             _create_private(self.path)
@@ -208,7 +208,7 @@ class SqliteEngine:
     def _open(self, flags: int) -> SqliteConnection:
         try:
             raw = apsw.Connection(str(self.path), flags=flags)
-            return SqliteConnection(_configured(raw, wal=not self.read_only))
+            return SqliteConnection(configured(raw, wal=not self.read_only))
         except apsw.Error as error:
             raise fault_of(error) from error
 
@@ -231,7 +231,7 @@ def _create_private(path: Path) -> None:
         raise Fault(kind, f"cannot create the database file: {error}") from error
 
 
-def _configured(raw: apsw.Connection, *, wal: bool = True) -> apsw.Connection:
+def configured(raw: apsw.Connection, *, wal: bool = True) -> apsw.Connection:
     raw.set_busy_timeout(BUSY_WAIT_MS)
     raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)

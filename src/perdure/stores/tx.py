@@ -23,6 +23,8 @@ from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream
 
 LOG = Statements("perdure.stores", "log.sql")
 
+EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())  # only to be named in `touches`: every record touches it
+
 _Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
 _Pending = tuple[Stream, int, str, str, str, int, bytes, bytes]  # stream, seq, kind, table, actor, at, tx, body
 
@@ -179,6 +181,7 @@ class Tx:
             stored = self._move_out(body)
         self.written = True
         self.seqs[stream.id] = seq
+        self.dirty.add((EVENTS, stream.id))
         self.events.append(
             (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored)
         )

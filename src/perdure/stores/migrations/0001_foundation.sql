@@ -42,7 +42,8 @@ CREATE TABLE events (
   tenant INTEGER NOT NULL,
   stream INTEGER NOT NULL REFERENCES streams (id),
   seq INTEGER NOT NULL CHECK (seq > 0),
-  kind TEXT NOT NULL,
+  kind TEXT NOT NULL, -- @sqlite
+  kind TEXT COLLATE "C" NOT NULL, -- @postgres
   tbl TEXT NOT NULL,
   actor TEXT NOT NULL,
   at INTEGER NOT NULL,
@@ -57,6 +58,9 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_by_stream ON events (stream, seq);
 CREATE INDEX events_by_kind ON events (tenant, kind, at, actor);
 CREATE INDEX events_by_actor ON events (tenant, actor, at);
+-- Emitted events (those of no table) are few: these two cost nothing for the rest.
+CREATE INDEX events_emitted ON events (stream, seq) WHERE tbl = '';
+CREATE INDEX events_emitted_by_kind ON events (tenant, kind, at) WHERE tbl = '';
 CREATE INDEX events_by_xid ON events (xid, pos); -- @postgres
 
 -- Content-addressed bytes: inside while small, outside (data is null) in the artifact place when large.
@@ -196,6 +200,7 @@ CREATE TABLE tasks (
   claimed_by TEXT,
   claim_expires_at INTEGER,
   token INTEGER NOT NULL,
+  doc_seq INTEGER, -- the event that restates the document; null while it is in the event of `seq`
   note_seq INTEGER,
   PRIMARY KEY (stream, seq),
   CHECK ((holder IS NOT NULL) = (status = 'doing'))
@@ -224,6 +229,7 @@ CREATE TABLE decisions (
   tags TEXT NOT NULL,
   supersedes INTEGER,
   superseded_by INTEGER,
+  doc_seq INTEGER, -- as in tasks
   outcome_seq INTEGER,
   PRIMARY KEY (stream, seq),
   CHECK ((superseded_by IS NOT NULL) = (status = 'superseded')),

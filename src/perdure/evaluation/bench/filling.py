@@ -1,0 +1,63 @@
+"""Filling a store, and a plain table beside it, with many events of several kinds, actors and days."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DAY_US = 86_400 * 1_000_000
+_START_US = 1_790_000_000 * 1_000_000
+_STEP = 2_000
+
+
+def start_us() -> int:
+    """The instant of the first event."""
+    return _START_US
+
+
+def _event(number: int, rows: int, kinds: int, actors: int, days: int) -> tuple[str, str, int]:
+    at = _START_US + number * (days * DAY_US) // rows
+    return f"kind.{number * 7919 % kinds}", f"actor {number * 104_729 % actors}", at
+
+
+def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> None:
+    """Emit events through the one door, many in a commit, dated over several days."""
+    core, tenant = store._caller.core, store._caller.tenant  # noqa: SLF001 - the clock and actor of each event are ours here
+    from perdure.planes import happenings  # noqa: PLC0415
+
+    stream = store.session("many")._stream  # noqa: SLF001
+
+    def emit_some(tx: Any, first: int) -> None:
+        for number in range(first, min(first + _STEP, rows)):
+            kind, tx.actor, tx.now = _event(number, rows, kinds, actors, days)
+            happenings.emit(tx, stream, kind, {"number": number})
+
+    for first in range(0, rows, _STEP):
+        core.write(emit_some, first, actor="bench", tenant=tenant)
+
+
+def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> Any:
+    """The same facts in a plain table with the best index for the question; returns a connection to it."""
+    connection = store._caller.core.engine.connect()  # noqa: SLF001
+    sqlite = connection.dialect == "sqlite"
+    integer, marks = ("INTEGER", "?, ?, ?, ?") if sqlite else ("BIGINT", "%s, %s, %s, %s")
+    raw = connection.raw
+    raw.execute(f"CREATE TABLE raw_events (pos {integer} PRIMARY KEY, kind TEXT, actor TEXT, at {integer}, body TEXT)")
+    facts = ((number, *_event(number, rows, kinds, actors, days)) for number in range(rows))
+    insert = f"INSERT INTO raw_events VALUES ({marks}, '{{\"number\": 1}}')"  # noqa: S608 - no input of anybody's
+    raw.execute("BEGIN")
+    (raw.executemany if sqlite else raw.cursor().executemany)(insert, facts)
+    raw.execute("CREATE INDEX raw_events_by ON raw_events (kind, actor, at)")
+    raw.execute("COMMIT")
+    raw.execute("ANALYZE")
+    return connection
+
+
+def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: int) -> list[Any]:
+    """The same page, asked in plain SQL."""
+    mark = "?" if connection.dialect == "sqlite" else "%s"
+    text = (
+        f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} AND at >= {mark} AND at < {mark} "  # noqa: S608
+        "ORDER BY at DESC LIMIT 50"
+    )
+    found = connection.raw.execute(text, (kind, actor, since_us, until_us))
+    return list(found) if connection.dialect == "sqlite" else found.fetchall()

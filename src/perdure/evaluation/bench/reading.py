@@ -1,0 +1,122 @@
+"""Cases of reading, and of getting going: pages, tails, imports."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import perdure
+from perdure.evaluation.bench.case import Case, Context, Figure, at_most
+from perdure.evaluation.bench.filling import DAY_US, fill_events, fill_raw, raw_page, start_us
+
+KINDS, ACTORS, DAYS = 20, 50, 30
+
+
+def _times_ms(count: int, act: Callable[[int], Any]) -> list[float]:
+    times = []
+    for number in range(count):
+        began = time.perf_counter()
+        act(number)
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+def _p99(times: list[float]) -> float:
+    return statistics.quantiles(times, n=100)[98]
+
+
+def tail(context: Context) -> list[Figure]:
+    """The last 20 turns of a session of 100,000 turns, and of 1,000."""
+    old, young = context.count(100_000, 10_000), 1_000
+    with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
+        medians = []
+        for name, turns in (("young", young), ("old", old)):
+            for first in range(0, turns, 500):
+                count = min(500, turns - first)
+                store.atomic(lambda tx, n=name, c=count: [tx.session(n).say("user", "x" * 1024) for _ in range(c)] and None)
+            session = store.session(name)
+            medians.append(statistics.median(_times_ms(300, lambda _: session.turns(last=20))))
+    return [
+        at_most("last 20 turns of 100,000, p50", medians[1], 1, "ms", detail=f"of {young:,} turns: {medians[0]:.2f} ms"),
+    ]
+
+
+def _page_figure(name: str, context: Context, url: str) -> list[Figure]:
+    rows = context.count(1_000_000, 20_000)
+    with perdure.open(url) as store:
+        fill_events(store, rows, kinds=KINDS, actors=ACTORS, days=DAYS)
+        raw = fill_raw(store, rows, kinds=KINDS, actors=ACTORS, days=DAYS)
+
+        def since(number: int) -> int:
+            return start_us() + (number % DAYS) * DAY_US
+
+        def ours(number: int) -> None:
+            page = store.events(
+                kind=f"kind.{number % KINDS}", actor=f"actor {number % ACTORS}", since=since(number), until=since(number) + DAY_US,
+                limit=50,
+            )  # fmt: skip
+            assert len(page) <= 50
+
+        raw_times = _times_ms(300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US))
+        our_times = _times_ms(300, ours)
+        raw_times += _times_ms(300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US))
+    ratio = _p99(our_times) / _p99(raw_times)
+    detail = f"{_p99(our_times):.2f} ms beside {_p99(raw_times):.2f} ms raw, {rows:,} rows"
+    return [at_most(f"a filtered page of 50, p99, {name}", ratio, 2, "× raw", detail=detail)]
+
+
+def page_sqlite(context: Context) -> list[Figure]:
+    """A filtered page of 50 events over 1 M, SQLite."""
+    with context.scratch() as folder:
+        return _page_figure("SQLite", context, f"sqlite:///{folder}/bench.db")
+
+
+def page_postgres(context: Context) -> list[Figure]:
+    """A filtered page of 50 events over 1 M, PostgreSQL."""
+    assert context.postgres is not None
+    return _page_figure("PostgreSQL", context, context.postgres)
+
+
+def getting_going(_context: Context) -> list[Figure]:
+    """`import perdure` in a new interpreter, beside the empty interpreter; packages that the core installs."""
+    with_it = [_interpreter_s("import perdure; perdure.open") for _ in range(7)]
+    without = [_interpreter_s("pass") for _ in range(7)]
+    packages = _installed("perdure")
+    return [
+        at_most("import perdure", statistics.median(with_it) - statistics.median(without), 0.15, "s"),
+        at_most("packages that the core installs", len(packages), 10, "packages", detail=" ".join(sorted(packages))),
+    ]
+
+
+def _interpreter_s(code: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})  # noqa: S603 - our own interpreter
+    return time.perf_counter() - began
+
+
+def _installed(name: str, seen: set[str] | None = None) -> set[str]:
+    """Every distribution that installing this one brings, itself not counted."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 - comes with the development tools
+
+    seen = set() if seen is None else seen
+    for line in metadata.requires(name) or ():
+        needed = Requirement(line)
+        wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        if wanted and needed.name.lower() not in seen:
+            seen.add(needed.name.lower())
+            _installed(needed.name, seen)
+    return seen
+
+
+CASES = [
+    Case("tail", "the last 20 turns of a 100,000-turn session", tail),
+    Case("page", "a filtered page of 50 over 1 M events, SQLite", page_sqlite),
+    Case("page-postgres", "a filtered page of 50 over 1 M events, PostgreSQL", page_postgres, needs_postgres=True),
+    Case("start", "import time and packages", getting_going),
+]

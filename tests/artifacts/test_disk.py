@@ -144,7 +144,9 @@ def test_everything_is_synced_before_put_returns(place: DiskPlace, recorder: Rec
     assert missing_syncs(recorder.log) == []
 
 
-@pytest.mark.parametrize(("forgotten", "lost"), [("TMP", "content"), (FAN_OUT, ADDRESS), ("blobs/t1", FAN_OUT)])
+@pytest.mark.parametrize(
+    ("forgotten", "lost"), [("TMP", "content"), (FAN_OUT, ADDRESS), ("blobs/t1", FAN_OUT)]
+)
 def test_a_forgotten_sync_is_noticed(place: DiskPlace, recorder: Recorder, forgotten: str, lost: str) -> None:
     """Control for the test above: each sync is left out in turn."""
     place.put("t1", [TEXT])
@@ -368,7 +370,9 @@ def test_errors_are_of_our_tree_and_leave_nothing(
     assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
 
 
-def test_a_failed_sync_of_the_directory_is_no_success(place: DiskPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_of_the_directory_is_no_success(
+    place: DiskPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file is visible already, and yet nothing may be acknowledged; the put after it syncs again."""
     place.put("t1", [b"the directories are there"])
     fsync = os.fsync
@@ -387,7 +391,9 @@ def test_a_failed_sync_of_the_directory_is_no_success(place: DiskPlace, monkeypa
     assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
 
 
-def test_an_existing_file_that_cannot_be_read_is_replaced(place: DiskPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_file_that_cannot_be_read_is_replaced(
+    place: DiskPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.put("t1", [TEXT])
     before = path_of(place, "t1", ADDRESS).stat().st_ino
     keep = path_of(place, "t1", ADDRESS).open("rb")  # so that its number is not given away again
@@ -408,7 +414,9 @@ def test_an_existing_file_that_cannot_be_read_is_replaced(place: DiskPlace, monk
 def tiny_disk(folder: Path) -> Iterator[Path]:
     """A real file system of 1 MiB; mounting one needs root."""
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
+    )
     if mounted.returncode != 0:
         pytest.skip("cannot mount a tmpfs here: the full disk is only tested with a replaced os.write")
     try:
@@ -465,7 +473,11 @@ for _ in range(10):
 
 def test_equal_content_from_many_processes(place: DiskPlace) -> None:
     command = [sys.executable, "-c", MANY, str(place.root), TEXT.decode()]
-    start = {"env": {**os.environ, "PYTHONPATH": str(SRC)}, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    start = {
+        "env": {**os.environ, "PYTHONPATH": str(SRC)},
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+    }
     children = [subprocess.Popen(command, **start) for _ in range(3)]
     printed = [child.communicate(b"go\n", timeout=60)[0] for child in children]
     assert {line for lines in printed for line in lines.decode().split()} == {ADDRESS}
@@ -482,13 +494,17 @@ def test_a_reader_keeps_what_is_deleted_under_it(place: DiskPlace) -> None:
     assert b"".join(pieces) == noise
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_a_reader_that_stops_early_holds_nothing(place: DiskPlace) -> None:
     address = place.put("t1", [os.urandom(2_000_000)]).address
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(5):
         next(place.open("t1", address))
         place.open("t1", address)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_collector_between_rename_and_acknowledgement(place: DiskPlace) -> None:
@@ -523,5 +539,3 @@ def test_a_lock_that_is_never_released_ends_in_an_error(place: DiskPlace) -> Non
     finally:
         os.close(holder)
     assert impatient.put("t1", [TEXT]).address == ADDRESS
-
-

@@ -99,7 +99,7 @@ def unpack_stream(pieces: Iterable[bytes], *, path: str, size: int | None = None
 
     Raises `Damaged` at the latest when the last piece was taken: only then is the checksum known.
     """
-    source = iter(pieces)
+    source = _pieces(pieces)
     start = _at_least(HEADER_BYTES, source)
     codec, announced, checksum = _parse_header(start, path)
     if size not in (None, announced):
@@ -196,7 +196,7 @@ def _encoded(codec: int, plain: Iterable[bytes]) -> Iterator[bytes]:
 
 def _decoded(codec: int, payload: Iterable[bytes], path: str) -> Iterator[bytes]:
     if codec == RAW:
-        return _pieces(payload)
+        return iter(payload)
     if codec == ZSTD:
         return _inflated(payload, path)
     raise Damaged(f"unknown codec {codec}", path=path)

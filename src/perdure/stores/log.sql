@@ -57,6 +57,21 @@ SELECT coalesce(max(xid::text::bigint), 0), coalesce(max(pos), 0) FROM (
 -- blob_get: one blob.
 SELECT size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address
 
+-- blobs_known: which of these blobs (a JSON list of addresses in hex) are stored.
+SELECT address FROM blobs WHERE tenant = :tenant AND address IN (SELECT unhex(value) FROM json_each(:addresses))
+
+-- blobs_known @postgres: lists come in by another function.
+SELECT address FROM blobs WHERE tenant = :tenant
+  AND address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+
+-- blobs_get: these blobs (a JSON list of addresses in hex).
+SELECT address, size, codec, data FROM blobs
+WHERE tenant = :tenant AND address IN (SELECT unhex(value) FROM json_each(:addresses))
+
+-- blobs_get @postgres: lists come in by another function.
+SELECT address, size, codec, data FROM blobs WHERE tenant = :tenant
+  AND address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+
 -- meta_get: one fact about the store.
 SELECT value FROM meta WHERE name = :name
 

@@ -155,6 +155,24 @@ class SqliteConnection:
             many(_delete(table), rows)
         for table, rows in writes.puts.items():
             many(_put(table), rows)
+        if writes.empties:
+            self.raw.execute(_PRUNING_BEGINS)
+            for text in EMPTY_EVENT:
+                many(text.format("?", "?"), writes.empties)
+            self.raw.execute(PRUNING_ENDS)
+
+    def share_blobs(self) -> None:
+        """Nothing to do: whoever writes has the file to itself."""
+
+    def claim_blobs(self) -> None:
+        """Nothing to do, as above."""
+
+    def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
+        """Delete blob rows."""
+        try:
+            self.raw.executemany(_DROP_BLOB, [(tenant, address) for address in addresses])
+        except apsw.Error as error:
+            raise fault_of(error) from error
 
     def rollback(self) -> None:
         """Forget what was not committed."""

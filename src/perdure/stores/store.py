@@ -6,7 +6,7 @@ A connection belongs to whoever holds it: the lane has one for writing, readers 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Re
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
+from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statement
 
 Params = Mapping[str, Any]
@@ -106,9 +107,10 @@ class Writes(msgspec.Struct):
     blobs: list[tuple[Any, ...]] = []
     puts: dict[Table, list[list[Any]]] = {}
     deletes: dict[Table, list[list[Any]]] = {}
+    empties: list[tuple[int, int]] = []  # stream and seq of events whose body goes, with what was derived from it
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.puts or self.deletes or self.streams or self.blobs)
+        return bool(self.events or self.puts or self.deletes or self.streams or self.blobs or self.empties)
 
 
 class Connection(Protocol):
@@ -142,6 +144,18 @@ class Connection(Protocol):
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush; with `commit`, also commit: afterwards it is durable (P1). RACED if a head had moved."""
+        ...
+
+    def share_blobs(self) -> None:
+        """Inside a transaction: no blob row goes before it ends. A flush that keeps blobs does this by itself."""
+        ...
+
+    def claim_blobs(self) -> None:
+        """Inside a transaction: wait until nobody shares, and until its end nobody can (the collector's side)."""
+        ...
+
+    def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
+        """Delete blob rows, at once; only after `claim_blobs`."""
         ...
 
     def rollback(self) -> None:
@@ -192,6 +206,22 @@ class Reads(Protocol):
 
     def blob(self, address: str) -> bytes:
         """The bytes of a blob, verified."""
+        ...
+
+    def open_blob(self, address: str) -> Iterator[bytes]:
+        """The same, piece by piece; Damaged comes before the last one."""
+        ...
+
+    def known(self, addresses: Collection[bytes]) -> set[bytes]:
+        """Which of these blobs are stored. In a transaction they then stay until its end; elsewhere it is only a hint."""
+        ...
+
+    def fetch(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        """The bytes of these blobs, verified; those that are not stored are left out."""
+        ...
+
+    def pack(self, data: bytes) -> BlobRow:
+        """The row that keeps these bytes, for `tx.keep_row`: what costs time is done here, outside the lane."""
         ...
 
 

@@ -205,7 +205,7 @@ CREATE TABLE tasks (
   PRIMARY KEY (stream, seq),
   CHECK ((holder IS NOT NULL) = (status = 'doing'))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tasks_open ON tasks (stream, status, priority, seq) WHERE status IN ('todo', 'doing', 'blocked');
+CREATE INDEX tasks_open ON tasks (stream, status, priority DESC, seq) WHERE status IN ('todo', 'doing', 'blocked');
 CREATE INDEX tasks_by_status ON tasks (tenant, status, at, stream, seq);
 CREATE INDEX tasks_by_time ON tasks (tenant, at, stream, seq);
 CREATE INDEX tasks_by_actor ON tasks (tenant, actor, at, stream, seq);
@@ -233,7 +233,7 @@ CREATE TABLE decisions (
   outcome_seq INTEGER,
   PRIMARY KEY (stream, seq),
   CHECK ((superseded_by IS NOT NULL) = (status = 'superseded')),
-  CHECK ((outcome_seq IS NOT NULL) = (status = 'closed'))
+  CHECK ((outcome_seq IS NULL OR status <> 'open') AND (outcome_seq IS NOT NULL OR status <> 'closed'))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX decisions_by_status ON decisions (tenant, status, at, stream, seq);
 CREATE INDEX decisions_by_time ON decisions (tenant, at, stream, seq);

@@ -1,0 +1,24 @@
+"""Labels and tags: short names on a session, a task or a decision, kept as one JSON column (and derived into `tags`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from perdure.errors import Invalid, TooLarge
+from perdure.model.limits import LABELS_MAX, check_name
+
+
+def to_labels(labels: Iterable[str], path: str = "labels") -> str:
+    """The column for these labels: each once, in order of the alphabet, so that equal sets are equal columns."""
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+        raise Invalid(f"expected a list of names, got {type(labels).__name__}", path=path)
+    names = {check_name(label, f"{path}[{i}]") for i, label in enumerate(labels)}
+    if len(names) > LABELS_MAX:
+        raise TooLarge(f"{len(names)} names, at most {LABELS_MAX} are kept", path=path)
+    return json.dumps(sorted(names), ensure_ascii=False) if names else "[]"
+
+
+def from_labels(column: str) -> tuple[str, ...]:
+    """The labels of a column."""
+    return tuple(json.loads(column)) if column != "[]" else ()

@@ -1,0 +1,80 @@
+"""Presence: who is at work, proved by a heartbeat. A lapsed heartbeat is how a crash shows; a clean leave is none.
+
+A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance row
+for each session that it has written in. Both are ephemeral. Callers: the handles (first write, heartbeat thread,
+close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US
+from perdure.planes.tables import ATTENDANCE, HOLDERS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+T = TypeVar("T")
+
+Q = Statements("perdure.planes", "presence.sql")
+
+TTL_SECONDS = 60  # a heartbeat that is older than this has lapsed
+
+
+def is_alive(reads: Reads, holder: str) -> bool:
+    """Whether a holder's heartbeat has not lapsed, on the store's clock."""
+    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, 0)], holder=holder))
+
+
+def touch_holder(tx: Tx, holder: str) -> None:
+    """Renew a holder's heartbeat, or begin it. Whoever leases something to a holder calls this in the same commit."""
+    now = tx.store_now()
+    row = tx.own_row(HOLDERS, holder)
+    began = row or {"actor": tx.actor, "host": platform.node(), "started_at": now}
+    values = {name: began[name] for name in ("actor", "host", "started_at")}
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + TTL_SECONDS * SECOND_US})
+
+
+def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:
+    """Write down that a holder is at work in a session; it takes over from those whose heartbeat has lapsed.
+
+    begin: the holder has no heartbeat yet. It is renewed elsewhere, so that this costs one read in a session.
+    """
+    if begin:
+        touch_holder(tx, holder)
+    touches = [(ATTENDANCE, stream.id)]
+    for (lapsed,) in tx.query(Q.attendance_lapsed, touches=touches, stream=stream.id, holder=holder):
+        tx.touch(ATTENDANCE, {"holder": lapsed}, None, stream)
+    tx.touch(ATTENDANCE, {"holder": holder}, {}, stream)
+
+
+def attending(
+    tx: Tx, stream: Stream, verb: Callable[..., T], holder: str, begin: bool, /, *args: Any, **kwargs: Any
+) -> T:
+    """A verb and, in the same commit, the attendance of who calls it: the first write of a handle in a session."""
+    attend(tx, stream, holder, begin=begin)
+    return verb(tx, stream, *args, **kwargs)
+
+
+def step_out(tx: Tx, stream: Stream, holder: str) -> None:
+    """End a holder's attendance in one session: nothing that happens to it later is a crash of this session."""
+    tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
+
+
+def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
+    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again."""
+    lapsed = not is_alive(tx, holder)
+    touch_holder(tx, holder)
+    for stream in attended if lapsed else ():
+        tx.touch(ATTENDANCE, {"holder": holder}, {}, stream)
+
+
+def leave(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
+    """End a heartbeat and all attendance cleanly: this is not a crash. What was leased is free at once."""
+    for stream in attended:
+        tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
+    tx.touch(HOLDERS, {"holder": holder}, None)

@@ -1,0 +1,65 @@
+"""Spans of time that verbs are given: how long something lasts, which range a listing covers, how long to wait.
+
+Every plane that takes `ttl=`, `since=`, `until=` or `wait=` calls these. Keeps P15: what cannot be a time is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from perdure.errors import Invalid
+from perdure.model.instants import SECOND_US, duration_us, instant_us
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG
+
+Duration: TypeAlias = "str | float | timedelta"
+Instant: TypeAlias = "str | int | datetime | timedelta"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_FIRST_PAUSE_SECONDS = 0.01
+_LONGEST_PAUSE_SECONDS = 0.5
+
+
+def store_now(reads: Reads) -> int:
+    """Now on the store's clock, which decides expiry."""
+    return reads.query(LOG.store_clock)[0][0]
+
+
+def deadline(reads: Reads, ttl: Duration | None, path: str = "ttl") -> int | None:
+    """When something ends that lasts for `ttl` from now; None when it has no end."""
+    if ttl is None:
+        return None
+    ends_at = store_now(reads) + duration_us(ttl, path)
+    if ends_at > _LAST_US:
+        raise Invalid(f"{ttl!r} from now is past the year 9999", path=path)
+    return ends_at
+
+
+def between(reads: Reads, since: Instant | None, until: Instant | None) -> dict[str, int | None]:
+    """The range `since <= at < until` as parameters of a listing."""
+    if since is None and until is None:
+        return {"since": None, "until": None}
+    now = store_now(reads)
+    return {"since": _bound(since, now, "since"), "until": _bound(until, now, "until")}
+
+
+def _bound(value: Instant | None, now_us: int, path: str) -> int | None:
+    if value is None:
+        return None
+    bound = instant_us(value, now_us, path)
+    if abs(bound) > _LAST_US:
+        raise Invalid("this instant is out of range", path=path)
+    return bound
+
+
+def pauses(wait: Duration | None, path: str = "wait") -> Iterator[float]:
+    """Seconds to pause between attempts, growing; together they last as long as `wait`, so waiting is bounded."""
+    left = 0.0 if wait is None else duration_us(wait, path) / SECOND_US
+    pause = _FIRST_PAUSE_SECONDS
+    while left > 0:
+        yield min(pause, left)
+        left -= pause
+        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

@@ -80,7 +80,7 @@ def test_a_large_value_in_one_frame_stays_readable() -> None:
     assert unpack(codec, stored, len(data)) == data
 
 
-# Hostile and damaged -----------------------------------------------------------------------------------------
+# Hostile and damaged --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("announced", [0, 1, 1000, 1 << 20])
@@ -169,7 +169,7 @@ def test_any_bytes_give_content_or_damaged(junk: bytes) -> None:
             continue
 
 
-# What is put in ----------------------------------------------------------------------------------------------
+# What is put in -------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_bytes_is_refused() -> None:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from artifacts.place_contract import TEXT, PlaceContract, address_of
 
+from artifacts.place_contract import TEXT, PlaceContract, address_of
 from perdure.artifacts import disk
 from perdure.artifacts.disk import POINTS, DiskPlace
 from perdure.artifacts.place import Place
@@ -48,7 +48,7 @@ class TestDiskPlace(PlaceContract):
         os.utime(path_of(place, tenant, address), (1, 1))
 
 
-# The layout ------------------------------------------------------------------------------------------------
+# The layout -----------------------------------------------------------------------------------------------
 
 
 def test_nobody_else_may_read(place: DiskPlace) -> None:
@@ -73,7 +73,7 @@ def test_a_relative_root_is_refused() -> None:
         DiskPlace("blobs")
 
 
-# Order of syncs: P1 ----------------------------------------------------------------------------------------
+# Order of syncs: P1 ---------------------------------------------------------------------------------------
 
 
 class Recorder:
@@ -157,7 +157,7 @@ def test_a_forgotten_sync_is_noticed(place: DiskPlace, recorder: Recorder, forgo
 
 
 def test_a_put_of_what_is_there_syncs_for_those_who_died(place: DiskPlace, recorder: Recorder) -> None:
-    """Another process has made everything and may have died before its syncs: a fresh one trusts none of it."""
+    """Another process made everything and may have died before its syncs: a fresh one trusts none of it."""
     place.put("t1", [TEXT])
     recorder.log.clear()
     DiskPlace(place.root).put("t1", [TEXT])
@@ -173,7 +173,7 @@ def test_delete_is_synced(place: DiskPlace, recorder: Recorder) -> None:
     assert recorder.log == [("sync", FAN_OUT)]
 
 
-# Crashes ---------------------------------------------------------------------------------------------------
+# Crashes --------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys
@@ -254,7 +254,7 @@ def test_writing_in_place_would_be_noticed(place: DiskPlace) -> None:
         assert_whole_or_absent(place)
 
 
-# Sweep -----------------------------------------------------------------------------------------------------
+# Sweep ----------------------------------------------------------------------------------------------------
 
 
 def test_sweep_spares_the_young(place: DiskPlace) -> None:
@@ -279,7 +279,7 @@ def test_a_put_whose_file_was_swept_fails_cleanly(place: DiskPlace) -> None:
     assert list(place.addresses("t1")) == []
 
 
-# Links and other things in the way -------------------------------------------------------------------------
+# Links and other things in the way ------------------------------------------------------------------------
 
 
 def put_elsewhere(place: DiskPlace, tmp_path: Path) -> Path:
@@ -335,7 +335,7 @@ def test_what_is_not_a_file_is_damaged(place: DiskPlace, make: Callable[[Path], 
     assert not place.delete("t1", ADDRESS)
 
 
-# What the operating system says ----------------------------------------------------------------------------
+# What the operating system says ---------------------------------------------------------------------------
 
 SAID = {
     errno.ENOSPC: Full,
@@ -458,7 +458,7 @@ def test_nothing_is_created_by_reading(place: DiskPlace) -> None:
     assert not place.root.exists()
 
 
-# Together --------------------------------------------------------------------------------------------------
+# Together -------------------------------------------------------------------------------------------------
 
 
 MANY = """
@@ -471,14 +471,14 @@ for _ in range(10):
 """
 
 
-def test_equal_content_from_many_processes(place: DiskPlace) -> None:
+def start_child(place: DiskPlace) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", MANY, str(place.root), TEXT.decode()]
-    start = {
-        "env": {**os.environ, "PYTHONPATH": str(SRC)},
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-    }
-    children = [subprocess.Popen(command, **start) for _ in range(3)]
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_equal_content_from_many_processes(place: DiskPlace) -> None:
+    children = [start_child(place) for _ in range(3)]
     printed = [child.communicate(b"go\n", timeout=60)[0] for child in children]
     assert {line for lines in printed for line in lines.decode().split()} == {ADDRESS}
     assert [child.returncode for child in children] == [0, 0, 0]

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifacts.place_contract import TEXT, PlaceContract, address_of, megabytes
 
+from artifacts.place_contract import TEXT, PlaceContract, address_of, megabytes
 from perdure.artifacts import objects
 from perdure.artifacts.objects import PART_BYTES, S3Place
 from perdure.artifacts.place import Place, place_from_url
@@ -121,7 +121,7 @@ class TestS3Place(PlaceContract):
                     found.last_modified = datetime(2020, 1, 1)  # noqa: DTZ001 (as moto keeps it)
 
 
-# Requests: how many, and which --------------------------------------------------------------------------------
+# Requests: how many, and which ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def test_a_bucket_without_prefix(bucket: str, endpoint: str) -> None:
     assert [address for address, _ in place.addresses("t1")] == [ADDRESS]
 
 
-# What goes wrong outside --------------------------------------------------------------------------------------
+# What goes wrong outside ----------------------------------------------------------------------------------
 
 
 def every_verb(place: Place) -> list[Callable[[], object]]:
@@ -364,7 +364,7 @@ def test_no_folder_for_the_spool(place: S3Place, monkeypatch: pytest.MonkeyPatch
         place.put("t1", [TEXT])
 
 
-# Crashes ------------------------------------------------------------------------------------------------------
+# Crashes --------------------------------------------------------------------------------------------------
 
 CHILD = """
 import sys

@@ -1,6 +1,15 @@
 """Lineage: a fork reads its parent's fixed rows (turns, covers, checkpoints, artifacts, events) up to where it began.
 
 Read verbs walk the segments from the newest to the oldest, and most sessions have one. Keeps P8: nothing is copied.
+
+Mutable rows (sessions, entries, tasks, decisions) are restated in the fork by base events *with their documents*, so that they
+are read from the own stream alone. Their document columns (`Table.documents`) then point to those base events:
+
+    entries.seq, sessions.goal_seq, sessions.pin_seq, tasks.note_seq, decisions.outcome_seq    join as ever
+    tasks, decisions: the document that their insert held                  JOIN events e ON e.stream = t.stream
+                                                                            AND e.seq = coalesce(t.doc_seq, t.seq)
+
+`doc_seq` is null until a row is restated: verbs never set it. See `restate`, which serves forks and prune alike.
 """
 
 from __future__ import annotations
@@ -9,7 +18,7 @@ from typing import NamedTuple
 
 from perdure.log.change import Stream
 from perdure.stores.store import Reads
-from perdure.stores.tx import LOG
+from perdure.stores.tx import EVENTS, LOG
 
 MAX_SEQ = 2**62
 
@@ -22,14 +31,21 @@ class Segment(NamedTuple):
     last: int
 
 
+def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
+    """The stream, its parent, its parent's parent …"""
+    found = [stream]
+    while stream.parent is not None:
+        stream = Stream(*reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0])
+        found.append(stream)
+    return found
+
+
 def segments(reads: Reads, stream: Stream, upto: int = MAX_SEQ) -> list[Segment]:
     """The streams that hold this one's past, newest first, up to a sequence number."""
     found = []
     last = upto
-    while True:
-        if last > stream.fork_seq:
-            found.append(Segment(stream.id, stream.fork_seq, last))
-        if stream.parent is None:
-            return found
-        last = min(last, stream.fork_seq)
-        stream = Stream(*reads.query(LOG.stream_by_id, id=stream.parent)[0])
+    for each in ancestry(reads, stream):
+        if last > each.fork_seq:
+            found.append(Segment(each.id, each.fork_seq, last))
+        last = min(last, each.fork_seq)
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _INTEGERS = (
     "id tenant stream seq parent fork_seq at codec size created_at ended_at expires_at goal_seq pin_seq first_seq last_seq "
-    "priority claim_expires_at token note_seq supersedes superseded_by outcome_seq version updated_at gone heads started_at "
+    "priority claim_expires_at token doc_seq note_seq supersedes superseded_by outcome_seq version updated_at gone heads started_at "
     "epoch xid pos batch_xid batch_pos task target_seq"
 )
 _TEXTS = (

@@ -67,6 +67,12 @@ _PUT_EVENT = _insert("events", EVENT_COLUMNS)
 _PUT_STREAM = _insert("streams", STREAM_COLUMNS)
 _PUT_BLOB = _insert("blobs", BLOB_COLUMNS, " ON CONFLICT (tenant, address) DO NOTHING")
 _MOVE_HEAD = "UPDATE streams SET seq = ?, hash = ? WHERE id = ? AND seq = ?"
+_DROP_BLOB = "DELETE FROM blobs WHERE tenant = ? AND address = ?"
+_EMPTY = (
+    "UPDATE events SET salt = NULL, body = NULL WHERE stream = ? AND seq = ?",
+    "DELETE FROM refs WHERE stream = ? AND seq = ?",
+    "DELETE FROM blob_refs WHERE stream = ? AND seq = ?",
+)
 
 
 class SqliteConnection:
@@ -156,10 +162,13 @@ class SqliteConnection:
         for table, rows in writes.puts.items():
             many(_put(table), rows)
         if writes.empties:
-            self.raw.execute(_PRUNING_BEGINS)
-            for text in EMPTY_EVENT:
-                many(text.format("?", "?"), writes.empties)
-            self.raw.execute(PRUNING_ENDS)
+            self._empty(writes.empties)
+
+    def _empty(self, events: Sequence[tuple[int, int]]) -> None:
+        self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
+        for text in _EMPTY:
+            self.raw.executemany(text, events)
+        self.raw.execute("DELETE FROM pruning")
 
     def share_blobs(self) -> None:
         """Nothing to do: whoever writes has the file to itself."""

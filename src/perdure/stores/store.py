@@ -79,8 +79,8 @@ class NewEvent(NamedTuple):
     tx: bytes
     commitment: bytes
     hash: bytes
-    salt: bytes
-    body: bytes
+    salt: bytes | None
+    body: bytes | None
 
 
 class HeadMove(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from perdure.errors import NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
-from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, commit_to, encode_body, hash_header
+from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
 from perdure.log.fold import apply_body
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
@@ -26,7 +26,8 @@ LOG = Statements("perdure.stores", "log.sql")
 EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())  # only to be named in `touches`: every record touches it
 
 _Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
-_Pending = tuple[Stream, int, str, str, str, int, bytes, bytes]  # stream, seq, kind, table, actor, at, tx, body
+# stream, seq, kind, table, actor, at, tx, body, and the event itself when it was recorded elsewhere (`adopt`)
+_Pending = tuple[Stream, int, str, str, str, int, bytes, bytes | None, Event | None]
 
 
 class Clocks(NamedTuple):
@@ -110,11 +111,16 @@ class Batch:
 
     def _chain(self, out: list[NewEvent]) -> None:
         flushed, take = self.flushed, self.entropy.take
-        for stream, seq, kind, table, actor, at, tx, body in self.events:
-            salt = take(SALT_BYTES)
-            commitment = commit_to(salt, body)
+        for stream, seq, kind, table, actor, at, tx, body, given in self.events:
             last, previous = flushed[stream.id]
             assert seq == last + 1, "events of a stream are numbered without a gap"
+            if body is None or given is not None:
+                assert given is not None
+                flushed[stream.id] = (seq, given.hash)
+                out.append(_verbatim(stream, given))
+                continue
+            salt = take(SALT_BYTES)
+            commitment = commit_to(salt, body)
             digest = hash_header(stream.uid, seq, previous, kind, table, actor, at, CODEC_JSON, commitment)
             flushed[stream.id] = (seq, digest)
             out.append(
@@ -122,6 +128,13 @@ class Batch:
             )
         if self.first is None and out:
             self.first = (out[0].stream, out[0].seq, out[0].tx)
+
+
+def _verbatim(stream: Stream, event: Event) -> NewEvent:
+    return NewEvent(
+        stream.tenant, stream.id, event.seq, event.kind, event.table, event.actor, event.at, event.codec, event.tx,
+        event.commitment, event.hash, event.salt, event.body,
+    )  # fmt: skip
 
 
 def _sort_rows(table: Table, rows: dict[_Place, Row | None], writes: Writes) -> None:
@@ -183,14 +196,33 @@ class Tx:
         self.seqs[stream.id] = seq
         self.dirty.add((EVENTS, stream.id))
         self.events.append(
-            (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored)
+            (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored, None)
         )
+        self._follow(table, stream, body, seq)
+        return seq
+
+    def adopt(self, stream: Stream, event: Event, table: Table | None, body: Body | None) -> None:
+        """Append an event that was recorded elsewhere, verbatim, and the rows that it gives. For `stores.replay` alone.
+
+        The caller has checked that the event follows the stream's head; `body` is None when it was emptied.
+        """
+        assert event.seq == self.seq(stream) + 1, "events of a stream are numbered without a gap"
+        self.written = True
+        self.seqs[stream.id] = event.seq
+        self.dirty.add((EVENTS, stream.id))
+        self.events.append(
+            (stream, event.seq, event.kind, event.table, event.actor, event.at, event.tx, event.body, event)
+        )
+        if body is not None:
+            self._follow(table, stream, body, event.seq)
+
+    def _follow(self, table: Table | None, stream: Stream, body: Body, seq: int) -> None:
+        """The row that an event changes, and what is derived from it."""
         old = new = None
         if table is not None:
             old, new = self._apply(table, stream, body, seq)
         for derived, row, gone in derive(table, seq, body, old, new):
             self._put(derived, stream, derived.key_of(row), None if gone else row)
-        return seq
 
     def _move_out(self, body: Body) -> bytes:
         """A large document becomes a blob; the body keeps its address."""
@@ -257,12 +289,17 @@ class Tx:
         rows = self.query(LOG.stream_by_name, tenant=self.tenant, kind=kind, name=name)
         return Stream(*rows[0]) if rows else None
 
-    def new_stream(self, kind: str, name: str, parent: Stream | None = None, fork: Head | None = None) -> Stream:
-        """Begin a stream; a fork goes on from its parent's event. It becomes real with its first event."""
+    def new_stream(
+        self, kind: str, name: str, parent: Stream | None = None, fork: Head | None = None, uid: bytes | None = None
+    ) -> Stream:
+        """Begin a stream; a fork goes on from its parent's event. It becomes real with its first event.
+
+        `uid` is given only when the stream exists elsewhere and is replayed here.
+        """
         self._batch.queried = True
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
-        stream = Stream(stream_id, new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
+        stream = Stream(stream_id, uid or new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
         self.streams[stream_id] = stream
         self._batch.flushed[stream_id] = head
         return stream

@@ -1,0 +1,113 @@
+"""What the conversation plane returns: sessions, turns, summaries, pins. Frozen; instants are aware, in UTC."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Status(enum.StrEnum):
+    """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has died.
+
+        active ⇄ waiting        mark_waiting, mark_active
+        active, waiting ──▶ completed | failed        close
+        completed, failed ──▶ active                  reopen
+    """
+
+    ACTIVE = "active"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+
+
+class Role(enum.StrEnum):
+    """Who says a turn. TOOL turns are made by `result` only."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call that an assistant turn makes. `id` is unique in its session."""
+
+    id: str
+    tool: str
+    args: Any = {}
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it failed."""
+
+    seq: int
+    role: Role
+    content: Any
+    calls: tuple[Call, ...]
+    at: datetime
+    actor: str
+    key: str | None = None
+    call: str | None = None
+    error: bool = False
+
+
+class Cover(msgspec.Struct, frozen=True):
+    """A summary that stands for the turns from first_seq to last_seq; they stay readable."""
+
+    seq: int
+    first_seq: int
+    last_seq: int
+    text: str
+    at: datetime
+    actor: str
+
+
+class PendingKind(enum.StrEnum):
+    """What a session waits for."""
+
+    ANSWER = "answer"  # the assistant's
+    RESULTS = "results"  # of tool calls
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """What is open in a conversation: `turn` waits for an answer, or made the `calls` that have no result yet."""
+
+    kind: PendingKind
+    turn: Turn
+    calls: tuple[Call, ...] = ()
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """The software versions in force. `prompt` is the sha256 of its text; `digest` is what events carry."""
+
+    model: str | None
+    prompt: str | None
+    tools: dict[str, str]
+    commit: str | None
+    digest: str
+
+
+class SessionHeader(msgspec.Struct, frozen=True):
+    """A session as listings show it. `last_seq` and `last_at` are of its newest event."""
+
+    name: str
+    title: str
+    status: Status
+    creator: str
+    labels: tuple[str, ...]
+    created_at: datetime
+    ended_at: datetime | None
+    expires_at: datetime | None
+    last_seq: int
+    last_at: datetime
+
+
+class SessionRecord(SessionHeader, frozen=True):
+    """A session with its goal and its pins."""
+
+    goal: str | None
+    pins: Pins | None

@@ -1,0 +1,29 @@
+"""Records of values and locks: what the verbs of `planes.values` and `planes.locks` return."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A value under its name. `version` only ever grows, also over deletions and expiry; `age` is as of this reading."""
+
+    name: str
+    value: Any
+    version: int
+    updated_at: datetime
+    age: timedelta
+    expires_at: datetime | None
+    actor: str
+
+
+class LockRecord(msgspec.Struct, frozen=True):
+    """A lock as it was acquired: whoever shows a smaller `token` than this one had it before."""
+
+    name: str
+    token: int
+    holder: str
+    deadline: datetime

@@ -1,0 +1,98 @@
+-- Sessions, turns, calls and covers. Everything is read by (stream, seq) or by an index of its own: cost is flat.
+
+-- session_by_name: a session's stream and the digest of its pins.
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.pin
+FROM streams t JOIN sessions s ON s.stream = t.id
+WHERE t.tenant = :tenant AND t.kind = 'session' AND t.name = :name
+
+-- session_header: one session, with its newest event and whether it reads as crashed.
+SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
+  CASE WHEN s.status IN ('active', 'waiting')
+    AND EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream)
+    AND NOT EXISTS (
+      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      WHERE a.stream = s.stream AND h.expires_at > :now)
+  THEN 1 ELSE 0 END
+FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
+WHERE s.stream = :stream
+
+-- sessions_page: sessions of a tenant, newest first. `standing` leaves out the crashed ones.
+SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
+  CASE WHEN s.status IN ('active', 'waiting')
+    AND EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream)
+    AND NOT EXISTS (
+      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      WHERE a.stream = s.stream AND h.expires_at > :now)
+  THEN 1 ELSE 0 END, s.stream
+FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
+WHERE s.tenant = :tenant
+  AND s.status = :status --? status
+  AND s.creator = :creator --? creator
+  AND s.created_at >= :since --? since
+  AND s.created_at < :until --? until
+  AND (s.expires_at IS NULL OR s.expires_at > :now) --? current
+  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = s.stream AND g.thing = 'session' AND g.id = 0 AND g.tag = :label) --? label
+  AND (NOT EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) OR EXISTS ( --? standing
+    SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? standing
+    WHERE a.stream = s.stream AND h.expires_at > :now)) --? standing
+  AND s.status IN ('active', 'waiting') --? crashed
+  AND s.stream IN ( --? crashed
+    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.holder = a.holder --? crashed
+    WHERE h.expires_at IS NULL OR h.expires_at <= :now) --? crashed
+  AND NOT EXISTS ( --? crashed
+    SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? crashed
+    WHERE a.stream = s.stream AND h.expires_at > :now) --? crashed
+  AND (s.created_at, s.stream) < (:at, :id) --? at id
+ORDER BY s.created_at DESC, s.stream DESC LIMIT :limit
+
+-- turns_back: the newest turns of a range, newest first.
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
+  AND t.role = :role --? role
+ORDER BY t.seq DESC LIMIT :limit
+
+-- turns_on: the oldest turns of a range, in order.
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
+  AND t.role = :role --? role
+ORDER BY t.seq LIMIT :limit
+
+-- turn_by_key: the turn that was said under a client key.
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.stream = :stream AND t.key = :key AND t.seq <= :last
+
+-- turn_by_call: the result of a call.
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.stream = :stream AND t.call = :call AND t.seq <= :last
+
+-- call_maker: the turn that made a call.
+SELECT seq FROM calls WHERE stream = :stream AND call = :call AND seq <= :last
+
+-- calls_answered: which calls have a result in a range.
+SELECT call FROM turns WHERE stream = :stream AND role = 'tool' AND seq > :first AND seq <= :last
+
+-- answer_across: a result after a cut whose call was made before it.
+SELECT t.seq, c.seq FROM turns t JOIN calls c ON c.stream = t.stream AND c.call = t.call
+WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND t.seq <= :last AND c.seq <= :cut
+ORDER BY t.seq LIMIT 1
+
+-- cover_before: the outermost cover of all that end before a sequence number and are the last to do so.
+SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
+WHERE c.stream = :stream AND c.seq <= :last AND c.last_seq < :before
+ORDER BY c.last_seq DESC, c.first_seq, c.seq DESC LIMIT 1
+
+-- cover_crossing: a cover that a new one over this range would cut, or lie inside of.
+SELECT seq, first_seq, last_seq FROM covers
+WHERE stream = :stream AND seq <= :last AND (
+  (last_seq > :upto AND first_seq <= :upto) OR (last_seq >= :start AND last_seq <= :upto AND first_seq < :start))
+LIMIT 1
+
+-- covers_page: all covers of a range, the swallowed ones too, in the order in which they were made.
+SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
+WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last ORDER BY c.seq LIMIT :limit

@@ -1,0 +1,156 @@
+"""Values: names with versions, per session and per scope. The plane behind `set get entry update delete entries`.
+
+A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a version once seen never
+stands for another value. Reading and deciding inside one verb is the compare-and-set: streams are serial. Keeps P5, P9, P10.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from perdure.errors import Conflict, Invalid
+from perdure.log.change import Change, Op, Stream
+from perdure.log.table import Row
+from perdure.model.instants import to_datetime
+from perdure.model.limits import check_name, check_page, check_text
+from perdure.model.records.values import Entry
+from perdure.model.values import from_plain, to_plain
+from perdure.planes.documents import body_of
+from perdure.planes.origins import event_at
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, deadline
+from perdure.planes.tables import ENTRIES
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes", "values.sql")
+
+_LAST_CHARACTER = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+# -- scopes --------------------------------------------------------------------------------------------------------------------
+
+
+def open_scope(tx: Tx, name: str) -> Stream:
+    """The scope of this name; made if it is new. Nothing is written when it exists."""
+    check_name(name, "scope")
+    found = tx.find_stream("scope", name)
+    if found is not None:
+        return found
+    stream = tx.new_stream("scope", name)
+    tx.record(Change("scope.opened", stream, op=Op.NOTE))
+    return stream
+
+
+def find_scope(reads: Reads, name: str) -> Stream | None:
+    """The scope of this name, if it exists: what a handle asks before it writes."""
+    check_name(name, "scope")
+    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="scope", name=name)
+    return Stream(*rows[0]) if rows else None
+
+
+# -- writing -------------------------------------------------------------------------------------------------------------------
+
+
+def put(
+    tx: Tx, stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None
+) -> Entry:
+    """Set a value. With `expect`, only if that is its version now (0: only if it is not there); else Conflict."""
+    check_name(name, "name")
+    plain = to_plain(value, "value")
+    row = _checked(tx, stream, name, expect)
+    version = row["version"] + 1 if row else 1
+    expires_at = deadline(tx, ttl)
+    columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0}
+    op = Op.SET if row else Op.INSERT
+    tx.record(Change("value.set", stream, ENTRIES, op, {"name": name}, columns, plain, mark="seq"))
+    ends = None if expires_at is None else to_datetime(expires_at)
+    return Entry(name, value, version, to_datetime(tx.now), timedelta(0), ends, tx.actor)
+
+
+def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> bool:
+    """Let a value go; whether there was one. Its versions go on counting."""
+    check_name(name, "name")
+    row = _checked(tx, stream, name, expect)
+    if row is None or not _is_live(tx, row):
+        return False
+    columns = {"version": row["version"] + 1, "updated_at": tx.now, "expires_at": None, "gone": 1}
+    tx.record(Change("value.deleted", stream, ENTRIES, Op.SET, {"name": name}, columns, mark="seq"))
+    return True
+
+
+def _checked(tx: Tx, stream: Stream, name: str, expect: int | None) -> Row | None:
+    """The row of a name, live or not, if `expect` holds for it."""
+    row = tx.row(ENTRIES, stream, name)
+    if expect is None:
+        return row
+    if type(expect) is not int or expect < 0:
+        raise Invalid(f"expected a version (0: not there), got {expect!r}", path="expect")
+    current = row["version"] if row and _is_live(tx, row) else 0
+    if current != expect:
+        raise _conflict(tx, stream, name, expect)
+    return row
+
+
+def _is_live(tx: Tx, row: Row) -> bool:
+    return not row["gone"] and (row["expires_at"] is None or row["expires_at"] > tx.store_now())
+
+
+def _conflict(tx: Tx, stream: Stream, name: str, expect: int) -> Conflict:
+    now = entry(tx, stream, name)
+    is_at = f"is at version {now.version}" if now else "is not there"
+    facts = {"version": now.version, "value": now.value} if now else {"version": 0, "value": None}
+    return Conflict(f"{name!r} {is_at}, not at {expect}", path="expect", hint="read it and try again", **facts)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------------
+
+
+def entry(reads: Reads, stream: Stream, name: str) -> Entry | None:
+    """The value of a name with its version and age; None if it is not there or has expired."""
+    check_name(name, "name")
+    rows = reads.query(Q.entry_get, touches=[(ENTRIES, stream.id)], stream=stream.id, name=name)
+    return _entry(reads, stream, rows[0]) if rows else None
+
+
+def entries(
+    reads: Reads, stream: Stream, *, prefix: str | None = None, limit: int = 100, after: str | None = None
+) -> Page[Entry]:
+    """The values whose name begins with exactly `prefix`, by name (in the order of their UTF-8 bytes)."""
+    bounds = _bounds("" if prefix is None else check_text(prefix, "prefix"))
+    start = None if after is None else check_name(after, "after")
+    count = check_page(limit)
+    rows = reads.query(
+        Q.entries_page, touches=[(ENTRIES, stream.id)], stream=stream.id, after=start, limit=count + 1, **bounds
+    )
+    found = [_entry(reads, stream, row) for row in rows[:count]]
+    return Page(found, found[-1].name if len(rows) > count else None)
+
+
+def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
+    name, version, updated_at, expires_at, seq, found, actor, body, now = row
+    if found is None:
+        event = event_at(reads, stream, seq)
+        actor, body = event.actor, event.body
+    value = from_plain(body_of(reads, body, f"seq {seq}").doc)
+    age = timedelta(microseconds=max(0, now - updated_at))
+    ends = None if expires_at is None else to_datetime(expires_at)
+    return Entry(name, value, version, to_datetime(updated_at), age, ends, actor)
+
+
+def _bounds(prefix: str) -> dict[str, str | None]:
+    return {"prefix": prefix or None, "prefix_end": after_prefix(prefix)}
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The first text after all that begin with `prefix`, in the order of UTF-8 bytes; None if nothing comes after them."""
+    stem = prefix.rstrip(chr(_LAST_CHARACTER))
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    if following in _SURROGATES:
+        following = _SURROGATES.stop
+    return stem[:-1] + chr(following)

@@ -242,7 +242,7 @@ class PlaceContract:
         "cut",
         [
             lambda form: b"",
-            lambda form: form[:HEADER_BYTES],
+            lambda form: form[: HEADER_BYTES - 1],
             lambda form: form[:-1],
             lambda form: form + b"x",
         ],
@@ -254,8 +254,6 @@ class PlaceContract:
     ) -> None:
         stored = place.put("t1", [content])
         good = self.stored_form(place, "t1", stored.address)
-        if cut(good) == good:
-            pytest.skip("the header is all there is of an empty blob")
         self.damage(place, "t1", stored.address, cut(good))
         self.assert_damaged(place, stored)
         assert place.put("t1", [content]) == stored

@@ -1,40 +1,28 @@
-"""Blobs on disk: the contract, and what only a disk can do wrong (crashes, syncs, links, no room)."""
+"""Blobs on disk: the contract, the layout, and what is in the way: links, foreign files, no room."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from artifacts.place_contract import TEXT, PlaceContract, address_of
-from perdure.artifacts import disk
-from perdure.artifacts.disk import POINTS, DiskPlace
+from artifacts.disk_places import ADDRESS, path_of
+from artifacts.place_contract import TEXT, PlaceContract
+from perdure.artifacts.disk import DiskPlace
 from perdure.artifacts.place import Place
-from perdure.errors import Damaged, Full, Invalid, NotFound, ReadOnly, Refused, TimedOut, Unavailable
-from perdure.model import points
+from perdure.errors import Damaged, Full, Invalid, NotFound, ReadOnly, Refused, Unavailable
 from perdure.model.instants import system_clock
-
-SRC = Path(disk.__file__).parents[2]
-ADDRESS = address_of(TEXT)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> DiskPlace:
     return DiskPlace(tmp_path / "new" / "blobs")
-
-
-def path_of(place: Place, tenant: str, address: str) -> Path:
-    assert isinstance(place, DiskPlace)
-    return place.root / tenant / address[:2] / address
 
 
 class TestDiskPlace(PlaceContract):
@@ -71,212 +59,6 @@ def test_foreign_files_are_none_of_ours(place: DiskPlace) -> None:
 def test_a_relative_root_is_refused() -> None:
     with pytest.raises(Invalid):
         DiskPlace("blobs")
-
-
-# Order of syncs: P1 ---------------------------------------------------------------------------------------
-
-
-class Recorder:
-    """Logs what reaches the disk, by name: ("sync" | "rename" | "mkdir", path below the root)."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-        self.root = root
-        self.log: list[tuple[str, str]] = []
-        fsync, rename, mkdir = os.fsync, os.rename, os.mkdir
-
-        def logged_fsync(fd: int) -> None:
-            fsync(fd)
-            self.note("sync", Path(f"/proc/self/fd/{fd}").readlink())
-
-        def logged_rename(src: str, dst: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
-            rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-            self.note("rename", Path(f"/proc/self/fd/{dst_dir_fd}").readlink() / dst)
-
-        def logged_mkdir(path: str | Path, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-            mkdir(path, mode, dir_fd=dir_fd)
-            parent = Path() if dir_fd is None else Path(f"/proc/self/fd/{dir_fd}").readlink()
-            self.note("mkdir", parent / path)
-
-        monkeypatch.setattr(os, "fsync", logged_fsync)
-        monkeypatch.setattr(os, "rename", logged_rename)
-        monkeypatch.setattr(os, "mkdir", logged_mkdir)
-
-    def note(self, what: str, path: Path) -> None:
-        name = os.path.relpath(path, self.root)
-        self.log.append((what, "TMP" if "/tmp-" in name else name))
-
-
-def missing_syncs(log: list[tuple[str, str]]) -> list[str]:
-    """What a power cut right after this log could lose: the rule of the module, checked from outside."""
-    renames = [name for what, name in log if what == "rename"]
-    lost = [] if log.index(("sync", "TMP")) < log.index(("rename", renames[0])) else ["content"]
-    for what, name in log:
-        parent = os.path.dirname(name) or "."  # noqa: PTH120
-        if what != "sync" and ("sync", parent) not in log[log.index((what, name)) :]:
-            lost.append(name)
-    return lost
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch, place: DiskPlace) -> Recorder:
-    if sys.platform != "linux":
-        pytest.skip("descriptors are named through /proc")
-    place.root.parent.mkdir()
-    return Recorder(monkeypatch, place.root.parent)
-
-
-FAN_OUT = f"blobs/t1/{ADDRESS[:2]}"
-
-
-def test_everything_is_synced_before_put_returns(place: DiskPlace, recorder: Recorder) -> None:
-    place.put("t1", [TEXT])
-    assert recorder.log == [
-        ("mkdir", "blobs"),
-        ("sync", "."),
-        ("mkdir", "blobs/t1"),
-        ("sync", "blobs"),
-        ("sync", "TMP"),
-        ("mkdir", FAN_OUT),
-        ("sync", "blobs/t1"),
-        ("rename", f"{FAN_OUT}/{ADDRESS}"),
-        ("sync", FAN_OUT),
-    ]
-    assert missing_syncs(recorder.log) == []
-
-
-@pytest.mark.parametrize(
-    ("forgotten", "lost"), [("TMP", "content"), (FAN_OUT, ADDRESS), ("blobs/t1", FAN_OUT)]
-)
-def test_a_forgotten_sync_is_noticed(place: DiskPlace, recorder: Recorder, forgotten: str, lost: str) -> None:
-    """Control for the test above: each sync is left out in turn."""
-    place.put("t1", [TEXT])
-    log = [entry for entry in recorder.log if entry != ("sync", forgotten)]
-    if forgotten == "TMP":
-        log.append(("sync", "TMP"))  # too late
-    assert lost in missing_syncs(log)[0]
-
-
-def test_a_put_of_what_is_there_syncs_for_those_who_died(place: DiskPlace, recorder: Recorder) -> None:
-    """Another process made everything and may have died before its syncs: a fresh one trusts none of it."""
-    place.put("t1", [TEXT])
-    recorder.log.clear()
-    DiskPlace(place.root).put("t1", [TEXT])
-    synced = {name for what, name in recorder.log if what == "sync"}
-    assert synced == {"TMP", ".", "blobs", "blobs/t1", FAN_OUT, f"{FAN_OUT}/{ADDRESS}"}
-    assert not any(what == "rename" for what, _ in recorder.log)
-
-
-def test_delete_is_synced(place: DiskPlace, recorder: Recorder) -> None:
-    place.put("t1", [TEXT])
-    recorder.log.clear()
-    place.delete("t1", ADDRESS)
-    assert recorder.log == [("sync", FAN_OUT)]
-
-
-# Crashes --------------------------------------------------------------------------------------------------
-
-CHILD = """
-import sys
-from perdure.artifacts.disk import DiskPlace
-place, content = DiskPlace(sys.argv[1]), sys.stdin.buffer.read()
-stored = place.put("t1", [content])
-print("acknowledged", flush=True)
-if sys.argv[2] == "delete":
-    place.delete("t1", stored.address)
-"""
-
-
-def run_child(place: DiskPlace, crash_at: str, *, then: str = "stop") -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "PERDURE_CRASH_AT": crash_at}
-    command = [sys.executable, "-c", CHILD, str(place.root), then]
-    return subprocess.run(command, input=TEXT, env=environment, capture_output=True, check=False)
-
-
-def assert_whole_or_absent(place: DiskPlace) -> None:
-    for address, _ in place.addresses("t1"):
-        assert place.read("t1", address, len(TEXT)) == TEXT
-
-
-@pytest.mark.parametrize("existing", [None, b"", b"PDB1 damaged"], ids=["new", "zero-length", "damaged"])
-@pytest.mark.parametrize("point", [point for point in POINTS if "delete" not in point])
-def test_kill_at_every_point_of_a_put(place: DiskPlace, point: str, existing: bytes | None) -> None:
-    if existing is not None:
-        path_of(place, "t1", ADDRESS).parent.mkdir(parents=True)
-        path_of(place, "t1", ADDRESS).write_bytes(existing)
-    died = run_child(place, point)
-    assert (died.returncode, died.stdout) == (-signal.SIGKILL, b""), died.stderr.decode()
-    reopened = DiskPlace(place.root)
-    if existing is None or point in {"artifact.after_rename", "artifact.after_put"}:
-        assert_whole_or_absent(reopened)
-    reopened.put("t1", [TEXT])
-    assert reopened.read("t1", ADDRESS, len(TEXT)) == TEXT
-    leftovers = list(reopened.leftovers(system_clock() + 1_000_000))
-    assert len(leftovers) == (0 if point in {"artifact.after_rename", "artifact.after_put"} else 1)
-    assert reopened.sweep(system_clock() + 1_000_000) == len(leftovers)
-    assert reopened.read("t1", ADDRESS, len(TEXT)) == TEXT
-
-
-@pytest.mark.parametrize("point", [point for point in POINTS if "delete" in point])
-def test_kill_at_every_point_of_a_delete(place: DiskPlace, point: str) -> None:
-    died = run_child(place, point, then="delete")
-    assert (died.returncode, died.stdout) == (-signal.SIGKILL, b"acknowledged\n"), died.stderr.decode()
-    assert place.exists("t1", ADDRESS) == (point == "artifact.before_delete")
-    assert_whole_or_absent(place)
-    place.delete("t1", ADDRESS)
-    place.put("t1", [TEXT])
-    assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
-
-
-def test_the_child_ends_well_when_no_point_is_armed(place: DiskPlace) -> None:
-    """Control: the kills above come from the points."""
-    ended = run_child(place, "artifact.no_such_point", then="delete")
-    assert (ended.returncode, ended.stdout) == (0, b"acknowledged\n"), ended.stderr.decode()
-
-
-def test_every_point_is_reached(place: DiskPlace) -> None:
-    reached: list[str] = []
-    disarm = [points.arm(point, lambda point=point: reached.append(point)) for point in POINTS]
-    try:
-        place.put("t1", [TEXT])
-        place.delete("t1", ADDRESS)
-    finally:
-        for off in disarm:
-            off()
-    assert tuple(reached) == POINTS
-
-
-def test_writing_in_place_would_be_noticed(place: DiskPlace) -> None:
-    """Control: a place that writes under the final name shows a half file to the checks above."""
-    place.put("t1", [TEXT])
-    whole = path_of(place, "t1", ADDRESS).read_bytes()
-    path_of(place, "t1", ADDRESS).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(Damaged):
-        assert_whole_or_absent(place)
-
-
-# Sweep ----------------------------------------------------------------------------------------------------
-
-
-def test_sweep_spares_the_young(place: DiskPlace) -> None:
-    place.put("t1", [TEXT])
-    old, young = (place.root / "t1" / f"tmp-{digit * 32}" for digit in "ab")
-    for leftover in (old, young):
-        leftover.write_bytes(b"half")
-    os.utime(old, (1000, 1000))
-    assert list(place.leftovers(1001 * 1_000_000)) == [("t1", old.name)]
-    assert [place.sweep(1001 * 1_000_000), place.sweep(1001 * 1_000_000)] == [1, 0]
-    assert young.exists()
-    assert place.exists("t1", ADDRESS)
-
-
-def test_a_put_whose_file_was_swept_fails_cleanly(place: DiskPlace) -> None:
-    def source() -> Iterator[bytes]:
-        yield TEXT
-        assert place.sweep(system_clock() + 10_000_000) == 1
-
-    with pytest.raises(Unavailable):
-        place.put("t1", source())
-    assert list(place.addresses("t1")) == []
 
 
 # Links and other things in the way ------------------------------------------------------------------------
@@ -456,86 +238,3 @@ def test_nothing_is_created_by_reading(place: DiskPlace) -> None:
     assert list(place.tenants()) == []
     assert place.sweep(system_clock()) == 0
     assert not place.root.exists()
-
-
-# Together -------------------------------------------------------------------------------------------------
-
-
-MANY = """
-import sys
-from perdure.artifacts.disk import DiskPlace
-place, content = DiskPlace(sys.argv[1]), sys.argv[2].encode()
-sys.stdin.readline()
-for _ in range(10):
-    print(place.put("t1", [content]).address)
-"""
-
-
-def start_child(place: DiskPlace) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", MANY, str(place.root), TEXT.decode()]
-    environment = {**os.environ, "PYTHONPATH": str(SRC)}
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def test_equal_content_from_many_processes(place: DiskPlace) -> None:
-    children = [start_child(place) for _ in range(3)]
-    printed = [child.communicate(b"go\n", timeout=60)[0] for child in children]
-    assert {line for lines in printed for line in lines.decode().split()} == {ADDRESS}
-    assert [child.returncode for child in children] == [0, 0, 0]
-    assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
-    assert not list(place.leftovers(system_clock() + 10_000_000))
-
-
-def test_a_reader_keeps_what_is_deleted_under_it(place: DiskPlace) -> None:
-    noise = os.urandom(2_000_000)
-    address = place.put("t1", [noise]).address
-    pieces = place.open("t1", address)
-    place.delete("t1", address)
-    assert b"".join(pieces) == noise
-
-
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_a_reader_that_stops_early_holds_nothing(place: DiskPlace) -> None:
-    address = place.put("t1", [os.urandom(2_000_000)]).address
-    before = open_descriptors()
-    for _ in range(5):
-        next(place.open("t1", address))
-        place.open("t1", address)
-    assert open_descriptors() == before
-
-
-def test_a_collector_between_rename_and_acknowledgement(place: DiskPlace) -> None:
-    """An old file is chosen for deletion; the put replaces it at the very last moment: the new one stays."""
-    place.put("t1", [TEXT])
-    found = path_of(place, "t1", ADDRESS)
-    found.write_bytes(b"damaged")
-    os.utime(found, (1, 1))
-    outcome: list[bool] = []
-    disarm = points.arm(
-        "artifact.after_rename", lambda: outcome.append(place.delete("t1", ADDRESS, before_us=2_000_000))
-    )
-    try:
-        place.put("t1", [TEXT])
-    finally:
-        disarm()
-    assert outcome == [False]
-    assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
-
-
-def test_a_lock_that_is_never_released_ends_in_an_error(place: DiskPlace) -> None:
-    """P15: a stopped process that holds the lock makes puts fail in time, not hang."""
-    place.put("t1", [TEXT])
-    impatient = DiskPlace(place.root, lock_seconds=0.01)
-    holder = os.open(path_of(place, "t1", ADDRESS).parent, os.O_RDONLY)
-    try:
-        fcntl.flock(holder, fcntl.LOCK_EX)
-        for change in (lambda: impatient.put("t1", [TEXT]), lambda: impatient.delete("t1", ADDRESS)):
-            with pytest.raises(TimedOut):
-                change()
-        assert impatient.read("t1", ADDRESS, len(TEXT)) == TEXT
-    finally:
-        os.close(holder)
-    assert impatient.put("t1", [TEXT]).address == ADDRESS

@@ -98,7 +98,7 @@ def key_of(tenant: str, address: str) -> str:
 class TestS3Place(PlaceContract):
     """The contract on moto, which is an emulator."""
 
-    peak_max_bytes = 2 * PART_BYTES + 4 * 1024 * 1024  # a part is let go when the next has come
+    peak_max_bytes = 2 * PART_BYTES + 2 * 1024 * 1024  # a part is let go when the next has come
 
     def peak_bytes(self, place: Place, *, noisy: bool) -> int:
         """Measured in a child: the memory of this process is also the emulator's."""

@@ -28,7 +28,7 @@ numbers of `chunks` and the two here are part of the format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import add
@@ -209,20 +209,21 @@ def children(node: bytes) -> list[bytes]:
     return opened + leaves
 
 
-def reachable(roots: Iterable[bytes], fetch: Fetch) -> set[bytes]:
+def reachable(roots: Iterable[bytes], fetch: Fetch, known: Set[bytes] = frozenset()) -> set[bytes]:
     """All addresses that `roots` lead to, themselves included: what a prune must keep.
 
-    Pure but for `fetch`, which is called once for each level. Pieces of text lead nowhere and are not read.
+    Pure but for `fetch`, which is called once for each level. Pieces of text lead nowhere and are not read;
+    neither is what is `known` to be reachable already, nor what lies below it.
     Raises `Damaged` if a node is missing, altered or no node.
     """
     opened: set[bytes] = set()
     leaves: set[bytes] = set()
-    level = set(roots)
+    level = set(roots) - known
     while level:
         opened |= level
         found = [_links(node, address) for address, node in _fetched(level, fetch).items()]
         leaves.update(leaf for _, ends in found for leaf in ends)
-        level = {link for links, _ in found for link in links} - opened
+        level = {link for links, _ in found for link in links} - opened - known
     return opened | leaves
 
 

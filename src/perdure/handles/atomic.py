@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.errors import Refused
 from perdure.handles.callers import Caller
 from perdure.planes import conversation, values
 from perdure.stores.core import Core
@@ -21,8 +22,8 @@ class TxCaller(Caller):
 
     __slots__ = ("_tx",)
 
-    def __init__(self, tx: Tx, core: Core) -> None:
-        super().__init__(core, tx.actor, tx.tenant)
+    def __init__(self, tx: Tx, caller: Caller | AsyncCaller) -> None:
+        super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat))
         self._tx = tx
 
     def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
@@ -34,18 +35,33 @@ class TxCaller(Caller):
         """Run a read verb in this transaction: it sees what was written in it."""
         return verb(self._tx, *args, **kwargs)
 
+    def pause(self, seconds: float) -> None:
+        """Nothing waits inside a transaction: everybody else would wait with it."""
+        raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
+
 
 class Atomic:
     """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit."""
 
-    def __init__(self, tx: Tx, core: Core) -> None:
-        self._caller = TxCaller(tx, core)
+    def __init__(self, caller: TxCaller) -> None:
+        self._caller = caller
 
-    def session(self, name: str, **options: Any) -> Session:
-        """Get or create a session, in this commit."""
+    def session(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        labels: Iterable[str] = (),
+        goal: str | None = None,
+        ttl: Duration | None = None,
+        pins: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Get or create a session, in this commit. The options are for its creation, as in `store.session`."""
         from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
 
-        stream, pin = self._caller.write(conversation.open_session, name, **options)
+        stream, pin = self._caller.write(
+            conversation.open_session, name, title=title, labels=labels, goal=goal, ttl=ttl, pins=pins
+        )
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str) -> Scope:
@@ -55,6 +71,8 @@ class Atomic:
         return Scope(self._caller, self._caller.write(values.open_scope, name))
 
 
-def run_atomic(tx: Tx, fn: Callable[[Atomic], T], core: Core) -> T:
-    """The verb behind `store.atomic`."""
-    return fn(Atomic(tx, core))
+def run_atomic(tx: Tx, fn: Callable[[Atomic], T], caller: Caller | AsyncCaller) -> tuple[T, HeldBack]:
+    """The verb behind `store.atomic`: the function's result, and what the heartbeat is to hear of after the commit."""
+    inside = TxCaller(tx, caller)
+    assert isinstance(inside.heartbeat, HeldBack)
+    return fn(Atomic(inside)), inside.heartbeat

@@ -1,4 +1,4 @@
-"""How handles call verbs: the only two classes of the handles that exist in both colours by hand.
+"""How handles call verbs: the only classes of the handles that exist in both colours by hand.
 
 A caller knows the open store, who acts and for which tenant. `write` returns after the commit; `read` sees what is committed;
 `work` is for blocking work outside the database (artifact files).
@@ -6,9 +6,14 @@ A caller knows the open store, who acts and for which tenant. `write` returns af
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from perdure.handles.heartbeat import Heartbeat
+from perdure.log.change import Stream
+from perdure.planes import presence
+from perdure.errors import ReadOnly
 from perdure.stores.core import Core
 
 T = TypeVar("T")
@@ -17,16 +22,31 @@ T = TypeVar("T")
 class Caller:
     """Calls verbs and waits for them."""
 
-    __slots__ = ("actor", "core", "tenant")
+    __slots__ = ("actor", "core", "heartbeat", "tenant")
 
-    def __init__(self, core: Core, actor: str, tenant: int) -> None:
+    def __init__(self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None) -> None:
         self.core = core
         self.actor = actor
         self.tenant = tenant
+        self.heartbeat = heartbeat or Heartbeat(core, actor)
+
+    def acting_as(self, actor: str) -> Caller:
+        """The same for another actor."""
+        return Caller(self.core, actor, self.tenant, self.heartbeat)
 
     def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb in a transaction of its own."""
         return self.core.write(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
+
+    def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb on a stream. The first one in a session also writes down, in its commit, that this store attends it."""
+        heartbeat = self.heartbeat
+        if stream.id in heartbeat.attended or stream.kind != "session":
+            return self.write(verb, stream, *args, pin=pin, **kwargs)
+        about = (stream, verb, self.core.holder, not heartbeat.begun)
+        result = self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        heartbeat.attend(stream)
+        return result
 
     def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a read verb."""
@@ -36,20 +56,41 @@ class Caller:
         """Do blocking work."""
         return task(*args)
 
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt."""
+        time.sleep(seconds)
+
 
 class AsyncCaller:
     """Calls verbs without ever blocking the event loop."""
 
-    __slots__ = ("actor", "core", "tenant")
+    __slots__ = ("actor", "core", "heartbeat", "tenant")
 
-    def __init__(self, core: Core, actor: str, tenant: int) -> None:
+    def __init__(self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None) -> None:
         self.core = core
         self.actor = actor
         self.tenant = tenant
+        self.heartbeat = heartbeat or Heartbeat(core, actor)
+
+    def acting_as(self, actor: str) -> AsyncCaller:
+        """The same for another actor."""
+        return AsyncCaller(self.core, actor, self.tenant, self.heartbeat)
 
     async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb in a transaction of its own."""
         return await self.core.submit(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
+
+    async def write_in(
+        self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any
+    ) -> T:
+        """Run a verb on a stream; see `Caller.write_in`."""
+        heartbeat = self.heartbeat
+        if stream.id in heartbeat.attended or stream.kind != "session":
+            return await self.write(verb, stream, *args, pin=pin, **kwargs)
+        about = (stream, verb, self.core.holder, not heartbeat.begun)
+        result = await self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        heartbeat.attend(stream)
+        return result
 
     async def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a read verb."""
@@ -58,3 +99,33 @@ class AsyncCaller:
     async def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
+
+
+class FrozenCaller(Caller):
+    """Calls read verbs on the past; whatever would write is refused."""
+
+    __slots__ = ()
+
+    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:  # noqa: ARG002
+        """Refuse."""
+        raise _past()
+
+
+class AsyncFrozenCaller(AsyncCaller):
+    """Calls read verbs on the past; whatever would write is refused."""
+
+    __slots__ = ()
+
+    async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:  # noqa: ARG002
+        """Refuse."""
+        raise _past()
+
+
+def _past() -> ReadOnly:
+    return ReadOnly("the past can only be read", hint="fork the session there and go on in the fork")
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before another attempt."""
+        from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
+
+        await sleep(seconds)

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Damaged
+from perdure.model.refs import Ref  # records name it too, and they come before the log
 
 GENESIS = bytes(32)
 SALT_BYTES = 16
@@ -29,13 +30,6 @@ _EVENT_DOMAIN = b"perdure.event.1\0"
 _FIXED = struct.Struct(">16s16sQ32sqH32s")
 _LENGTH = struct.Struct(">H")
 assert len(_EVENT_DOMAIN) == 16
-
-
-class Ref(msgspec.Struct, frozen=True, array_like=True):
-    """A reference to an event of any stream: `uid` is the stream's, in hex."""
-
-    uid: str
-    seq: int
 
 
 class Body(msgspec.Struct, omit_defaults=True):

@@ -73,6 +73,8 @@ class Fold:
             raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
         rows = self.rows.setdefault(table.name, {})
         key = key_in(table, body, event.seq)
+        if body.op == Op.DELETE and self.emptied and key not in rows:
+            return  # what made the row was pruned, and this event says so
         row = apply_body(table, rows.get(key), body, event.seq)
         if row is None:
             rows.pop(key, None)

@@ -77,7 +77,7 @@ SELECT call FROM turns WHERE stream = :stream AND role = 'tool' AND seq > :first
 
 -- answer_across: a result after a cut whose call was made before it.
 SELECT t.seq, c.seq FROM turns t JOIN calls c ON c.stream = t.stream AND c.call = t.call
-WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND t.seq <= :last AND c.seq <= :cut
+WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut
 ORDER BY t.seq LIMIT 1
 
 -- cover_before: the outermost cover of all that end before a sequence number and are the last to do so.

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.errors import Damaged
+from perdure.errors import Damaged, Invalid
 from perdure.log.event import Body, decode_body
+from perdure.model.values import from_plain
 from perdure.stores.store import Reads
 
 
@@ -24,6 +25,14 @@ def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
 def doc_of(reads: Reads, stored: bytes | None, path: str = "event") -> Any:
     """The document of an event, as plain data (see model.values for turning it into values)."""
     return body_of(reads, stored, path).doc
+
+
+def stored_value(tree: Any, path: str = "event") -> Any:
+    """The value of a stored tree. Damaged when the tree is none that we can have written."""
+    try:
+        return from_plain(tree, path)
+    except Invalid as error:
+        raise Damaged(f"what is stored is not a value: {error.message}", path=error.path) from None
 
 
 def _decode(data: bytes, path: str) -> Any:

@@ -1,4 +1,7 @@
-"""Labels and tags: short names on a session, a task or a decision, kept as one JSON column (and derived into `tags`)."""
+"""Labels and tags: short names on a session, a task or a decision, kept as one JSON column.
+
+The derived table `tags` makes them findable. Keeps P15: what is no name is refused here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from perdure.model.limits import LABELS_MAX, check_name
 
 
 def to_labels(labels: Iterable[str], path: str = "labels") -> str:
-    """The column for these labels: each once, in order of the alphabet, so that equal sets are equal columns."""
+    """The column for these labels: each once and sorted, so that equal sets are equal columns."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise Invalid(f"expected a list of names, got {type(labels).__name__}", path=path)
     names = {check_name(label, f"{path}[{i}]") for i, label in enumerate(labels)}

@@ -1,13 +1,13 @@
-"""Spans of time that verbs are given: how long something lasts, which range a listing covers, how long to wait.
+"""Spans of time that verbs are given: how long something lasts, which range a list covers, how long to wait.
 
-Every plane that takes `ttl=`, `since=`, `until=` or `wait=` calls these. Keeps P15: what cannot be a time is refused here.
+Planes that take `ttl=`, `since=`, `until=` or `wait=` call these. Keeps P15: what is no time is refused here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from perdure.errors import Invalid
 from perdure.model.instants import SECOND_US, duration_us, instant_us
@@ -38,12 +38,19 @@ def deadline(reads: Reads, ttl: Duration | None, path: str = "ttl") -> int | Non
     return ends_at
 
 
-def between(reads: Reads, since: Instant | None, until: Instant | None) -> dict[str, int | None]:
-    """The range `since <= at < until` as parameters of a listing."""
+class Span(NamedTuple):
+    """The range `since <= at < until`; None is no bound."""
+
+    since: int | None
+    until: int | None
+
+
+def between(reads: Reads, since: Instant | None, until: Instant | None) -> Span:
+    """The range that a listing covers."""
     if since is None and until is None:
-        return {"since": None, "until": None}
+        return Span(None, None)
     now = store_now(reads)
-    return {"since": _bound(since, now, "since"), "until": _bound(until, now, "until")}
+    return Span(_bound(since, now, "since"), _bound(until, now, "until"))
 
 
 def _bound(value: Instant | None, now_us: int, path: str) -> int | None:
@@ -56,7 +63,7 @@ def _bound(value: Instant | None, now_us: int, path: str) -> int | None:
 
 
 def pauses(wait: Duration | None, path: str = "wait") -> Iterator[float]:
-    """Seconds to pause between attempts, growing; together they last as long as `wait`, so waiting is bounded."""
+    """Seconds to pause between attempts, growing; together they last as long as `wait`."""
     left = 0.0 if wait is None else duration_us(wait, path) / SECOND_US
     pause = _FIRST_PAUSE_SECONDS
     while left > 0:

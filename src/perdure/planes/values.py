@@ -1,7 +1,8 @@
-"""Values: names with versions, per session and per scope. The plane behind `set get entry update delete entries`.
+"""Values: names with versions, per session and per scope. The plane of `set get entry update delete entries`.
 
-A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a version once seen never
-stands for another value. Reading and deciding inside one verb is the compare-and-set: streams are serial. Keeps P5, P9, P10.
+A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a version
+once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set, because
+streams are serial. Keeps P5, P9, P10.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from perdure.log.table import Row
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_page, check_text
 from perdure.model.records.values import Entry
-from perdure.model.values import from_plain, to_plain
-from perdure.planes.documents import body_of
-from perdure.planes.origins import event_at
+from perdure.model.values import to_plain
+from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, deadline
 from perdure.planes.tables import ENTRIES
@@ -31,7 +31,7 @@ _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
-# -- scopes --------------------------------------------------------------------------------------------------------------------
+# -- scopes --------------------------------------------------------------------------------------------------
 
 
 def open_scope(tx: Tx, name: str) -> Stream:
@@ -52,13 +52,13 @@ def find_scope(reads: Reads, name: str) -> Stream | None:
     return Stream(*rows[0]) if rows else None
 
 
-# -- writing -------------------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------------------
 
 
 def put(
     tx: Tx, stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None
 ) -> Entry:
-    """Set a value. With `expect`, only if that is its version now (0: only if it is not there); else Conflict."""
+    """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict."""
     check_name(name, "name")
     plain = to_plain(value, "value")
     row = _checked(tx, stream, name, expect)
@@ -102,11 +102,11 @@ def _is_live(tx: Tx, row: Row) -> bool:
 def _conflict(tx: Tx, stream: Stream, name: str, expect: int) -> Conflict:
     now = entry(tx, stream, name)
     is_at = f"is at version {now.version}" if now else "is not there"
-    facts = {"version": now.version, "value": now.value} if now else {"version": 0, "value": None}
-    return Conflict(f"{name!r} {is_at}, not at {expect}", path="expect", hint="read it and try again", **facts)
+    version, value = (now.version, now.value) if now else (0, None)
+    return Conflict(f"{name!r} {is_at}, not at {expect}", path="expect", version=version, value=value)
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 def entry(reads: Reads, stream: Stream, name: str) -> Entry | None:
@@ -120,33 +120,33 @@ def entries(
     reads: Reads, stream: Stream, *, prefix: str | None = None, limit: int = 100, after: str | None = None
 ) -> Page[Entry]:
     """The values whose name begins with exactly `prefix`, by name (in the order of their UTF-8 bytes)."""
-    bounds = _bounds("" if prefix is None else check_text(prefix, "prefix"))
+    start_with = "" if prefix is None else check_text(prefix, "prefix")
     start = None if after is None else check_name(after, "after")
     count = check_page(limit)
     rows = reads.query(
-        Q.entries_page, touches=[(ENTRIES, stream.id)], stream=stream.id, after=start, limit=count + 1, **bounds
+        Q.entries_page,
+        touches=[(ENTRIES, stream.id)],
+        stream=stream.id,
+        after=start,
+        prefix=start_with or None,
+        prefix_end=after_prefix(start_with),
+        limit=count + 1,
     )
     found = [_entry(reads, stream, row) for row in rows[:count]]
     return Page(found, found[-1].name if len(rows) > count else None)
 
 
 def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
-    name, version, updated_at, expires_at, seq, found, actor, body, now = row
-    if found is None:
-        event = event_at(reads, stream, seq)
-        actor, body = event.actor, event.body
-    value = from_plain(body_of(reads, body, f"seq {seq}").doc)
+    name, version, updated_at, expires_at, seq, actor, body, now = row
+    where = f"{stream.name} seq {seq}"
+    value = stored_value(doc_of(reads, body, where), where)
     age = timedelta(microseconds=max(0, now - updated_at))
     ends = None if expires_at is None else to_datetime(expires_at)
     return Entry(name, value, version, to_datetime(updated_at), age, ends, actor)
 
 
-def _bounds(prefix: str) -> dict[str, str | None]:
-    return {"prefix": prefix or None, "prefix_end": after_prefix(prefix)}
-
-
 def after_prefix(prefix: str) -> str | None:
-    """The first text after all that begin with `prefix`, in the order of UTF-8 bytes; None if nothing comes after them."""
+    """The first text after all that begin with `prefix`, in the order of UTF-8 bytes; None if there is none."""
     stem = prefix.rstrip(chr(_LAST_CHARACTER))
     if not stem:
         return None

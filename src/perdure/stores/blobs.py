@@ -6,11 +6,13 @@ A blob outside is durable before its row is committed (P1); what never got a row
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from perdure.artifacts.compress import pack, unpack
 from perdure.artifacts.place import Place
-from perdure.errors import Damaged, NotFound
+from perdure.errors import Damaged, NotFound, Refused
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 
 BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
@@ -37,18 +39,49 @@ class Blobs:
         return address, (tenant, address, len(data), codec, packed)
 
     def read(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> bytes:
-        """The bytes of a blob row (size, codec, data), verified. Damaged or NotFound name the address."""
-        if row is None:
-            raise NotFound("no such blob", path=address.hex())
-        size, codec, packed = row
+        """The bytes of a blob row (size, codec, data), verified. Damaged names the address."""
+        size, codec, packed = _standing(address, row)
         if packed is None:
             return self._read_outside(tenant, address, size)
-        data = unpack(codec, bytes(packed), size)
+        data = unpack(codec, bytes(packed), size, path=address.hex())
         if hashlib.sha256(data).digest() != address:
             raise Damaged("the stored bytes are not the ones that were written", path=address.hex())
         return data
 
+    def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:
+        """The same piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
+        if _standing(address, row)[2] is not None:
+            return iter([self.read(tenant, address, row)])
+        with _expected(address):
+            return self._outside(address).open(self.partition(tenant), address.hex())
+
     def _read_outside(self, tenant: int, address: bytes, size: int) -> bytes:
+        with _expected(address):
+            return self._outside(address).read(self.partition(tenant), address.hex(), size)
+
+    def _outside(self, address: bytes) -> Place:
         if self.place is None:
-            raise NotFound("the blob lies in an artifact place that this store was not given", path=address.hex())
-        return self.place.read(self.partition(tenant), address.hex(), size)
+            raise Refused(
+                "the blob lies in an artifact place that this store was not given",
+                path=address.hex(),
+                hint="open the store with artifacts=",
+            )
+        return self.place
+
+
+def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """Whoever asks found the address in an event: a row that is not there was lost."""
+    if row is None:
+        raise Damaged("the blob is missing", path=address.hex(), hint="restore it from a backup")
+    return row
+
+
+@contextmanager
+def _expected(address: bytes) -> Iterator[None]:
+    """A row says that the blob lies outside: if it does not, it was lost."""
+    try:
+        yield
+    except NotFound as error:
+        raise Damaged(
+            "the blob is missing from the artifact place", path=address.hex(), hint="restore it from a backup"
+        ) from error

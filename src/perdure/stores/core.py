@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.artifacts.place import Place, place_from_url
@@ -18,12 +19,12 @@ from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import Clock, system_clock
 from perdure.stores import scripts, url
-from perdure.stores.blobs import Blobs
+from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.lane import Job, Lane
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
-from perdure.stores.tx import LOG, Clocks
+from perdure.stores.tx import LOG, Clocks, blob_rows, known_blobs
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,6 +54,24 @@ class Reader:
             params["now"] = self._clocks.store()
         return self._connection.query(statement, params)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything read inside sees one state of the store. Keep it short on SQLite: it holds the WAL."""
+        self._connection.begin_reading()
+        try:
+            yield
+        finally:
+            self._connection.rollback()
+
+    @property
+    def dialect(self) -> str:
+        """Which database this is."""
+        return self._connection.dialect
+
+    def of_tenant(self, tenant: int) -> Reader:
+        """The same reader for the blobs of another tenant: only for what looks after the whole store."""
+        return Reader(self._connection, self._clocks, tenant, self.blobs)
+
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
         """One row by its key."""
         found = self._connection.select_row(table, stream.id, stream.tenant, key)
@@ -60,9 +79,27 @@ class Reader:
 
     def blob(self, address: str) -> bytes:
         """The bytes of a blob of this tenant, verified."""
-        raw = bytes.fromhex(address)
-        rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
-        return self.blobs.read(self.tenant, raw, rows[0] if rows else None)
+        return self.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
+
+    def open_blob(self, address: str) -> Iterator[bytes]:
+        """The same, piece by piece."""
+        return self.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
+
+    def known(self, addresses: Collection[bytes]) -> set[bytes]:
+        """Which of these blobs are stored now: a hint, nothing keeps them."""
+        return known_blobs(self, addresses)
+
+    def fetch(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        """The bytes of these blobs, verified."""
+        return {address: self.blobs.read(self.tenant, address, row) for address, row in blob_rows(self, addresses)}
+
+    def pack(self, data: bytes) -> BlobRow:
+        """The row that keeps these bytes."""
+        return self.blobs.row_for(self.tenant, data)[1]
+
+    def _blob_row(self, address: str) -> tuple[Any, ...] | None:
+        rows = self.query(LOG.blob_get, tenant=self.tenant, address=bytes.fromhex(address))
+        return rows[0] if rows else None
 
 
 class Core:
@@ -113,6 +150,10 @@ class Core:
                 self._give_back(connection)
                 return result
         raise AssertionError
+
+    def snapshot(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
+        """Run a read verb that sees one state of the store from its first query to its last."""
+        return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """The same for async callers, on a thread of the store."""
@@ -173,6 +214,11 @@ class Core:
         self.engine.close()
 
 
+def _in_snapshot(reader: Reader, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    with reader.snapshot():
+        return verb(reader, *args, **kwargs)
+
+
 def _find_tenant(reader: Reader, name: str) -> int | None:
     rows = reader.query(LOG.tenant_by_name, name=name)
     return rows[0][0] if rows else None
@@ -219,7 +265,7 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
         except ImportError:
             raise Refused("PostgreSQL needs an extra", path="store", hint="pip install 'perdure[postgres]'") from None
         return PostgresEngine(address.url, address.conninfo, address.schema, timeout_seconds, read_only=read_only)
-    return SqliteEngine(address.url, address.path, read_only=read_only)
+    return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
 
 
 def _place_for(address: url.Address, artifacts: str | None) -> Place | None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
+from perdure.errors import Invalid
 from perdure.log.table import Table
+from perdure.stores.statements import Statement
 
 _ONLY = re.compile(r"\s*-- @(\w+)$")
 _POSTGRES_WORDS = (
@@ -54,3 +57,32 @@ def upsert_tail(table: Table) -> str:
 def listed(columns: Iterable[str]) -> str:
     """Columns with commas."""
     return ", ".join(columns)
+
+
+@cache
+def rows_page(table: Table, *, first: bool) -> Statement:
+    """The rows of one stream in the order of their key; all but the first page begin after a key."""
+    key, marks = listed(table.key), listed(f":after_{column}" for column in table.key)
+    beyond = "" if first else f" AND ({key}) > ({marks})"
+    order = f" ORDER BY {key}" if key else ""
+    text = f"SELECT {listed(table.all_columns)} FROM {table.name} WHERE stream = :stream{beyond}{order} LIMIT :limit"
+    return Statement(f"{table.name}_page", "generated", text)
+
+
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+def copy_out(table: str, columns: Iterable[str]) -> str:
+    """Everything in a table, as PostgreSQL's binary copy."""
+    return f"COPY {_checked(table)} ({listed(map(_checked, columns))}) TO STDOUT (FORMAT binary)"
+
+
+def copy_in(table: str, columns: Iterable[str]) -> str:
+    """The same back."""
+    return f"COPY {_checked(table)} ({listed(map(_checked, columns))}) FROM STDIN (FORMAT binary)"
+
+
+def _checked(identifier: str) -> str:
+    if not _IDENTIFIER.fullmatch(identifier):
+        raise Invalid("not the name of a table or column", path=identifier[:80])
+    return identifier

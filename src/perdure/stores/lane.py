@@ -8,11 +8,12 @@ loop per batch. Nobody is acknowledged before the commit; after a broken batch e
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
@@ -20,6 +21,7 @@ from perdure.model.ids import Entropy
 from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head
+from perdure.stores.traces import Traces
 from perdure.stores.tx import LOG, Batch, Clocks, Tx
 
 if TYPE_CHECKING:
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
 
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
+RACES_MAX = 16  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
 RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 
 
 class Job:
     """One verb to be run in a transaction of its own, though it may share a commit."""
 
-    __slots__ = ("actor", "args", "done", "error", "future", "kwargs", "loop", "pin", "result", "tenant", "verb", "waiter")
+    __slots__ = ("actor", "args", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin", "result",
+                 "tenant", "verb", "waiter")  # fmt: skip
 
     def __init__(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], actor: str, tenant: int,
                  pin: str = "") -> None:  # fmt: skip
@@ -46,6 +50,9 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
+        self.deadline = 0.0  # on the monotonic clock; set when the job comes to the lane
+        self.holds = False  # whether its caller has the lane
+        self.left = False  # whether its caller is gone (interrupted, timed out)
         self.waiter: threading.Lock | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Any] | None = None
@@ -66,10 +73,12 @@ class Lane:
         self._clocks = clocks
         self._timeout_seconds = timeout_seconds
         self._entropy = Entropy()
+        self._traces = Traces(engine.url)
         self._connection: Connection | None = None
         self._hints: OrderedDict[int, Head] = OrderedDict()
         self._mutex = threading.Lock()
         self._free = True
+        self._owner = 0  # the thread that holds the lane
         self._closed = False
         self._stopping = False
         self._queue: deque[Job] = deque()
@@ -82,19 +91,22 @@ class Lane:
 
     def run(self, job: Job) -> Any:
         """Run a job and wait for its commit. Raises what the verb raised, or why it could not be committed."""
-        if not self._enter(job):
-            self._wait(job)
-            if job.done:
-                return job.outcome()
-        self._hold(job)
+        try:
+            if self._enter(job) or self._wait(job):
+                self._hold(job)
+        except BaseException:
+            self._leave(job)
+            raise
         return job.outcome()
 
     def submit(self, job: Job) -> asyncio.Future[Any]:
         """Queue a job for an async caller; the future is done when its batch is committed."""
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
+        self._check_process()
         job.loop = get_running_loop()
         job.future = job.loop.create_future()
+        job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
             self._check_open()
             self._queue.append(job)
@@ -118,11 +130,7 @@ class Lane:
             self._closed = True
         if not self._enter(last, final=True):
             assert last.waiter is not None
-            last.waiter.acquire()
-            if not last.done:
-                self._hold(last)
-        else:
-            self._hold(last)
+            last.waiter.acquire()  # everybody before it has an outcome, and nobody can come after it
         self._let_go()
 
     def _let_go(self) -> None:
@@ -134,61 +142,91 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Refused("the store is closed")
+    def _check_process(self) -> None:
+        """Asked before any lock is touched: a lock that some thread held during the fork stays locked in the child."""
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", hint="open it again in the child process")
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Refused("the store is closed")
+
     def _enter(self, job: Job, *, final: bool = False) -> bool:
         """Whether the caller now holds the lane; if not, its job is queued."""
+        self._check_process()
+        job.deadline = math.inf if final else time.monotonic() + self._timeout_seconds
         with self._mutex:
             if not final:
                 self._check_open()
             if self._free:
                 self._free = False
+                job.holds = True
                 return True
+            if self._owner == threading.get_ident():
+                raise Refused("a verb must not call the store that runs it", hint="use what store.atomic passes in")
             job.waiter = threading.Lock()
             job.waiter.acquire()
             self._queue.append(job)
             return False
 
-    def _wait(self, job: Job) -> None:
-        """Until the job is done, or the lane is passed to its caller."""
+    def _wait(self, job: Job) -> bool:
+        """Until the job is done, or (then True) the lane is passed to its caller."""
         assert job.waiter is not None
-        if job.waiter.acquire(timeout=self._timeout_seconds):
-            return
+        if not job.waiter.acquire(timeout=self._timeout_seconds):
+            with self._mutex:
+                if job in self._queue:
+                    self._queue.remove(job)
+                    raise TimedOut(_BUSY.format(self._timeout_seconds))
+            job.waiter.acquire()  # it is being committed: its outcome comes
+        return not job.done
+
+    def _leave(self, job: Job) -> None:
+        """The caller goes without waiting: its job is withdrawn unless it is in a batch, and the lane never stays with it."""
         with self._mutex:
-            waiting = job in self._queue
-            if waiting:
+            job.left = True
+            if job in self._queue:
                 self._queue.remove(job)
-        if waiting:
-            raise TimedOut(f"the store was busy for {self._timeout_seconds:g} s; nothing was written")
-        job.waiter.acquire()
+            holds = job.holds
+        if holds:
+            self._pass_on(job)
 
     # -- the holder ----------------------------------------------------------------------------------------------------------
 
     def _hold(self, first: Job) -> None:
         """Commit one batch that contains `first`, then pass the lane on."""
-        with self._mutex:
-            jobs = [first, *(self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX_JOBS - 1)))]
+        jobs = [first]
         try:
+            self._owner = threading.get_ident()
+            self._gather(jobs)
             self._commit(jobs)
         finally:
-            others = [job for job in jobs if job is not first and job.done]
-            with self._mutex:  # jobs without an outcome (this thread was interrupted) go back to where they were
-                self._queue.extendleft(job for job in reversed(jobs) if not job.done and job is not first)
-            self._pass_on()
-            _wake(others if first.future is None else [first, *others])
+            self._owner = 0
+            self._pass_on(first, [job for job in jobs if not job.done and job is not first])
+            _wake([job for job in jobs if job.done and (job is not first or job.future is not None)])
 
-    def _pass_on(self) -> None:
+    def _gather(self, jobs: list[Job]) -> None:
+        """Add everybody who waits; who has waited too long (only async callers can, others leave) gets no further."""
         with self._mutex:
+            count = min(len(self._queue), BATCH_MAX_JOBS - 1)
+            jobs += [self._queue.popleft() for _ in range(count)]
+        if count:
+            now = time.monotonic()
+            for job in jobs:
+                if job.deadline < now and job.future is not None:
+                    _refuse(job, TimedOut(_BUSY.format(self._timeout_seconds)))
+
+    def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
+        """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
+        with self._mutex:
+            holder.holds = False
+            self._queue.extendleft(job for job in reversed(unfinished) if not job.left)
             if not self._queue:
                 self._free = True
                 return
             heir = self._queue[0]
             if heir.future is None:
                 self._queue.popleft()
+                heir.holds = True
         if heir.future is None:
             assert heir.waiter is not None
             heir.waiter.release()
@@ -209,53 +247,63 @@ class Lane:
                 if self._stopping:
                     return
                 first = self._queue.popleft()
-            self._hold(first)
+            try:
+                self._hold(first)
+            except BaseException as error:  # noqa: BLE001 - this thread serves everybody; the outcome is its caller's
+                _refuse(first, error)
+                _wake([first])
 
     # -- committing ------------------------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: list[Job]) -> None:
         """Give every job an outcome: together if it works, else each alone."""
-        deadline = time.monotonic() + self._timeout_seconds
-        try:
-            self._attempt(jobs)
-        except Unknown as unknown:
-            _refuse(jobs, unknown.error)
-        except Exception as error:  # noqa: BLE001 - whatever broke the batch, each job is tried alone and gets its own answer
-            raced = isinstance(error, Fault) and error.kind is FaultKind.RACED
-            if not (raced and len(jobs) > 1 and self._again(jobs)):
-                for job in jobs:
-                    self._alone(job, deadline)
+        jobs = [job for job in jobs if not job.done]
+        trouble = self._together(jobs) if jobs else None
+        if trouble is not None:
+            lock = self._raced if len(jobs) == 1 else ()
+            for job in jobs:
+                self._alone(job, trouble, lock)
 
-    def _again(self, jobs: list[Job]) -> bool:
-        """After a lost race, the same batch once more, with its heads locked first."""
+    def _together(self, jobs: list[Job]) -> Exception | None:
+        """One commit for all of them; after a lost race once more, with the heads locked first. Returns what broke it."""
         try:
-            self._attempt(jobs, lock=self._raced)
-        except Fault:
-            return False
-        return True
-
-    def _alone(self, job: Job, deadline: float) -> None:
-        """Run one job until it is committed, refused, or the deadline passes: a fault is never its outcome before that."""
-        for attempt in itertools.count():
             try:
-                self._attempt([job], lock=self._raced if attempt else ())
-            except Unknown as unknown:
-                _refuse([job], unknown.error)
-            except Tainted as tainted:
-                _refuse([job], tainted.error)
+                self._attempt(jobs)
             except Fault as fault:
-                if fault.kind not in RETRYABLE or time.monotonic() > deadline:
-                    _refuse([job], fault.as_error())
-            except Exception as error:  # noqa: BLE001 - our own bug, most likely: its caller must hear of it
-                _refuse([job], error)
+                if fault.kind is not FaultKind.RACED or len(jobs) == 1:
+                    return fault
+                self._attempt(jobs, self._raced)
+        except Unknown as unknown:
+            for job in jobs:
+                _refuse(job, unknown.as_error())
+        except Exception as error:  # noqa: BLE001 - whatever broke the batch, each job is tried alone and gets its own answer
+            return error
+        return None
+
+    def _alone(self, job: Job, trouble: Exception, lock: Iterable[int] = ()) -> None:
+        """Run one job until it is committed, refused, or its deadline passes: a fault is never its outcome before that."""
+        if _may_pass(trouble) and time.monotonic() > job.deadline:  # nobody got through, and the time went by
+            _refuse(job, _error_of(trouble))
+        for attempt in itertools.count():
             if job.done:
                 return
-            _pause(attempt)
+            try:
+                self._attempt([job], lock)
+            except Exception as error:  # noqa: BLE001 - our own bug, most likely: its caller must hear of it
+                if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
+                    lock = self._raced
+                    self._traces.retried(error, attempt)
+                    _pause(attempt)
+                else:
+                    self._traces.failed(error, attempt)
+                    _refuse(job, _error_of(error))
 
     def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> None:
         """Run the verbs and commit once. On a Fault nothing is acknowledged and nothing is kept."""
         batch: Batch | None = None
+        interrupt: BaseException | None = None
         committing = False
+        outcomes: list[tuple[Any, BaseException | None]] = []
         try:
             connection = self._connected()
             hints = {} if self._engine.exact_heads else self._hints
@@ -269,20 +317,25 @@ class Lane:
             batch.flush(commit=True)
             reach("lane.after_commit")
         except BaseException as error:
-            if not (isinstance(error, Fault) and committing and self._was_committed(error, batch)):
+            if batch is None or not committing or not self._was_committed(error, batch):
                 self._give_up(error, batch)
                 raise
+            interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives right after the COMMIT
         self._remember(batch)
+        if self._traces.wanted:
+            self._traces.committed(batch.trail, len(jobs))
         for job, (result, error) in zip(jobs, outcomes, strict=True):
             job.result, job.error, job.done = result, error, True
+        if interrupt is not None:
+            raise interrupt
 
     def _run(self, job: Job, batch: Batch) -> tuple[Any, BaseException | None]:
         tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
         try:
             result = job.verb(tx, *job.args, **job.kwargs)
-        except Fault:
+        except (Fault, KeyboardInterrupt):  # a Ctrl-C is meant for the thread that holds the lane, whoever's job this is
             raise
-        except Exception as error:  # noqa: BLE001 - the verb's own error is its outcome, not the batch's
+        except BaseException as error:  # noqa: BLE001 - the verb's own error is its outcome, not the batch's
             if tx.flushed_early:
                 raise Tainted(error) from error
             return None, error
@@ -296,42 +349,51 @@ class Lane:
             self._connection = self._engine.connect()
         return self._connection
 
+    def _disconnect(self) -> None:
+        """Let the connection go; a database in memory lives in it, and has nothing to lose it by."""
+        if self._connection is None:
+            return
+        if self._engine.one_connection:
+            self._connection.rollback()
+        else:
+            self._connection.close()
+            self._connection = None
+
     def _give_up(self, error: BaseException, batch: Batch | None) -> None:
         """Nothing of this attempt is kept; a connection that cannot be trusted any more is let go."""
         self._raced = list(batch.seqs) if batch else []
         self._hints.clear()
-        if self._connection is None:
-            return
-        if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO, FaultKind.FULL):
-            self._connection.close()
-            self._connection = None
-        else:
+        if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO):
+            self._disconnect()
+        elif self._connection is not None:
             self._connection.rollback()
 
-    def _was_committed(self, fault: Fault, batch: Batch | None) -> bool:
-        """Whether a COMMIT whose reply was lost took place: asked by transaction id, never guessed."""
-        if fault.kind not in (FaultKind.LOST, FaultKind.IO) or batch is None or batch.first is None:
+    def _was_committed(self, error: BaseException, batch: Batch) -> bool:
+        """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
+        lost = isinstance(error, Fault)
+        if batch.first is None or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
             return False
-        stream, seq, tx = batch.first
+        if lost:
+            self._disconnect()
         deadline = time.monotonic() + self._timeout_seconds
         for attempt in itertools.count():
             try:
-                return self._ask_commit(stream, seq, tx)
+                found = self._ask_commit(*batch.first)
             except Fault as again:
+                self._disconnect()
                 if again.kind not in RETRYABLE or time.monotonic() > deadline:
-                    raise Unknown(again) from fault
-            _pause(attempt)
+                    raise Unknown(again) from error
+                _pause(attempt)
+            else:
+                if found and lost and error.kind is FaultKind.IO:  # it can be read, but no sync has confirmed it (P1)
+                    raise Unknown(error) from error
+                return found
         raise AssertionError
 
     def _ask_commit(self, stream: int, seq: int, tx: bytes) -> bool:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        connection = self._connected()
-        connection.begin()
-        connection.heads([stream], lock=True)  # waits until the old transaction is over
-        found = connection.query(LOG.event_tx, {"stream": stream, "seq": seq})
+        connection = self._connected()  # an engine gives out a new one only when nothing of the lost one can still happen
         connection.rollback()
+        found = connection.query(LOG.event_tx, {"stream": stream, "seq": seq})
         return bool(found) and bytes(found[0][0]) == tx
 
     def _remember(self, batch: Batch) -> None:
@@ -348,7 +410,7 @@ class Lane:
 class Tainted(Exception):  # noqa: N818 - never leaves this module
     """A verb failed after some of its writes had reached the transaction: the whole batch must be rolled back."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -356,21 +418,37 @@ class Tainted(Exception):  # noqa: N818 - never leaves this module
 class Unknown(Exception):  # noqa: N818 - never leaves this module
     """The database was lost during a COMMIT and did not come back in time to be asked."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault))
-        self.error: Error = Unavailable(
-            f"the database was lost during a commit and does not come back, so the outcome is not known: {fault}",
+    def as_error(self) -> Error:
+        """The error that each caller gets."""
+        return Unavailable(
+            f"the database was lost during a commit, so the outcome is not known: {self}",
             hint="look before writing again; a client key makes repeating safe",
         )
+
+
+_BUSY = "the store was busy for {:g} s; nothing was written"
+
+
+def _may_pass(error: Exception, attempt: int = 0) -> bool:
+    """Whether trying again may help: the fault can pass by itself, and is not a race that can no longer be one."""
+    if not isinstance(error, Fault) or error.kind not in RETRYABLE:
+        return False
+    return error.kind is not FaultKind.RACED or attempt < RACES_MAX
+
+
+def _error_of(error: Exception) -> BaseException:
+    """What the caller of a failed job gets."""
+    if isinstance(error, Tainted):
+        return error.error
+    return error.as_error() if isinstance(error, (Fault, Unknown)) else error
 
 
 def _pause(attempt: int) -> None:
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
 
 
-def _refuse(jobs: list[Job], error: Exception) -> None:
-    for job in jobs:
-        job.error, job.done = error, True
+def _refuse(job: Job, error: BaseException) -> None:
+    job.error, job.done = error, True
 
 
 def _wake(jobs: list[Job]) -> None:
@@ -393,7 +471,9 @@ def _settle(jobs: list[Job]) -> None:
         future = job.future
         if future is None or future.done():
             continue
-        if job.error is not None:
+        if isinstance(job.error, StopIteration):  # which no future takes
+            future.set_exception(RuntimeError("the verb raised StopIteration"))
+        elif job.error is not None:
             future.set_exception(job.error)
         else:
             future.set_result(job.result)

@@ -91,6 +91,17 @@ def _insert(table: str, columns: tuple[str, ...], tail: str = "", *, single: boo
     return f"INSERT INTO {table} ({listed(columns)}) {_source(table, columns, single=single)}{tail}"
 
 
+_DROP_BLOBS = "DELETE FROM blobs WHERE tenant = %s AND address = ANY (%s::bytea[])"
+_GONE = "unnest(%s::bigint[], %s::bigint[]) AS gone (stream, seq) WHERE t.stream = gone.stream AND t.seq = gone.seq"
+_EMPTY = (
+    f"UPDATE events t SET salt = NULL, body = NULL FROM {_GONE}",
+    f"DELETE FROM refs t USING {_GONE}",
+    f"DELETE FROM blob_refs t USING {_GONE}",
+)
+# Who keeps blobs, or builds on stored ones, shares; who collects has them alone. Taken before the rows are looked at: in a
+# statement of its own, because a statement sees what was committed when it began.
+_SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
+_CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema()))"
 _MOVE_HEAD = """UPDATE streams SET seq = %s, hash = %s WHERE id = %s AND seq = %s AND hash = %s RETURNING 1"""
 _MOVE_HEADS = """
 UPDATE streams s SET seq = m.seq, hash = m.hash
@@ -175,6 +186,13 @@ class PostgresConnection:
         """A transaction begins with the next statement."""
         self._wants_begin = True
 
+    def begin_reading(self) -> None:
+        """Hold one snapshot."""
+        try:
+            self.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:
         """The heads of these streams; locked in order if asked."""
         text = "SELECT id, seq, hash FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id" + (" FOR UPDATE" if lock else "")
@@ -193,12 +211,12 @@ class PostgresConnection:
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush and commit in one round trip; if the verbs asked nothing, without a BEGIN."""
         try:
-            if self._wants_begin and commit:
+            if self._wants_begin and commit and not (writes.blobs or writes.empties):
                 self._wants_begin = False
                 self._run(writes)  # one statement is a transaction of its own
             else:
-                self._begin_now()
                 with self.raw.pipeline():
+                    self._begin_now()
                     self._run(writes)
                     if commit:
                         self.raw.execute("COMMIT")
@@ -206,9 +224,35 @@ class PostgresConnection:
             raise fault_of(error) from error
 
     def _run(self, writes: Writes) -> None:
+        if writes.blobs:
+            self.raw.execute(_SHARE_BLOBS)
         if writes:
             flush = Flush(writes)
             self.raw.execute(flush.text, flush.params, prepare=True)
+        if writes.empties:
+            self._empty(writes.empties)
+
+    def _empty(self, events: Sequence[tuple[int, int]]) -> None:
+        """One prune at a time: a second one waits here for the first one's commit."""
+        self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
+        for text in _EMPTY:
+            self.raw.execute(text, _columns(events))
+        self.raw.execute("DELETE FROM pruning")
+
+    def share_blobs(self) -> None:
+        """No blob row goes before this transaction ends."""
+        self._fetch(_SHARE_BLOBS, ())
+
+    def claim_blobs(self) -> None:
+        """Nobody keeps a blob, or builds on one, from here to the end of this transaction."""
+        self._fetch(_CLAIM_BLOBS, ())
+
+    def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
+        """Delete blob rows."""
+        try:
+            self.raw.execute(_DROP_BLOBS, (tenant, list(addresses)))
+        except psycopg.Error as error:
+            raise fault_of(error) from error
 
     def rollback(self) -> None:
         """Forget what was not committed."""

@@ -26,6 +26,9 @@ WAL_PAGES = 2_000  # frames after which the writer moves the WAL into the databa
 _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
     (apsw.BusyError, FaultKind.BUSY),
     (apsw.LockedError, FaultKind.BUSY),
+    (apsw.ProtocolError, FaultKind.BUSY),  # the race for the WAL's locks was lost several times in a row
+    (apsw.SchemaChangeError, FaultKind.BUSY),
+    (apsw.ConnectionClosedError, FaultKind.LOST),  # after a rollback that failed: connect again
     (apsw.FullError, FaultKind.FULL),
     (apsw.IOError, FaultKind.IO),
     (apsw.ReadOnlyError, FaultKind.READ_ONLY),
@@ -36,10 +39,10 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
 )
 
 
-def fault_of(error: apsw.Error) -> Fault:
-    """What kind of failure this is."""
+def fault_of(error: apsw.Error, file: str = "") -> Fault:
+    """What kind of failure this is, and of which file (a broken constraint is no matter of the file)."""
     kind = next((kind for error_class, kind in _FAULTS if isinstance(error, error_class)), FaultKind.BROKEN)
-    return Fault(kind, error)
+    return Fault(kind, f"{file}: {error}" if file and kind is not FaultKind.BROKEN else error)
 
 
 @cache
@@ -82,14 +85,15 @@ class SqliteConnection:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.raw = connection
-        self._new_ids = 0
+        self.file = connection.filename
+        self._given_id = 0  # the last stream id that was given out in this transaction
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
         try:
             return list(self.raw.execute(statement.text("sqlite", params), params))
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
         """One row by its key."""
@@ -97,13 +101,20 @@ class SqliteConnection:
         try:
             return self.raw.execute(_select_row(table), (*owner, *key)).get
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def begin(self) -> None:
         """Take the write lock."""
-        self._new_ids = 0
+        self._given_id = 0
         try:
             self.raw.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise fault_of(error, self.file) from error
+
+    def begin_reading(self) -> None:
+        """Hold one snapshot: a deferred transaction takes it with its first read."""
+        try:
+            self.raw.execute("BEGIN DEFERRED")
         except apsw.Error as error:
             raise fault_of(error) from error
 
@@ -117,16 +128,16 @@ class SqliteConnection:
                     found[stream] = head
             return found
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def new_stream_ids(self, count: int) -> list[int]:
         """The next ids; nobody else can take them while the file is locked."""
         try:
             last = self.raw.execute("SELECT coalesce(max(id), 0) FROM streams").get
         except apsw.Error as error:
-            raise fault_of(error) from error
-        first = last + self._new_ids + 1
-        self._new_ids += count
+            raise fault_of(error, self.file) from error
+        first = max(last, self._given_id) + 1
+        self._given_id = first + count - 1
         return list(range(first, first + count))
 
     def new_tenant(self, name: str, uid: bytes) -> int:
@@ -134,7 +145,7 @@ class SqliteConnection:
         try:
             return self.raw.execute("INSERT INTO tenants (uid, name) VALUES (?, ?) RETURNING id", (uid, name)).get
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush one statement a table, then commit if asked."""
@@ -144,13 +155,12 @@ class SqliteConnection:
             if commit:
                 self.raw.execute("COMMIT")
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def _flush(self, writes: Writes) -> None:
         many = self.raw.executemany
         if writes.streams:
             many(_PUT_STREAM, [_stream_row(new) for new in writes.streams])
-            self._new_ids = 0
         if writes.heads:
             many(_MOVE_HEAD, [(*move.after, move.stream, move.before[0]) for move in writes.heads])
         if writes.blobs:
@@ -181,7 +191,7 @@ class SqliteConnection:
         try:
             self.raw.executemany(_DROP_BLOB, [(tenant, address) for address in addresses])
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def rollback(self) -> None:
         """Forget what was not committed."""
@@ -210,10 +220,11 @@ class SqliteEngine:
     dialect = "sqlite"
     exact_heads = True
 
-    def __init__(self, url: str, path: Path | None, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
         self.url = url
         self.path = path
         self.read_only = read_only
+        self._busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self._memory: SqliteConnection | None = None
 
@@ -234,10 +245,11 @@ class SqliteEngine:
 
     def _open(self, flags: int) -> SqliteConnection:
         try:
-            raw = apsw.Connection(str(self.path), flags=flags)
-            return SqliteConnection(configured(raw, wal=not self.read_only))
+            raw = configured(apsw.Connection(str(self.path), flags=flags), wal=not self.read_only)
+            raw.set_busy_timeout(self._busy_wait_ms)
+            return SqliteConnection(raw)
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, str(self.path)) from error
 
     def close(self) -> None:
         """Let the database in memory go; files need nothing."""

@@ -130,6 +130,10 @@ class Connection(Protocol):
         """Begin to write. SQLite takes its lock here; PostgreSQL waits until the first statement needs it."""
         ...
 
+    def begin_reading(self) -> None:
+        """See one state of the database from the first query on, until `rollback`."""
+        ...
+
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:
         """The heads of these streams, in order, locked if asked."""
         ...

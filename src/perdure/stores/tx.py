@@ -6,22 +6,33 @@ ephemeral state; both only buffer. The lane runs the verbs, flushes the batch an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from perdure.errors import NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
-from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
+from perdure.log.event import (
+    CODEC_JSON,
+    GENESIS,
+    SALT_BYTES,
+    Body,
+    Event,
+    commit_to,
+    encode_body,
+    hash_header,
+)
 from perdure.log.fold import apply_body
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
 from perdure.model.limits import INLINE_MAX_BYTES
-from perdure.stores.blobs import Blobs
+from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.statements import Statement, Statements
-from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream, Rows, Writes
+from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
 
 LOG = Statements("perdure.stores", "log.sql")
+ADDRESSES_MAX = 500  # in one statement
 
 EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())  # only to be named in `touches`: every record touches it
 
@@ -50,8 +61,10 @@ class Batch:
         self.rows: dict[Table, dict[_Place, Row | None]] = {}
         self.dirty: set[tuple[Table, int]] = set()
         self.events: list[_Pending] = []
+        self.trail: list[_Pending] = []  # events that were flushed, for the logs
         self.streams: dict[int, Stream] = {}
-        self.blob_rows: dict[tuple[int, bytes], tuple[Any, ...]] = {}
+        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
+        self.empties: list[tuple[int, int]] = []
         self.first: tuple[int, int, bytes] | None = None  # stream, seq and tx of the first event: resolves a lost COMMIT
         self.queried = False
 
@@ -77,12 +90,13 @@ class Batch:
 
     def absorb(self, tx: Tx) -> None:
         """Take over what a finished job wrote."""
-        if not tx.written:
+        if not (tx.written or tx.streams):
             return
         self.events += tx.events
         self.seqs.update(tx.seqs)
         self.streams.update(tx.streams)
         self.blob_rows.update(tx.blob_rows)
+        self.empties += tx.empties
         for table, rows in tx.rows.items():
             mine = self.rows.get(table)
             if mine is None:
@@ -93,11 +107,15 @@ class Batch:
 
     def flush(self, *, commit: bool) -> None:
         """Write everything that is buffered, set-wise; with `commit`, make it durable."""
-        self.connection.write(self._writes(), commit=commit)
-        self.rows, self.dirty, self.events, self.streams, self.blob_rows = {}, set(), [], {}, {}
+        writes = self._writes()
+        self.connection.write(writes, commit=commit)
+        self.trail += self.events
+        self.rows, self.dirty, self.events, self.blob_rows, self.empties = {}, set(), [], {}, []
+        for new in writes.streams:  # one that has no event yet stays: it becomes real with its first
+            del self.streams[new.stream.id]
 
     def _writes(self) -> Writes:
-        writes = Writes(blobs=list(self.blob_rows.values()))
+        writes = Writes(blobs=list(self.blob_rows.values()), empties=self.empties)
         befores = dict(self.flushed)
         self._chain(writes.events)
         for stream in dict.fromkeys(event.stream for event in writes.events):
@@ -155,8 +173,8 @@ def _address(table: Table, place: _Place) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "events", "flushed_early", "now", "pin", "rows",
-                 "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "empties", "events", "flushed_early", "now", "pin",
+                 "rows", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -171,7 +189,8 @@ class Tx:
         self.rows: dict[Table, dict[_Place, Row | None]] = {}
         self.dirty: set[tuple[Table, int]] = set()
         self.streams: dict[int, Stream] = {}
-        self.blob_rows: dict[tuple[int, bytes], tuple[Any, ...]] = {}
+        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
+        self.empties: list[tuple[int, int]] = []
         self.written = False
         self.flushed_early = False
 
@@ -262,14 +281,32 @@ class Tx:
 
     def keep(self, data: bytes) -> str:
         """Keep bytes by their content; returns the address. The same bytes are kept once for a tenant."""
-        address, row = self._batch.blobs.row_for(self.tenant, data)
+        return self.keep_row(self.pack(data))
+
+    def keep_row(self, row: BlobRow) -> str:
+        """Keep bytes that were packed before, outside the lane; returns the address."""
+        address = row[1]
         self.blob_rows[self.tenant, address] = row
         self.written = True
         return address.hex()
 
+    def empty(self, stream: Stream, seqs: Iterable[int]) -> None:
+        """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty."""
+        self.empties += [(stream.id, seq) for seq in seqs]
+        self.written = True
+
+    def claim_blobs(self) -> None:
+        """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
+        self._flush_early()
+        self._batch.connection.claim_blobs()
+
+    def drop_blobs(self, addresses: Collection[bytes]) -> None:
+        """Delete blob rows, at once: jobs later in this batch must not build on them. Only after `claim_blobs`."""
+        self._batch.connection.drop_blobs(self.tenant, sorted(addresses))
+
     def new_tenant(self, name: str) -> int:
         """Begin a tenant; at once, because the first open of a tenant is rare and stands alone."""
-        self._batch.queried = True
+        self._batch.queried = self.flushed_early = True
         return self._batch.connection.new_tenant(name, new_uid())
 
     # -- streams ---------------------------------------------------------------------------------------------------------
@@ -337,12 +374,40 @@ class Tx:
 
     def blob(self, address: str) -> bytes:
         """The bytes of a blob of this tenant, verified; one that was kept in this batch is seen."""
+        return self._batch.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
+
+    def open_blob(self, address: str) -> Iterator[bytes]:
+        """The same, piece by piece."""
+        return self._batch.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
+
+    def _blob_row(self, address: str) -> tuple[Any, ...] | None:
         raw = bytes.fromhex(address)
-        for kept in (self.blob_rows, self._batch.blob_rows):
-            if (self.tenant, raw) in kept:
-                return self._batch.blobs.read(self.tenant, raw, kept[self.tenant, raw][2:])
+        kept = self._kept(raw)
+        if kept is not None:
+            return kept[2:]
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
-        return self._batch.blobs.read(self.tenant, raw, rows[0] if rows else None)
+        return rows[0] if rows else None
+
+    def _kept(self, address: bytes) -> BlobRow | None:
+        place = (self.tenant, address)
+        return self.blob_rows.get(place) or self._batch.blob_rows.get(place)
+
+    def known(self, addresses: Collection[bytes]) -> set[bytes]:
+        """Which of these blobs are stored, those kept in this batch included; they stay until the commit."""
+        kept = {address for address in addresses if self._kept(address)}
+        self._batch.queried = True
+        self._batch.connection.share_blobs()
+        return kept | known_blobs(self, set(addresses) - kept)
+
+    def fetch(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        """The bytes of these blobs, verified."""
+        kept = {address: row[2:] for address in addresses if (row := self._kept(address))}
+        rows = [*kept.items(), *blob_rows(self, set(addresses) - kept.keys())]
+        return {address: self._batch.blobs.read(self.tenant, address, row) for address, row in rows}
+
+    def pack(self, data: bytes) -> BlobRow:
+        """The row that keeps these bytes; a large blob is durable outside when this returns."""
+        return self._batch.blobs.row_for(self.tenant, data)[1]
 
     def store_now(self) -> int:
         """Now on the store's clock: what leases and expiry are decided by, whatever this machine's clock says."""
@@ -353,4 +418,23 @@ class Tx:
         self.flushed_early = True
         self._batch.absorb(self)
         self._batch.flush(commit=False)
-        self.events, self.rows, self.dirty, self.streams, self.blob_rows = [], {}, set(), {}, {}
+        self.events, self.rows, self.dirty, self.streams, self.blob_rows, self.empties = [], {}, set(), {}, {}, []
+
+
+def known_blobs(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:
+    """Which of these blobs the database has."""
+    pages = [reads.query(LOG.blobs_known, tenant=reads.tenant, addresses=page) for page in _listed(addresses)]
+    return {bytes(address) for page in pages for (address,) in page}
+
+
+def blob_rows(reads: Reads, addresses: Collection[bytes]) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+    """The rows (size, codec, data) of those of these blobs that the database has."""
+    for page in _listed(addresses):
+        for address, *row in reads.query(LOG.blobs_get, tenant=reads.tenant, addresses=page):
+            yield bytes(address), tuple(row)
+
+
+def _listed(addresses: Collection[bytes]) -> Iterator[str]:
+    ordered = sorted(addresses)
+    for start in range(0, len(ordered), ADDRESSES_MAX):
+        yield json.dumps([address.hex() for address in ordered[start : start + ADDRESSES_MAX]])

@@ -2,12 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from pathlib import Path
+
+from perdure.artifacts.local import Source, save_file
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.callers import AsyncCaller
+from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.refs import Ref
+from perdure.planes import artifacts
+from perdure.planes.paging import Page
+from perdure.planes.spans import Instant
+
+
+class AsyncArtifact:
+    """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
+
+    def __init__(self, caller: AsyncCaller, record: ArtifactRecord) -> None:
+        self._caller = caller
+        self.record = record
+
+    @property
+    def seq(self) -> int:
+        """The number of the event that attached it."""
+        return self.record.seq
+
+    @property
+    def name(self) -> str:
+        """The name under which it was attached."""
+        return self.record.name
+
+    @property
+    def media_type(self) -> str:
+        """Its media type, as given or guessed by its name."""
+        return self.record.media_type
+
+    @property
+    def size(self) -> int:
+        """Bytes of its content."""
+        return self.record.size
+
+    @property
+    def hash(self) -> str:
+        """The sha256 of its content, in hex."""
+        return self.record.hash
+
+    @property
+    def at(self) -> datetime:
+        """When it was attached."""
+        return self.record.at
+
+    @property
+    def actor(self) -> str:
+        """Who attached it."""
+        return self.record.actor
+
+    @property
+    def ref(self) -> Ref:
+        """What `refs=` of other verbs take."""
+        return self.record.ref
+
+    async def read(self) -> bytes:
+        """The whole content, verified before any of it is returned. Raises Damaged with the address."""
+        return await self._caller.read(artifacts.content, self.hash)
+
+    async def open(self) -> AsyncIterator[bytes]:
+        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
+        pieces = await self._caller.read(artifacts.pieces, self.hash)
+        while (piece := await self._caller.work(next, pieces, None)) is not None:
+            yield piece
+
+    async def save(self, path: str | Path) -> Path:
+        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it raises."""
+        pieces = await self._caller.read(artifacts.pieces, self.hash)
+        return await self._caller.work(save_file, Path(path), pieces)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
 
 
 class AsyncArtifacts(AsyncStreamHandle):
     """The verbs of a session for artifacts."""
 
+    async def attach(
+        self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
+    ) -> ArtifactRecord:
+        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones are streamed.
+
+        Atomic: the content is durable before the reference to it is committed. The same name again is a new version; the same
+        content again takes no room. A crash leaves at most content that nothing refers to, which `store.collect` removes.
+        Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable; nothing is attached then.
+        """
+        details = artifacts.describe(name, data, media_type, about)
+        core, tenant = self._caller.core, self._caller.tenant
+        address = await self._caller.work(artifacts.address_ahead, core.blobs, data)
+        if address is not None:
+            await self._caller.write(artifacts.pin, address, core.holder)
+        row = await self._caller.work(artifacts.take_in, core.blobs, tenant, data)
+        return await self._write(artifacts.attach, details, row, core.holder)
+
+    async def artifacts(
+        self, name: str | None = None, *, limit: int = 50, after: str | None = None
+    ) -> Page[ArtifactRecord]:
+        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next page."""
+        return await self._read(artifacts.listing, name=name, limit=limit, after=after)
+
+    async def artifact(self, name: str) -> AsyncArtifact:
+        """The newest version under this name. Raises NotFound."""
+        return AsyncArtifact(self._caller, await self._read(artifacts.newest, name))
+
 
 class AsyncArtifactsAcross(AsyncStoreHandle):
     """Asking across the store: artifacts."""
+
+    async def artifact(self, hash: str) -> AsyncArtifact:  # noqa: A002 - the word of the design
+        """The artifact with this content. Raises NotFound, also when only another tenant has it."""
+        return AsyncArtifact(self._caller, await self._caller.read(artifacts.by_address, hash))
+
+    async def artifacts(
+        self,
+        *,
+        media_type: str | None = None,
+        actor: str | None = None,
+        name: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[ArtifactRecord]:
+        """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
+        return await self._caller.read(
+            artifacts.across, media_type=media_type, actor=actor, name=name, since=since, until=until, limit=limit,
+            after=after,
+        )  # fmt: skip

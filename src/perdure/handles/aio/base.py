@@ -34,7 +34,7 @@ class AsyncStreamHandle:
         return self._stream.uid.hex()
 
     async def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        return await self._caller.write(verb, self._stream, *args, pin=self._pin, **kwargs)
+        return await self._caller.write_in(self._stream, verb, *args, pin=self._pin, **kwargs)
 
     async def _read(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
         return await self._caller.read(verb, self._stream, *args, **kwargs)

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
-from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from typing import Any
+
+from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
+from perdure.planes import checkpoints
+from perdure.planes.spans import Duration
 
 
 class AsyncCheckpoints(AsyncStreamHandle):
     """The verbs of a session for checkpoints."""
 
+    async def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
+        """Save the whole state, any value; it costs what changed since the states that are stored already.
 
-class AsyncCheckpointsAcross(AsyncStoreHandle):
-    """Asking across the store: checkpoints."""
+        Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After a crash it is
+        there whole or not at all. The state is taken as it is at the call. Raises Invalid or TooLarge with the path inside it.
+        """
+        prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        return await self._write(checkpoints.save, prepared, name)
+
+    async def restore(self, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
+        """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that checkpoint.
+
+        Every node is checked against its hash. Raises NotFound for a `seq` that is none, Damaged with the node's address.
+        """
+        return await self._read(checkpoints.restore, seq, name=name, default=default)
+
+    async def checkpoints(
+        self, name: str | None = None, *, limit: int = 50, before: int | None = None
+    ) -> list[CheckpointRecord]:
+        """The checkpoints, newest first, a fork's parents included. `before=last.seq` gives the next page."""
+        return await self._read(checkpoints.listing, name=name, limit=limit, before=before)
+
+    async def prune_checkpoints(
+        self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False
+    ) -> PruneReport:
+        """Take away all but the newest `keep` of each name (or of one name), if they are older than that.
+
+        What is kept reads back as before, and so does what a fork goes on from. Recorded, and atomic in pages of 500; after
+        a crash, call it again. It frees no bytes by itself: `store.collect` does. `dry_run` changes nothing.
+        """
+        chosen = {"keep": keep, "name": name, "older_than": older_than}
+        planned = await self._read(checkpoints.plan, **chosen)
+        if dry_run:
+            return planned
+        pruned: list[int] = []
+        while page := await self._write(checkpoints.prune, **chosen):
+            pruned += page
+        kept = planned.kept + len(planned.pruned) - len(pruned)
+        return PruneReport(tuple(pruned), kept, planned.bytes, dry_run=False)

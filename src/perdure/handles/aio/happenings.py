@@ -2,12 +2,113 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from perdure.errors import ReadOnly
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.aio.feed import AsyncSubscription
+from perdure.model.records.happenings import EventRecord
+from perdure.planes import feed, happenings, time
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant, pauses
+
+S = TypeVar("S")
 
 
 class AsyncHappenings(AsyncStreamHandle):
-    """The verbs of a session for emitted events, folds and the feed."""
+    """The verbs of a session for emitted events and folds."""
+
+    async def emit(
+        self,
+        kind: str,
+        data: Any = None,
+        *,
+        expect: int | None = None,
+        about: Iterable[str] = (),
+        refs: Iterable[object] = (),
+    ) -> EventRecord:
+        """Append an event of your own, such as `deploy.finished`. It changes nothing but is kept, chained and fed like all others.
+
+        Atomic; not idempotent: with `expect=` the last sequence number that you have seen, a repetition raises Conflict, which
+        carries the current `seq`. about: whom it concerns. refs: turns, decisions … that it refers to. Raises Invalid.
+        """
+        return await self._write(happenings.emit, kind, data, expect=expect, about=about, refs=refs)
+
+    async def events(
+        self, after: int = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
+    ) -> list[EventRecord]:
+        """The events of this session after a sequence number, in order, at most `limit`; of a fork also those before it.
+
+        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
+        """
+        return await self._read(happenings.events, after=after, kind=kind, emitted=emitted, limit=limit)
+
+    async def fold(
+        self,
+        reducer: Callable[[S, EventRecord], S],
+        initial: S = None,
+        at: time.Moment | None = None,
+        name: str | None = None,
+    ) -> S:
+        """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up to `at` (or now).
+
+        With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a changed reducer
+        another name. The state must then be storable (Invalid if it is not). Reads only, otherwise. Raises what `reducer` raises.
+        """
+        upto = await self._read(time.seq_of, at)
+        result = await self._read(happenings.fold, reducer, initial, upto, name)
+        if name is not None and result.folded > happenings.SNAPSHOT_AFTER_EVENTS:
+            with suppress(ReadOnly):  # it is only there to save time
+                await self._write(happenings.keep_snapshot, name, result)
+        return result.state
 
 
 class AsyncHappeningsAcross(AsyncStoreHandle):
-    """Asking across the store: emitted events, folds and the feed."""
+    """Asking across the store: events and the feed."""
+
+    async def events(
+        self,
+        *,
+        kind: str | None = None,
+        actor: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        session: str | None = None,
+        emitted: bool | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[EventRecord]:
+        """A page of events of all sessions, newest first; pass its `next` as `after=` for the following one.
+
+        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). emitted=True: only what
+        `session.emit` made. Raises Invalid.
+        """
+        return await self._caller.read(
+            happenings.events_across, kind=kind, actor=actor, since=since, until=until, session=session, emitted=emitted,
+            limit=limit, after=after,
+        )  # fmt: skip
+
+    async def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
+        """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the cursor to go on with.
+
+        Nothing is ever skipped: what is not yet committed comes later. The position is yours to keep; `subscribe` keeps it
+        for you. `wait` asks again for so long when there is nothing. Raises Invalid; Stale for a cursor of before a restore.
+        """
+        page = await self._caller.read(feed.read, after, limit)
+        for pause in pauses(wait):
+            if page:
+                break
+            await asyncio.sleep(pause)
+            page = await self._caller.read(feed.read, page.next, limit)
+        return page
+
+    async def subscribe(self, name: str, start: str = "beginning") -> AsyncSubscription:
+        """A reader of the feed that keeps its position under a name: one that exists goes on where it was.
+
+        start: "beginning" or "end", for a new one. Idempotent. Raises Invalid.
+        """
+        await self._caller.write(feed.subscribe, name, start)
+        return AsyncSubscription(self._caller, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.callers import AsyncCaller
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
+from perdure.planes.spans import Duration
 
 T = TypeVar("T")
 
@@ -42,12 +43,27 @@ class AsyncStore(
 
     def as_(self, actor: str) -> AsyncStore:
         """The same store, another actor. Closing it does nothing: the handle that was opened closes the store."""
-        caller = AsyncCaller(self._caller.core, check_name(actor, "actor"), self._caller.tenant)
-        return AsyncStore(caller, owner=False)
+        return AsyncStore(self._caller.acting_as(check_name(actor, "actor")), owner=False)
 
-    async def session(self, name: str, **options: Any) -> AsyncSession:
-        """Get the session of this name, or create it. Options: see `planes.conversation.open_session`."""
-        stream, pin = await conversation_open(self._caller, name, options)
+    async def session(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        labels: Iterable[str] = (),
+        goal: str | None = None,
+        ttl: Duration | None = None,
+        pins: Mapping[str, Any] | None = None,
+    ) -> AsyncSession:
+        """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
+
+        The options are for its creation. A session that exists is only read: they change nothing about it.
+        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software versions,
+        see `session.pin`. Raises Invalid with the path of what is wrong.
+        """
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
+        found = await self._caller.read(conversation.find_session, name)
+        stream, pin = found or await self._caller.write(conversation.open_session, name, **options)
         return AsyncSession(self._caller, stream, pin)
 
     async def scope(self, name: str) -> AsyncScope:
@@ -60,12 +76,22 @@ class AsyncStore(
 
         All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
         """
-        return await self._caller.write(run_atomic, fn, self._caller.core)
+        result, held_back = await self._caller.write(run_atomic, fn, self._caller)
+        held_back.tell()
+        return result
+
+    async def beat(self) -> None:
+        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to `open`."""
+        await self._caller.work(self._caller.heartbeat.beat)
 
     async def close(self) -> None:
         """Finish what is queued and let the store go. Calling it again does nothing."""
         if self._owner:
-            await self._caller.work(self._caller.core.close)
+            await self._caller.work(self._leave)
+
+    def _leave(self) -> None:
+        self._caller.heartbeat.close()
+        self._caller.core.close()
 
     async def __aenter__(self) -> AsyncStore:
         return self
@@ -74,9 +100,3 @@ class AsyncStore(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def conversation_open(caller: AsyncCaller, name: str, options: dict[str, Any]) -> Any:
-    """Read first: opening a session that exists writes nothing."""
-    found = await caller.read(conversation.find_session, name)
-    return found or await caller.write(conversation.open_session, name, **options)

@@ -3,12 +3,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from perdure.artifacts.local import Source, save_file
+from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.refs import Ref
+from perdure.planes import artifacts
+from perdure.planes.paging import Page
+from perdure.planes.spans import Instant
+
+
+class Artifact:
+    """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
+
+    def __init__(self, caller: Caller, record: ArtifactRecord) -> None:
+        self._caller = caller
+        self.record = record
+
+    @property
+    def seq(self) -> int:
+        """The number of the event that attached it."""
+        return self.record.seq
+
+    @property
+    def name(self) -> str:
+        """The name under which it was attached."""
+        return self.record.name
+
+    @property
+    def media_type(self) -> str:
+        """Its media type, as given or guessed by its name."""
+        return self.record.media_type
+
+    @property
+    def size(self) -> int:
+        """Bytes of its content."""
+        return self.record.size
+
+    @property
+    def hash(self) -> str:
+        """The sha256 of its content, in hex."""
+        return self.record.hash
+
+    @property
+    def at(self) -> datetime:
+        """When it was attached."""
+        return self.record.at
+
+    @property
+    def actor(self) -> str:
+        """Who attached it."""
+        return self.record.actor
+
+    @property
+    def ref(self) -> Ref:
+        """What `refs=` of other verbs take."""
+        return self.record.ref
+
+    def read(self) -> bytes:
+        """The whole content, verified before any of it is returned. Raises Damaged with the address."""
+        return self._caller.read(artifacts.content, self.hash)
+
+    def open(self) -> Iterator[bytes]:
+        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
+        pieces = self._caller.read(artifacts.pieces, self.hash)
+        while (piece := self._caller.work(next, pieces, None)) is not None:
+            yield piece
+
+    def save(self, path: str | Path) -> Path:
+        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it raises."""
+        pieces = self._caller.read(artifacts.pieces, self.hash)
+        return self._caller.work(save_file, Path(path), pieces)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
 
 
 class Artifacts(StreamHandle):
     """The verbs of a session for artifacts."""
 
+    def attach(
+        self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
+    ) -> ArtifactRecord:
+        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones are streamed.
+
+        Atomic: the content is durable before the reference to it is committed. The same name again is a new version; the same
+        content again takes no room. A crash leaves at most content that nothing refers to, which `store.collect` removes.
+        Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable; nothing is attached then.
+        """
+        details = artifacts.describe(name, data, media_type, about)
+        core, tenant = self._caller.core, self._caller.tenant
+        address = self._caller.work(artifacts.address_ahead, core.blobs, data)
+        if address is not None:
+            self._caller.write(artifacts.pin, address, core.holder)
+        row = self._caller.work(artifacts.take_in, core.blobs, tenant, data)
+        return self._write(artifacts.attach, details, row, core.holder)
+
+    def artifacts(
+        self, name: str | None = None, *, limit: int = 50, after: str | None = None
+    ) -> Page[ArtifactRecord]:
+        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next page."""
+        return self._read(artifacts.listing, name=name, limit=limit, after=after)
+
+    def artifact(self, name: str) -> Artifact:
+        """The newest version under this name. Raises NotFound."""
+        return Artifact(self._caller, self._read(artifacts.newest, name))
+
 
 class ArtifactsAcross(StoreHandle):
     """Asking across the store: artifacts."""
+
+    def artifact(self, hash: str) -> Artifact:  # noqa: A002 - the word of the design
+        """The artifact with this content. Raises NotFound, also when only another tenant has it."""
+        return Artifact(self._caller, self._caller.read(artifacts.by_address, hash))
+
+    def artifacts(
+        self,
+        *,
+        media_type: str | None = None,
+        actor: str | None = None,
+        name: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[ArtifactRecord]:
+        """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
+        return self._caller.read(
+            artifacts.across, media_type=media_type, actor=actor, name=name, since=since, until=until, limit=limit,
+            after=after,
+        )  # fmt: skip

@@ -3,12 +3,205 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.model.records.conversation import (
+    Call,
+    Cover,
+    Pending,
+    Pins,
+    SessionHeader,
+    SessionRecord,
+    Status,
+    Turn,
+)
+from perdure.planes import conversation, covers, turns
+from perdure.planes.paging import Page
+from perdure.planes.spans import Instant
+from perdure.planes.transcript import Transcript
 
 
 class Conversation(StreamHandle):
-    """The verbs of a session for sessions, turns, summaries, transcripts."""
+    """The verbs of a session for its status, goal, pins, turns, summaries and transcript.
+
+    Every write is one commit: whole or not at all, durable when the call returns, and not begun if it raises.
+    """
+
+    # -- turns -----------------------------------------------------------------------------------------------
+
+    def say(
+        self,
+        role: str,
+        content: Any = None,
+        *,
+        key: str | None = None,
+        calls: Sequence[Call] = (),
+        about: Iterable[str] = (),
+    ) -> Turn:
+        """Add a turn: role system, user or assistant; content is any value, most often text or a provider's parts.
+
+        key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn that stands,
+        other input raises KeyReused. Without a key every call is a new turn. calls: tool calls of an assistant turn;
+        their ids are unique in the session (Conflict). about: whom it is about, for erasure and access.
+        Raises Invalid or TooLarge with the path of what is wrong.
+        """
+        return self._write(turns.say, role, content, key=key, calls=calls, about=about)
+
+    def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
+        """Add the result of a call, as a tool turn. Idempotent: a call has one result.
+
+        The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn made the call.
+        """
+        return self._write(turns.result, call_id, value, error=error)
+
+    def turns(
+        self,
+        last: int | None = None,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Turn]:
+        """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
+
+        Without arguments, the last 100. At most 1,000 at once; go on with `after=` the last one's `seq`. A fork shows the
+        turns of what it was forked from.
+        """
+        return self._read(turns.turns, last=last, after=after, before=before, limit=limit)
+
+    def pending(self) -> Pending | None:
+        """What the conversation waits for: the results of calls, or the answer to a turn; None when nothing."""
+        return self._read(turns.pending)
+
+    def summarise(self, upto: int, text: str, *, from_: int | None = None) -> Cover:
+        """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
+
+        A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or part a call
+        from its result. NotFound if there are no such turns. Not idempotent: the newest of two equal ranges stands.
+        """
+        return self._write(covers.summarise, upto, text, from_=from_)
+
+    def covers(self, *, nested: bool = False) -> list[Cover]:
+        """The summaries that stand, in the order of what they cover; nested: also those that others have swallowed."""
+        return self._read(covers.covers, nested=nested)
+
+    def transcript(
+        self, format: str = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
+    ) -> Transcript:  # fmt: skip
+        """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always valid (P14).
+
+        Summaries stand for what they cover, unless `full`; system turns always stay. last: only so many of the newest
+        turns, and more where a call would be parted from its result. A call whose result never came gets one that says so.
+        """
+        return self._read(covers.transcript, format=format, full=full, last=last)
+
+    # -- status ----------------------------------------------------------------------------------------------
+
+    def get_status(self) -> Status:
+        """active, waiting, completed or failed; crashed when whoever was at it has died without leaving."""
+        return self._read(conversation.get_status)
+
+    @property
+    def status(self) -> Status:
+        """What `get_status` says."""
+        return self.get_status()
+
+    def info(self) -> SessionRecord:
+        """All about the session but its contents."""
+        return self._read(conversation.info)
+
+    def mark_waiting(self) -> None:
+        """The session waits for somebody. Idempotent. Conflict if it is closed."""
+        self._write(conversation.mark_waiting)
+
+    def mark_active(self) -> None:
+        """The session goes on after waiting. Idempotent. Conflict if it is closed."""
+        self._write(conversation.mark_active)
+
+    def close(self, status: str = "completed") -> None:
+        """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
+
+        Closing is a statement, not a lock: what is still said afterwards is kept.
+        """
+        self._write(conversation.close_session, status, self._caller.core.holder)
+        self._caller.heartbeat.step_out(self._stream)
+
+    def reopen(self) -> None:
+        """Make a closed session active again. Idempotent: an open one stays as it is."""
+        self._write(conversation.reopen)
+
+    # -- goal, labels, pins ----------------------------------------------------------------------------------
+
+    def get_goal(self) -> str | None:
+        """What the session is for, if that was said."""
+        return self._read(conversation.get_goal)
+
+    def set_goal(self, goal: str | None) -> None:
+        """Say what the session is for; None lets the goal go. Idempotent."""
+        self._write(conversation.set_goal, goal)
+
+    @property
+    def goal(self) -> str | None:
+        """What the session is for; setting it is one commit."""
+        return self.get_goal()
+
+    @goal.setter
+    def goal(self, goal: str | None) -> None:
+        self.set_goal(goal)
+
+    def label(self, *labels: str) -> tuple[str, ...]:
+        """Add labels; returns all of them. Idempotent."""
+        return self._write(conversation.label, labels)
+
+    def unlabel(self, *labels: str) -> tuple[str, ...]:
+        """Take labels away; returns those that stay. Idempotent."""
+        return self._write(conversation.unlabel, labels)
+
+    def pin(
+        self,
+        *,
+        model: str | None = None,
+        prompt: str | None = None,
+        tools: Mapping[str, str] | None = None,
+        commit: str | None = None,
+    ) -> Pins:
+        """Pin the software versions in force: what is given replaces what was pinned, the rest stays. Idempotent.
+
+        The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are opened from
+        now on, carries the digest.
+        """
+        pins: Pins = self._write(conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit)
+        self._pin = pins.digest
+        return pins
+
+    def pins(self) -> Pins | None:
+        """The software versions that are pinned, if any."""
+        return self._read(conversation.get_pins)
 
 
 class ConversationAcross(StoreHandle):
-    """Asking across the store: sessions, turns, summaries, transcripts."""
+    """Asking across the store: sessions."""
+
+    def sessions(
+        self,
+        *,
+        status: str | None = None,
+        label: str | None = None,
+        creator: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        expired: bool = False,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[SessionHeader]:
+        """A page of sessions, newest first; go on with `after=page.next`. They are headers: `info()` has the rest.
+
+        since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are left out
+        unless `expired`. Raises Invalid with the path of a filter that makes no sense.
+        """
+        return self._caller.read(
+            conversation.sessions, status=status, label=label, creator=creator, since=since, until=until,
+            expired=expired, limit=limit, after=after,
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from perdure.handles.sync.upkeep import Upkeep
 from perdure.handles.sync.work import WorkAcross
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
+from perdure.planes.spans import Duration
 
 T = TypeVar("T")
 
@@ -43,12 +44,27 @@ class Store(
 
     def as_(self, actor: str) -> Store:
         """The same store, another actor. Closing it does nothing: the handle that was opened closes the store."""
-        caller = Caller(self._caller.core, check_name(actor, "actor"), self._caller.tenant)
-        return Store(caller, owner=False)
+        return Store(self._caller.acting_as(check_name(actor, "actor")), owner=False)
 
-    def session(self, name: str, **options: Any) -> Session:
-        """Get the session of this name, or create it. Options: see `planes.conversation.open_session`."""
-        stream, pin = conversation_open(self._caller, name, options)
+    def session(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        labels: Iterable[str] = (),
+        goal: str | None = None,
+        ttl: Duration | None = None,
+        pins: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
+
+        The options are for its creation. A session that exists is only read: they change nothing about it.
+        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software versions,
+        see `session.pin`. Raises Invalid with the path of what is wrong.
+        """
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
+        found = self._caller.read(conversation.find_session, name)
+        stream, pin = found or self._caller.write(conversation.open_session, name, **options)
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str) -> Scope:
@@ -61,12 +77,22 @@ class Store(
 
         All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
         """
-        return self._caller.write(run_atomic, fn, self._caller.core)
+        result, held_back = self._caller.write(run_atomic, fn, self._caller)
+        held_back.tell()
+        return result
+
+    def beat(self) -> None:
+        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to `open`."""
+        self._caller.work(self._caller.heartbeat.beat)
 
     def close(self) -> None:
         """Finish what is queued and let the store go. Calling it again does nothing."""
         if self._owner:
-            self._caller.work(self._caller.core.close)
+            self._caller.work(self._leave)
+
+    def _leave(self) -> None:
+        self._caller.heartbeat.close()
+        self._caller.core.close()
 
     def __enter__(self) -> Store:
         return self
@@ -75,9 +101,3 @@ class Store(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def conversation_open(caller: Caller, name: str, options: dict[str, Any]) -> Any:
-    """Read first: opening a session that exists writes nothing."""
-    found = caller.read(conversation.find_session, name)
-    return found or caller.write(conversation.open_session, name, **options)

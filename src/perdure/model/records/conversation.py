@@ -42,7 +42,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it failed."""
+    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it failed.
+
+    `ref` is what decisions, tasks and others refer to it by.
+    """
 
     seq: int
     role: Role
@@ -53,6 +56,7 @@ class Turn(msgspec.Struct, frozen=True):
     key: str | None = None
     call: str | None = None
     error: bool = False
+    ref: Any = None
 
 
 class Cover(msgspec.Struct, frozen=True):
@@ -64,6 +68,7 @@ class Cover(msgspec.Struct, frozen=True):
     text: str
     at: datetime
     actor: str
+    ref: Any = None
 
 
 class PendingKind(enum.StrEnum):

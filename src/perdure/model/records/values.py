@@ -9,7 +9,7 @@ import msgspec
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A value under its name. `version` only ever grows, also over deletions and expiry; `age` is as of this reading."""
+    """A value under its name. `version` only grows, also over deletion and expiry; `age` is as of this reading."""
 
     name: str
     value: Any

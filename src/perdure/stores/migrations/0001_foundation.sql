@@ -362,3 +362,69 @@ INSERT INTO tables (name, class) VALUES
   ('attendance', 'ephemeral'), ('subscriptions', 'ephemeral'), ('blob_pins', 'ephemeral'), ('fold_snapshots', 'ephemeral');
 
 CREATE SEQUENCE stream_ids AS BIGINT; -- @postgres
+
+------------------------------------------------------------------------------------------- views, for people who bring their own SQL
+
+-- Read-only: each joins, so neither database lets it be written. `body` and `doc` are JSON; a large document lies in a blob and
+-- shows as `doc_blob` in the body. What a fork shares with its parent is shown once, in the stream that holds it.
+
+CREATE VIEW v_events AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS session, e.seq, e.kind, e.tbl, e.actor, e.at,
+  strftime('%Y-%m-%dT%H:%M:%S', e.at / 1000000, 'unixepoch') || printf('.%06dZ', e.at % 1000000) AS at_iso, -- @sqlite
+  to_char(to_timestamp(e.at / 1000000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS at_iso, -- @postgres
+  lower(hex(s.uid)) AS stream_uid, lower(hex(e.hash)) AS hash, CAST(e.body AS TEXT) AS body, -- @sqlite
+  encode(s.uid, 'hex') AS stream_uid, encode(e.hash, 'hex') AS hash, convert_from(e.body, 'UTF8')::json AS body, -- @postgres
+  e.pos
+FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenant;
+
+CREATE VIEW v_sessions AS
+SELECT n.name AS tenant, v.name AS session, v.title, v.status, v.creator, v.created_at, v.ended_at, v.expires_at,
+  v.labels, CAST(g.body AS TEXT) -> '$.doc' AS goal, CAST(p.body AS TEXT) -> '$.doc' AS pins, -- @sqlite
+  v.labels::json AS labels, convert_from(g.body, 'UTF8')::json -> 'doc' AS goal, convert_from(p.body, 'UTF8')::json -> 'doc' AS pins, -- @postgres
+  s.seq, f.name AS forked_from, s.fork_seq
+FROM sessions v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant
+LEFT JOIN events g ON g.stream = v.stream AND g.seq = v.goal_seq
+LEFT JOIN events p ON p.stream = v.stream AND p.seq = v.pin_seq
+LEFT JOIN streams f ON f.id = s.parent;
+
+CREATE VIEW v_turns AS
+SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, e.actor, e.at,
+  CAST(e.body AS TEXT) AS body -- @sqlite
+  convert_from(e.body, 'UTF8')::json AS body -- @postgres
+FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant
+JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
+
+CREATE VIEW v_tasks AS
+SELECT n.name AS tenant, s.name AS session, t.seq, t.title, t.status, t.priority, t.parent, t.actor, t.at, t.claimed_by,
+  t.claim_expires_at,
+  t.labels, t.needs, CAST(e.body AS TEXT) -> '$.doc' AS doc, CAST(o.body AS TEXT) -> '$.doc' AS note -- @sqlite
+  t.labels::json AS labels, t.needs::json AS needs, convert_from(e.body, 'UTF8')::json -> 'doc' AS doc, convert_from(o.body, 'UTF8')::json -> 'doc' AS note -- @postgres
+FROM tasks t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events o ON o.stream = t.stream AND o.seq = t.note_seq;
+
+CREATE VIEW v_decisions AS
+SELECT n.name AS tenant, s.name AS session, d.seq, d.status, d.actor, d.at, d.supersedes, d.superseded_by,
+  d.tags, CAST(e.body AS TEXT) -> '$.doc' AS doc, CAST(o.body AS TEXT) -> '$.doc' AS outcome -- @sqlite
+  d.tags::json AS tags, convert_from(e.body, 'UTF8')::json -> 'doc' AS doc, convert_from(o.body, 'UTF8')::json -> 'doc' AS outcome -- @postgres
+FROM decisions d JOIN streams s ON s.id = d.stream JOIN tenants n ON n.id = s.tenant
+JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq;
+
+-- Expired values are shown: compare `expires_at` with your own clock, in microseconds.
+CREATE VIEW v_entries AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS session, v.name, v.version, v.updated_at, v.expires_at, v.seq,
+  CAST(e.body AS TEXT) -> '$.doc' AS doc -- @sqlite
+  convert_from(e.body, 'UTF8')::json -> 'doc' AS doc -- @postgres
+FROM entries v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant
+JOIN events e ON e.stream = v.stream AND e.seq = v.seq
+WHERE v.gone = 0;
+
+CREATE VIEW v_checkpoints AS
+SELECT n.name AS tenant, s.name AS session, c.seq, c.name, c.parent, c.root, c.size, c.at, e.actor
+FROM checkpoints c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant
+JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
+
+CREATE VIEW v_artifacts AS
+SELECT n.name AS tenant, s.name AS session, a.seq, a.name, a.media_type, a.size, a.address, a.actor, a.at
+FROM artifacts a JOIN streams s ON s.id = a.stream JOIN tenants n ON n.id = s.tenant;

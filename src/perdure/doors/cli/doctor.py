@@ -1,0 +1,34 @@
+"""`perdure doctor`: what state a store is in. The rules are in `stores/health.py`; this shows them."""
+
+from __future__ import annotations
+
+import sys
+
+from perdure.doors.cli.options import Asked, command, reads
+from perdure.doors.cli.output import say_json, say_table
+
+COLUMNS = (
+    ("", lambda finding: finding.severity),
+    ("check", lambda finding: finding.check),
+    ("what", lambda finding: finding.says),
+    ("fix", lambda finding: finding.fix),
+)
+
+
+@command("doctor", "perdure doctor", "perdure doctor --store postgresql://me@host/db --json")
+@reads
+def doctor(asked: Asked) -> None:
+    """Look at a store from outside and inside: library, settings, disk, structure, heads.
+
+    Changes nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
+    tampered with is for `perdure verify` to prove.
+    """
+    from perdure.stores import health  # noqa: PLC0415 - help must not load the stores
+
+    asked.check_exists()
+    found = health.examine(asked.store)
+    if asked.as_json:
+        say_json({"store": found.store, "sound": found.sound, "findings": found.findings})
+    else:
+        say_table(COLUMNS, found.findings)
+    sys.exit(0 if found.sound else 1)

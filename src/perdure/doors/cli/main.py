@@ -1,0 +1,151 @@
+"""`perdure` on the command line: the list of commands, and how errors become exit codes.
+
+A command is loaded when it is called, so that `perdure --help` costs next to nothing; what stands below the doors (benchmarks,
+logs) is found by name. Errors are one line on stderr, or one JSON object with --json, and exit with their own code. Keeps P10, P15.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from perdure import __version__
+from perdure.doors.cli.options import log_options
+from perdure.errors import Error, Unavailable
+from perdure.model.display import visible
+
+INTERRUPTED = 130
+
+# section -> command -> (module, what it does)
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Look": {
+        "sessions": ("perdure.doors.cli.sessions", "Sessions, newest first."),
+        "show": ("perdure.doors.cli.show", "One session: goal, open loops, last turns; also as it was."),
+        "tail": ("perdure.doors.cli.feed", "Follow what happens, as it happens."),
+        "decisions": ("perdure.doors.cli.work", "Decisions across all sessions."),
+        "tasks": ("perdure.doors.cli.work", "Tasks across all sessions."),
+        "artifacts": ("perdure.doors.cli.artifacts", "Artifacts: list them, save one."),
+        "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
+    },
+    "Keep": {
+        "verify": ("perdure.doors.cli.proof", "Prove that nothing was changed, lost or written past the log."),
+        "anchor": ("perdure.doors.cli.proof", "Sign all chain heads, to keep elsewhere."),
+        "migrate": ("perdure.doors.cli.upkeep", "Bring a store to this version's schema."),
+        "backup": ("perdure.doors.cli.upkeep", "A consistent copy while others write."),
+        "restore": ("perdure.doors.cli.upkeep", "A store from a backup, checked first."),
+        "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
+        "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
+    },
+    "Try": {
+        "demo": ("perdure.doors.cli.demo", "A short tour: write, kill -9, reopen, nothing lost, verify."),
+        "bench": ("perdure.evaluation.bench.command", "Measure, side by side with the raw database."),
+        "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
+    },
+}
+COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+
+
+class Commands(click.Group):
+    """The commands by name; each is imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Their names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Load one."""
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find it, or say which name was probably meant."""
+        name = args[0]
+        if name in COMMANDS or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
+
+        near = get_close_matches(name, COMMANDS, n=3)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise click.UsageError(f"No such command {visible(name)!r}.{meant}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """The help, without loading any of them."""
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, about) for name, (_, about) in commands.items()], col_max=12)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run what was asked for; errors become a line and an exit code."""
+        words = [*ctx._protected_args, *ctx.args]  # noqa: SLF001 - click has no public name for the words that follow
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except click.UsageError as error:
+            if "--json" not in words:
+                raise
+            tell_error({"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""})
+            ctx.exit(error.exit_code)
+        except Error as error:
+            fail(ctx, error, as_json="--json" in words)
+        except (click.exceptions.Exit, click.ClickException, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001 - people get a line, whatever it was
+            if isinstance(error, OSError):
+                if error.errno == errno.EPIPE:
+                    raise
+                fail(ctx, _of_system(error), as_json="--json" in words)
+            fail(ctx, _bug(error), as_json="--json" in words)
+
+
+def fail(ctx: click.Context, error: Error, *, as_json: bool) -> NoReturn:
+    """Say what went wrong on stderr and exit with the error's own code."""
+    if os.environ.get("PERDURE_DEBUG"):
+        raise error
+    if as_json:
+        tell_error(error.as_record())
+    else:
+        click.echo(f"perdure: {visible(' '.join(str(error).split()))}", err=True)
+    ctx.exit(error.exit_code)
+
+
+def tell_error(record: dict[str, Any]) -> None:
+    """An error for machines, on stderr: stdout holds results alone."""
+    import json  # noqa: PLC0415 - only when something failed
+
+    click.echo(json.dumps(record), err=True)
+
+
+def _of_system(error: OSError) -> Error:
+    found = Unavailable(error.strerror or str(error), path=str(error.filename or ""))
+    found.__cause__ = error
+    return found
+
+
+def _bug(error: Exception) -> Error:
+    found = Error(f"{type(error).__name__}: {error}", hint="this is a bug; PERDURE_DEBUG=1 shows where")
+    found.__cause__ = error
+    return found
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Every command says more with --help. The store is --store URL or PERDURE_STORE; default sqlite:///agent.db.",
+)
+@click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
+@log_options
+def cli() -> None:
+    """Perdure: the durable state of long-running agents, from the command line."""
+
+
+def main() -> None:
+    """The entry point."""
+    cli(prog_name="perdure")
+    sys.exit(0)

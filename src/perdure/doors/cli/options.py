@@ -1,0 +1,159 @@
+"""What every command takes: which store, for which tenant, as whom, for people or for machines.
+
+`@command(…)` makes a command with examples; `@reads` and `@writes` hand it an `Asked` as its first argument, which opens the store.
+A command that only reads never makes a store: a missing file is NotFound, with the way out.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.errors import NotFound
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
+
+DEFAULT_STORE = "sqlite:///agent.db"
+DEFAULT_LIMIT = 50
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+Body = Callable[..., Any]
+
+
+class Command(click.Command):
+    """A command whose help ends in examples, as they were written."""
+
+    def __init__(self, *args: Any, examples: Iterable[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the examples, one a line."""
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {example}\n" for example in self.examples))
+
+
+def command(name: str, *examples: str) -> Callable[[Body], Command]:
+    """Make a function a command of this name."""
+    return click.command(name, cls=Command, examples=examples)
+
+
+class Asked:
+    """What the user said about the store."""
+
+    def __init__(self, store: str, tenant: str, *, as_json: bool, actor: str = "") -> None:
+        self.store = store
+        self.tenant = tenant
+        self.as_json = as_json
+        self.actor = actor
+
+    def open(self) -> Store:
+        """Open the store: for reading alone unless the command writes. NotFound when there is none."""
+        import perdure  # noqa: PLC0415 - help and completion must not load the stores
+
+        self.check_exists()
+        return perdure.open(self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor)
+
+    def check_exists(self) -> None:
+        """Never make a store by looking at it."""
+        from perdure.stores import url  # noqa: PLC0415 - as above
+
+        path = url.parse(self.store).path
+        if path is not None and not path.exists():
+            raise NotFound(
+                f"there is no store at {path}", path="store",
+                hint="name one with --store URL or PERDURE_STORE; perdure.open makes one, perdure demo shows how",
+            )  # fmt: skip
+
+
+def login() -> str:
+    """Who is at the keyboard, as far as the system knows: the actor of what the command line writes."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "me"
+
+
+def store_option(function: Body) -> Body:
+    """--store"""  # noqa: D400
+    return click.option("--store", envvar="PERDURE_STORE", default=DEFAULT_STORE, show_default=True, metavar="URL",
+                        show_envvar=True, help="Which store.")(function)  # fmt: skip
+
+
+def json_option(function: Body) -> Body:
+    """--json"""  # noqa: D400
+    return click.option("--json", "as_json", is_flag=True, help="JSON for machines instead of text for people.")(function)
+
+
+def _tenant_option(function: Body) -> Body:
+    return click.option("--tenant", envvar="PERDURE_TENANT", default="default", show_default=True, metavar="NAME",
+                        help="For which tenant.")(function)  # fmt: skip
+
+
+def actor_option(function: Body) -> Body:
+    """--actor, for commands that write."""
+    return click.option("--actor", envvar="PERDURE_ACTOR", default=login, show_default="your login", metavar="NAME",
+                        help="Who does this: the log names it.")(function)  # fmt: skip
+
+
+def _log_level(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Switch logging on; the formats stand below the doors and are loaded by name."""
+    found = ctx.find_root().meta
+    found[param.name or ""] = value or found.get(param.name or "")
+    if found.get("log_level") or found.get("log_json"):
+        from importlib import import_module  # noqa: PLC0415 - only who wants logs pays
+
+        logs = import_module("perdure.telemetry.logs")
+        logs.configure(found.get("log_level") or "info", as_json=bool(found.get("log_json")))
+
+
+def log_options(function: Body) -> Body:
+    """--log-level and --log-json, before or after the name of the command."""
+    for option in (
+        click.option("--log-json", is_flag=True, expose_value=False, callback=_log_level, help="Log as JSON lines."),
+        click.option("--log-level", type=click.Choice(LOG_LEVELS), expose_value=False, callback=_log_level,
+                     help="Log to stderr, from this level."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def reads(function: Body) -> Body:
+    """A command that looks at a store and changes nothing."""
+
+    @functools.wraps(function)
+    def run(*, store: str, tenant: str, as_json: bool, **own: Any) -> Any:
+        return function(Asked(store, tenant, as_json=as_json), **own)
+
+    return store_option(_tenant_option(json_option(log_options(run))))
+
+
+def writes(function: Body) -> Body:
+    """A command that changes a store, as somebody."""
+
+    @functools.wraps(function)
+    def run(*, store: str, tenant: str, actor: str, as_json: bool, **own: Any) -> Any:
+        return function(Asked(store, tenant, as_json=as_json, actor=actor), **own)
+
+    return store_option(_tenant_option(actor_option(json_option(log_options(run)))))
+
+
+def pages(function: Body) -> Body:
+    """--limit and --after: one page of a listing."""
+    limit = click.option("--limit", type=click.IntRange(1, 1000), default=DEFAULT_LIMIT, show_default=True, metavar="N",
+                         help="Rows of the page.")  # fmt: skip
+    after = click.option("--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with.")
+    return limit(after(function))
+
+
+def spans(function: Body) -> Body:
+    """--since and --until: an age such as 7d, or an instant."""
+    since = click.option("--since", metavar="WHEN", help="Not older: an age (90s, 24h, 7d) or an instant (2026-01-31T12:00Z).")
+    until = click.option("--until", metavar="WHEN", help="Not newer: as --since.")
+    return since(until(function))

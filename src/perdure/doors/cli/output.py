@@ -1,0 +1,182 @@
+"""How results look: a table for people, one JSON document for machines, plain columns when nobody watches.
+
+Text from rows never reaches a terminal as it is: `visible` escapes control characters, and no markup is read. Keeps P10.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from perdure.errors import Error
+from perdure.model.display import shortened, visible, visible_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CELL_MAX_CHARS = 80
+Column = tuple[str, Callable[[Any], object]]
+
+
+# -- for machines ----------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """A record as JSON can hold it: instants in ISO 8601, states as text, the users' values as they are stored."""
+    match value:
+        case None | bool():
+            return value
+        case enum.Enum():
+            return value.value
+        case int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case datetime():
+            return instant(value)
+        case msgspec.Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple() | Set():
+            return [plain(item) for item in value]
+    return _stored_form(value)
+
+
+def _stored_form(value: Any) -> Any:
+    from perdure.model.values import to_plain  # noqa: PLC0415 - only for values that are not JSON
+
+    try:
+        return to_plain(value)
+    except Error:
+        return repr(value)
+
+
+def say_json(value: Any) -> None:
+    """One JSON document on one line (several on a terminal); ASCII, so that a terminal takes no command from it."""
+    indent = 2 if sys.stdout.isatty() else None
+    click.echo(json.dumps(plain(value), indent=indent))
+
+
+def say_json_line(value: Any) -> None:
+    """One line of a stream, at once."""
+    click.echo(json.dumps(plain(value)))
+    sys.stdout.flush()
+
+
+# -- for people ------------------------------------------------------------------------------------------------------------
+
+
+def instant(value: datetime | None) -> str:
+    """An instant in UTC, to the microsecond where it has any."""
+    return "" if value is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def moment(value: datetime | None) -> str:
+    """An instant for people: to the second."""
+    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def bytes_size(count: int) -> str:
+    """A number of bytes for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def console(*, err: bool = False) -> Console:
+    """Where people read: no markup, no emoji codes, no guessing of colours; NO_COLOR is honoured."""
+    from rich.console import Console  # noqa: PLC0415 - machines do not pay for it
+
+    return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def cell(value: object) -> str:
+    """A value in a table: one short line that is safe to show."""
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, (list, tuple, Set)):
+        return shortened(", ".join(map(str, value)), CELL_MAX_CHARS)
+    return "" if value is None else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
+
+
+def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
+    """Rows for people: drawn on a terminal, aligned columns elsewhere."""
+    headings = [heading for heading, _ in columns]
+    rows = [[cell(get(item)) for _, get in columns] for item in items]
+    if sys.stdout.isatty():
+        _draw(headings, rows)
+    else:
+        _align(headings, rows)
+
+
+def _draw(headings: list[str], rows: list[list[str]]) -> None:
+    from rich import box  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+def _align(headings: list[str], rows: list[list[str]]) -> None:
+    lines = [headings, *rows]
+    widths = [max(len(line[number]) for line in lines) for number in range(len(headings))]
+    for line in lines:
+        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def say_page(page: Any, columns: Sequence[Column], *, as_json: bool, none: str) -> None:
+    """One page of a listing, and how to get the next one (on stderr: stdout holds rows alone)."""
+    following = getattr(page, "next", None)
+    if as_json:
+        say_json({"items": list(page), "next": following})
+    elif not page:
+        note(none)
+    else:
+        say_table(columns, page)
+        if following:
+            note(f"more: the same command with --after {following}")
+
+
+def say_facts(facts: Mapping[str, object]) -> None:
+    """Names and values, one a line; empty ones are left out."""
+    shown = {name: value for name, value in facts.items() if value not in (None, "", [], (), {})}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        click.echo(f"{name.ljust(width)}  {cell(value)}")
+
+
+def say_prose(text: object, indent: str = "  ", max_lines: int = 40) -> None:
+    """Several lines of somebody's text, safe to show."""
+    lines = visible_lines(text)
+    for line in lines[:max_lines]:
+        click.echo(f"{indent}{line}")
+    if len(lines) > max_lines:
+        click.echo(f"{indent}… {len(lines) - max_lines} more lines (all of it with --json)")
+
+
+def say_heading(text: str) -> None:
+    """A heading between parts."""
+    click.echo(f"\n{visible(text) if os.environ.get('NO_COLOR') else click.style(visible(text), bold=True)}")
+
+
+def note(text: str) -> None:
+    """Something for the person at the terminal that is no result."""
+    click.echo(visible(text), err=True)

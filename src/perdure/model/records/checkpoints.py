@@ -1,0 +1,38 @@
+"""Records of checkpoints: what the verbs of `planes.checkpoints` return."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from perdure.model.refs import Ref
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True):
+    """One checkpoint. `hash` is the root of its state: equal states have equal hashes, on every store.
+
+    parent: the sequence number of the checkpoint of that name before it. size: bytes of the whole state, shared or not.
+    """
+
+    seq: int
+    name: str
+    parent: int | None
+    hash: str
+    size: int
+    at: datetime
+    actor: str
+    ref: Ref
+
+
+class PruneReport(msgspec.Struct, frozen=True):
+    """What a prune took away, or with `dry_run` would.
+
+    pruned: the sequence numbers, oldest first. kept: how many remain in this session.
+    bytes: the size of the nodes that only they reached in this session; `store.collect` frees those that nobody shares.
+    """
+
+    pruned: tuple[int, ...]
+    kept: int
+    bytes: int
+    dry_run: bool

@@ -1,0 +1,52 @@
+"""Records of decisions: what the verbs of `planes.decisions` return."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+
+import msgspec
+
+from perdure.model.refs import Ref
+
+
+class DecisionStatus(enum.StrEnum):
+    """See the drawing in `planes.decisions`."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    SUPERSEDED = "superseded"
+
+
+class DecisionRecord(msgspec.Struct, frozen=True):
+    """A decision: what was decided, why, what is to follow, and what came of it.
+
+    `supersedes`, `superseded_by`: sequence numbers of the decisions before and after it in the same session.
+    """
+
+    seq: int
+    session: str
+    text: str
+    because: str
+    then: str | None
+    status: DecisionStatus
+    outcome: str | None
+    note: str | None
+    tags: tuple[str, ...]
+    actor: str
+    at: datetime
+    supersedes: int | None
+    superseded_by: int | None
+    refs: tuple[Ref, ...]
+    ref: Ref
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """Something that refers to a thing: the event in which it does so, and where that is."""
+
+    kind: str
+    session: str
+    seq: int
+    actor: str
+    at: datetime
+    ref: Ref

@@ -1,0 +1,105 @@
+"""What verify, anchors, backup and restore report."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class ProblemKind(enum.StrEnum):
+    """What verify can find. The names of broken chains are those of `log.chain`."""
+
+    EVENT_ALTERED = "event-altered"  # a field of the header, or the hash, is not what was written
+    BODY_ALTERED = "body-altered"  # the body or its salt is not the one that the header commits to
+    EVENT_MISSING = "event-missing"
+    EVENT_MOVED = "event-moved"  # two events stand in each other's places
+    HEAD_WRONG = "head-wrong"  # the head of the stream is not its last event
+    BODY_EMPTIED = "body-emptied"  # the body is gone and no prune says so
+    EVENT_UNREADABLE = "event-unreadable"  # the chain holds, but what the event says cannot be applied
+    EVENT_ASTRAY = "event-astray"  # an event or row of a stream that does not exist
+    FORK_BROKEN = "fork-broken"  # the event that a fork goes on from is not there
+    STREAM_MISSING = "stream-missing"  # an anchor names it
+    STREAM_ALTERED = "stream-altered"
+    TAIL_CUT = "tail-cut"  # an anchor names an event after the last one
+    REWRITTEN = "rewritten"  # an anchor names another hash for this event
+    ANCHOR_INVALID = "anchor-invalid"  # the anchor itself does not hold
+    ROW_ALTERED = "row-altered"
+    ROW_MISSING = "row-missing"
+    ROW_UNRECORDED = "row-unrecorded"  # written past the log
+    DERIVED_WRONG = "derived-wrong"  # a derived row is not what the log gives
+    BLOB_MISSING = "blob-missing"
+    BLOB_ALTERED = "blob-altered"
+    GUARD_MISSING = "guard-missing"  # what makes the database refuse to change events is gone
+    DATABASE_DAMAGED = "database-damaged"  # the database cannot read its own pages
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is not as it was written, and where: `seq` is the event that says what is right, or is wrong itself."""
+
+    kind: ProblemKind
+    stream: str
+    uid: str
+    seq: int | None
+    table: str
+    message: str
+
+    def __str__(self) -> str:
+        where = " ".join(filter(None, [self.stream, self.seq and f"seq {self.seq}", self.table]))
+        return f"{self.kind}: {where}: {self.message}" if where else f"{self.kind}: {self.message}"
+
+
+class Unverifiable(msgspec.Struct, frozen=True):
+    """An event whose body was pruned: the chain holds, but what it said can no longer be compared."""
+
+    stream: str
+    uid: str
+    seq: int
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How much was looked at."""
+
+    streams: int = 0
+    events: int = 0
+    rows: int = 0
+    derived: int = 0
+    blobs: int = 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked" or "good"."""
+
+    problems: list[Problem]
+    unverifiable: list[Unverifiable]
+    counts: Counts
+    signature: str = ""
+    left_out: int = 0  # problems beyond the first thousand are only counted
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it was written."""
+        return not self.problems
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """A finished backup. `note` says what it is and what it is not."""
+
+    path: str
+    store: str
+    epoch: int
+    schema: int
+    size: int
+    blobs: int
+    note: str
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A finished restore: the store has a new epoch, so that open effects are settled rather than trusted."""
+
+    url: str
+    store: str
+    epoch: int
+    schema: int
+    blobs: int
+    report: Report

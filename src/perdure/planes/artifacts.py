@@ -1,0 +1,202 @@
+"""Artifacts: files that an agent made or was given, by name and version. The plane behind `attach artifacts artifact`.
+
+The content is a blob: stored once for a tenant, in the database while small, in the artifact place when large. A large one is
+durable before its reference is committed (P1); its address is pinned while it is on its way, so that a collection spares it.
+Keeps P6 (content is verified when read), P8, P10, P11 (an address of another tenant is not found).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from mimetypes import MimeTypes
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from perdure.artifacts.local import Source, pieces_from, rejoined, split_at
+from perdure.artifacts.place import ADDRESS
+from perdure.errors import Invalid, NotFound, TooLarge
+from perdure.log.change import Change, Stream
+from perdure.model.instants import SECOND_US, to_datetime
+from perdure.model.limits import (
+    BLOB_IN_DATABASE_MAX_BYTES,
+    VALUE_MAX_BYTES,
+    check_name,
+    check_page,
+)
+from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.refs import Ref
+from perdure.planes.labels import from_labels, to_labels
+from perdure.planes.lineage import MAX_SEQ, segments
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import Instant, between
+from perdure.planes.tables import ARTIFACTS, BLOB_PINS
+from perdure.stores.blobs import BlobRow, Blobs
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+Q = Statements("perdure.planes", "artifacts.sql")
+
+PIN_US = 24 * 3600 * SECOND_US  # how long a writer that died keeps a collection from what it had put
+UNKNOWN_TYPE = "application/octet-stream"
+
+_TYPES = MimeTypes(filenames=()).types_map[True]  # the ones that every machine has
+
+# -- attaching -------------------------------------------------------------------------------------------
+
+
+class Details(NamedTuple):
+    """What is said about an artifact besides its content, checked."""
+
+    name: str
+    media_type: str
+    about: tuple[str, ...]
+
+
+def describe(name: str, data: Source, media_type: str | None, about: Iterable[str]) -> Details:
+    """Check what is said about an artifact, before anything is stored. A type that is not given follows the name."""
+    check_name(name, "name")
+    if media_type is None:
+        media_type = _TYPES.get(PurePath(name).suffix.lower())
+        media_type = media_type or ("text/plain" if isinstance(data, str) else UNKNOWN_TYPE)
+    return Details(name, check_name(media_type, "media_type"), from_labels(to_labels(about, "about")))
+
+
+def address_ahead(blobs: Blobs, data: Source) -> bytes | None:
+    """The address of content that will go outside, where it can be told without reading a stream."""
+    if blobs.place is None or not isinstance(data, (bytes, bytearray, memoryview, str)):
+        return None
+    (content,) = pieces_from(data)
+    return hashlib.sha256(content).digest() if len(content) > BLOB_IN_DATABASE_MAX_BYTES else None
+
+
+def pin(tx: Tx, address: bytes, holder: str) -> None:
+    """Spare an address from collection while its content is put outside; `attach` takes the pin away."""
+    tx.touch(BLOB_PINS, {"address": address, "holder": holder}, {"expires_at": tx.store_now() + PIN_US})
+
+
+def take_in(blobs: Blobs, tenant: int, data: Source) -> BlobRow:
+    """Store the content, streaming if it is large; returns the row that makes it a blob. Blocking work, outside the lane."""
+    head, rest = split_at(pieces_from(data), BLOB_IN_DATABASE_MAX_BYTES)
+    if blobs.place is not None and len(head) > BLOB_IN_DATABASE_MAX_BYTES:
+        stored = blobs.place.put(blobs.partition(tenant), rejoined(head, rest))
+        return tenant, bytes.fromhex(stored.address), stored.size, 0, None
+    content, beyond = split_at(rejoined(head, rest), VALUE_MAX_BYTES)
+    if len(content) > VALUE_MAX_BYTES or next(beyond, None):
+        raise TooLarge(
+            f"more than {VALUE_MAX_BYTES} bytes do not go into the database",
+            path="data",
+            hint="open the store with artifacts=",
+        )
+    return blobs.row_for(tenant, content)[1]
+
+
+def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) -> ArtifactRecord:
+    """Record an artifact whose content was taken in; the same name again is a new version."""
+    address = tx.keep_row(row)
+    size = row[2]
+    if row[4] is None:
+        tx.touch(BLOB_PINS, {"address": row[1], "holder": holder}, None)
+    columns = {
+        "name": details.name, "media_type": details.media_type, "size": size, "address": address, "actor": tx.actor,
+        "at": tx.now,
+    }  # fmt: skip
+    change = Change(
+        "artifact.attached", stream, ARTIFACTS, set=columns, blobs=[address], subjects=details.about
+    )
+    seq = tx.record(change)
+    at = to_datetime(tx.now)
+    return ArtifactRecord(
+        seq, stream.name, details.name, details.media_type, size, address, at, tx.actor, stream.ref(seq)
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def listing(
+    reads: Reads, stream: Stream, *, name: str | None = None, limit: int = 50, after: str | None = None
+) -> Page[ArtifactRecord]:
+    """The artifacts of a session, newest first, all versions, those of a fork's parents included."""
+    limit = check_page(limit)
+    if name is not None:
+        check_name(name, "name")
+    upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
+    rows = _rows(reads, stream, name, upto, limit + 1)
+    found = [_record(row) for row in rows[:limit]]
+    return Page(found, encode_cursor(found[-1].seq) if len(rows) > limit else None)
+
+
+def _rows(reads: Reads, stream: Stream, name: str | None, upto: int, limit: int) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for part in segments(reads, stream, upto):
+        if len(found) < limit:
+            found += reads.query(
+                Q.artifacts_page, touches=[(ARTIFACTS, part.stream)], stream=part.stream, first=part.first,
+                last=part.last, name=name, limit=limit - len(found),
+            )  # fmt: skip
+    return found
+
+
+def newest(reads: Reads, stream: Stream, name: str) -> ArtifactRecord:
+    """The newest version of an artifact; NotFound when the session has none of this name."""
+    rows = _rows(reads, stream, check_name(name, "name"), MAX_SEQ, 1)
+    if not rows:
+        raise NotFound(f"{stream.kind} {stream.name!r} has no artifact {name!r}", path="name")
+    return _record(rows[0])
+
+
+def across(
+    reads: Reads,
+    *,
+    media_type: str | None = None,
+    actor: str | None = None,
+    name: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int = 50,
+    after: str | None = None,
+) -> Page[ArtifactRecord]:
+    """The artifacts of all sessions of a tenant, newest first."""
+    limit = check_page(limit)
+    filters = {"media_type": media_type, "actor": actor, "name": name}
+    for path, value in filters.items():
+        if value is not None:
+            check_name(value, path)
+    last = decode_cursor(after, 3) if after is not None else (None, None, None)
+    rows = reads.query(
+        Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1],
+        last_seq=last[2], **filters, **between(reads, since, until),
+    )  # fmt: skip
+    return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
+
+
+def _cursor(row: tuple[Any, ...]) -> str:
+    return encode_cursor(row[6], row[9], row[0])  # at, stream, seq
+
+
+def by_address(reads: Reads, address: str) -> ArtifactRecord:
+    """The newest artifact with this content; NotFound when this tenant has none, whoever else may."""
+    if type(address) is not str or ADDRESS.fullmatch(address) is None:
+        raise Invalid("expected a sha256 as 64 lower-case hexadecimal digits", path="hash")
+    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=address)
+    if not rows:
+        raise NotFound(f"no artifact {address}", path="hash")
+    return _record(rows[0])
+
+
+def _record(row: tuple[Any, ...]) -> ArtifactRecord:
+    seq, session, name, media_type, size, address, at, actor, uid, _stream = row
+    ref = Ref(bytes(uid).hex(), seq)
+    return ArtifactRecord(seq, session, name, media_type, size, address, to_datetime(at), actor, ref)
+
+
+def content(reads: Reads, address: str) -> bytes:
+    """The whole content, verified."""
+    return reads.blob(address)
+
+
+def pieces(reads: Reads, address: str) -> Iterator[bytes]:
+    """The content piece by piece; Damaged comes before the last one."""
+    return reads.open_blob(address)

@@ -1,0 +1,27 @@
+-- Checkpoints: rows of the own stream, and of its parents up to where it was forked.
+
+-- checkpoint_last: the newest checkpoint of a name in a segment of a lineage.
+SELECT seq, root FROM checkpoints
+WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last ORDER BY seq DESC LIMIT 1
+
+-- checkpoint_root: the root of one checkpoint.
+SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq
+
+-- checkpoints_page: the checkpoints of a segment, newest first.
+SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, e.actor, s.uid
+FROM checkpoints c
+JOIN events e ON e.stream = c.stream AND e.seq = c.seq
+JOIN streams s ON s.id = c.stream
+WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
+  AND c.name = :name --? name
+ORDER BY c.seq DESC LIMIT :limit
+
+-- checkpoints_own: all checkpoints of a stream, newest first: what a prune looks at.
+SELECT seq, name, root, at FROM checkpoints WHERE stream = :stream ORDER BY seq DESC
+
+-- forks_of: where the forks of a stream, and the forks of those, left it.
+WITH RECURSIVE forks (id, seq) AS (
+  SELECT id, fork_seq FROM streams WHERE parent = :stream
+  UNION ALL
+  SELECT s.id, CASE WHEN s.fork_seq < f.seq THEN s.fork_seq ELSE f.seq END FROM streams s JOIN forks f ON s.parent = f.id)
+SELECT DISTINCT seq FROM forks

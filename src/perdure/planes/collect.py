@@ -1,0 +1,157 @@
+"""Collection: blobs and files that nothing refers to any more go. The plane behind `store.collect`.
+
+Live is what an event with a body names (`blob_refs`), what the root of a checkpoint leads to, and what is pinned.
+
+    mark     outside the lane: walk the trees of all checkpoints; note the position of the feed first
+    sweep    in small transactions that have the blobs alone (`tx.claim_blobs`): walk what came after that position, ask again
+             what is named, delete the rest. Whoever keeps a blob, or builds on a stored one, does so before (and is seen
+             here) or after (and finds it gone, and stores it anew). So no row needs an age
+    files    in the artifact place without a row, if they were last put before the grace: a put makes its file young, and
+             its row follows within the store's timeout. Content that is known ahead is pinned as well
+
+What a collector that dies leaves behind is found by the next one. Keeps P1, P11 (one tenant at a time), P15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from perdure.artifacts import tree
+from perdure.errors import Damaged
+from perdure.model.instants import duration_us, system_clock
+from perdure.planes.spans import Duration
+from perdure.planes.tables import BLOB_PINS
+from perdure.stores.blobs import Blobs
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes", "collect.sql")
+
+PAGE_ROWS = 500
+SWEEP_ROWS = 100  # in one transaction, during which nobody else keeps a blob
+_MARK_ATTEMPTS = 3
+
+
+class Marks(NamedTuple):
+    """The nodes that checkpoints lead to, up to a position of the feed."""
+
+    xid: int
+    pos: int
+    live: set[bytes]
+
+
+class Dead(NamedTuple):
+    """A blob row that nothing refers to."""
+
+    address: bytes
+    size: int
+
+
+# -- rows ------------------------------------------------------------------------------------------------
+
+
+def find_dead(reads: Reads) -> tuple[Marks, list[Dead]]:
+    """Mark what is live and list the rest. Damaged when the tree of a checkpoint cannot be walked: then nothing may go."""
+    marks = _mark(reads)
+    dead = [Dead(bytes(address), size) for _, address, size in _unreferenced(reads)]
+    return marks, [blob for blob in dead if blob.address not in marks.live]
+
+
+def _mark(reads: Reads) -> Marks:
+    """A checkpoint that is pruned and collected by others during the walk is no damage: then we look again."""
+    for _ in range(_MARK_ATTEMPTS - 1):
+        try:
+            return _walk(reads)
+        except Damaged:
+            continue
+    return _walk(reads)
+
+
+def _walk(reads: Reads) -> Marks:
+    xid, pos = reads.query(LOG.feed_end)[0]
+    roots = reads.query(Q.roots_all, tenant=reads.tenant)
+    return Marks(xid, pos, _reach(reads, roots))
+
+
+def _reach(reads: Reads, roots: list[tuple[Any, ...]], known: set[bytes] | None = None) -> set[bytes]:
+    return tree.reachable([bytes.fromhex(root) for (root,) in roots], reads.fetch, known or set())
+
+
+def _unreferenced(reads: Reads) -> Iterator[tuple[int, bytes, int]]:
+    after = 0
+    while page := reads.query(Q.blobs_unreferenced, tenant=reads.tenant, after=after, limit=PAGE_ROWS):
+        yield from page
+        after = page[-1][0]
+
+
+def refresh(reads: Reads, marks: Marks) -> Marks:
+    """The marks brought up to now: what the sweep has to walk while it has the blobs alone becomes short."""
+    xid, pos = reads.query(LOG.feed_end)[0]
+    return Marks(xid, pos, marks.live | _newer(reads, marks))
+
+
+def _newer(reads: Reads, marks: Marks) -> set[bytes]:
+    roots = reads.query(Q.roots_since, tenant=reads.tenant, xid=marks.xid, pos=marks.pos)
+    return _reach(reads, roots, marks.live)
+
+
+def sweep(tx: Tx, marks: Marks, dead: Sequence[Dead]) -> list[Dead]:
+    """Delete those of these rows that still nothing refers to; returns them. May be run again."""
+    tx.claim_blobs()
+    needed = marks.live | _newer(tx, marks) | _needed(tx, [blob.address for blob in dead])
+    gone = [blob for blob in dead if blob.address not in needed]
+    tx.drop_blobs([blob.address for blob in gone])
+    return gone
+
+
+def _needed(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:
+    listed = json.dumps([address.hex() for address in addresses])
+    return {bytes(found) for (found,) in reads.query(Q.blobs_needed, tenant=reads.tenant, addresses=listed)}
+
+
+def forget_pins(tx: Tx) -> None:
+    """Take away the pins of writers that died."""
+    for address, holder in tx.query(Q.pins_expired, tenant=tx.tenant, limit=PAGE_ROWS):
+        tx.touch(BLOB_PINS, {"address": bytes(address), "holder": holder}, None)
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def cutoff_us(grace: Duration) -> int:
+    """Before this instant, on the clock of this machine as files have it, a file without a row is an orphan."""
+    return system_clock() - duration_us(grace, "grace")
+
+
+def old_files(blobs: Blobs, tenant: int, before_us: int) -> list[bytes]:
+    """The files of a tenant that were last put before that instant. Blocking work."""
+    if blobs.place is None:
+        return []
+    found = blobs.place.addresses(blobs.partition(tenant))
+    return [bytes.fromhex(address) for address, put_us in found if put_us < before_us]
+
+
+def without_row(reads: Reads, addresses: Collection[bytes]) -> list[bytes]:
+    """Those of these addresses that have no row, and that nobody is about to give one."""
+    orphans = set(addresses) - reads.known(addresses)
+    return sorted(orphans - _needed(reads, orphans)) if orphans else []
+
+
+def delete_files(blobs: Blobs, tenant: int, addresses: Collection[bytes], before_us: int) -> list[bytes]:
+    """Delete files, except those that were put again meanwhile; returns what went. Blocking work."""
+    place, partition = blobs.place, blobs.partition(tenant)
+    assert place is not None
+    return [one for one in addresses if place.delete(partition, one.hex(), before_us=before_us)]
+
+
+def sweep_leftovers(blobs: Blobs, before_us: int) -> int:
+    """Remove what writes that died left half-written. Blocking work."""
+    return blobs.place.sweep(before_us) if blobs.place is not None else 0
+
+
+def pages(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """The items, so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,179 @@
+"""Covers: summaries that stand for a range of turns, which stays. The plane behind `summarise covers transcript`.
+
+Ranges never cross: a later cover swallows earlier ones whole or lies apart from them. So the covers that nothing has
+swallowed, and the turns that none of them covers, tell the whole session in order; reading them costs what happened
+since the last summary (P8). System turns are the rules that were given: a summary never stands for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.errors import Conflict, Invalid, NotFound
+from perdure.log.change import Change, Stream
+from perdure.model.instants import to_datetime
+from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
+from perdure.model.records.conversation import Cover, Role, Turn
+from perdure.planes.documents import doc_of
+from perdure.planes.lineage import MAX_SEQ, segments
+from perdure.planes.origins import check_seq, home
+from perdure.planes.tables import CALLS, COVERS, TURNS
+from perdure.planes.transcript import Format, Item, Transcript, format_of, render
+from perdure.planes.turns import pending, turns_back, turns_on
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+Q = Statements("perdure.planes", "conversation.sql")
+
+
+def summarise(tx: Tx, stream: Stream, upto: int, text: str, *, from_: int | None = None) -> Cover:
+    """Cover the turns from `from_` (or the first) to `upto`."""
+    if not check_text(text, "text").strip():
+        raise Invalid("a summary cannot be empty", path="text")
+    start = 1 if from_ is None else check_seq(from_, "from_")
+    first, last = _ends(tx, stream, start, check_seq(upto, "upto"))
+    _refuse_crossing(tx, stream, first, last)
+    _refuse_cut(tx, stream, last, "upto")
+    if from_ is not None:
+        _refuse_cut(tx, stream, first - 1, "from_")
+    _refuse_pending(tx, stream, last)
+    sources = [home(tx, stream, seq).ref(seq) for seq in dict.fromkeys((first, last))]
+    columns = {"first_seq": first, "last_seq": last}
+    seq = tx.record(Change("turns.summarised", stream, COVERS, set=columns, doc=text, derived_from=sources))
+    return Cover(seq, first, last, text, to_datetime(tx.now), tx.actor, stream.ref(seq))
+
+
+def _ends(tx: Tx, stream: Stream, start: int, upto: int) -> tuple[int, int]:
+    first = turns_on(tx, stream, start - 1, upto, 1)
+    last = turns_back(tx, stream, start - 1, upto, 1)
+    if not first or not last or upto > tx.seq(stream):
+        raise NotFound(f"no turns from {start} to {upto}", path="upto")
+    return first[0].seq, last[0].seq
+
+
+def _refuse_crossing(tx: Tx, stream: Stream, first: int, last: int) -> None:
+    for span in segments(tx, stream):
+        touches = [(COVERS, span.stream)]
+        rows = tx.query(
+            Q.cover_crossing, touches=touches, stream=span.stream, last=span.last, start=first, upto=last
+        )
+        if rows:
+            seq, begin, end = rows[0]
+            raise Conflict(
+                f"the summary {seq} covers {begin} to {end}, which is not inside {first} to {last}", path="upto",
+                hint=f"use upto={max(end, last)}, from_={min(begin, first)}", seq=seq,
+            )  # fmt: skip
+
+
+def _refuse_cut(tx: Tx, stream: Stream, cut: int, path: str) -> None:
+    """A call and its result belong together: no summary begins or ends between them."""
+    touches = [(TURNS, stream.id), (CALLS, stream.id)]
+    rows = tx.query(Q.answer_across, touches=touches, stream=stream.id, cut=cut)
+    if rows:
+        answer, maker = rows[0]
+        raise Conflict(f"turn {answer} is the result of a call that turn {maker} made: cover both or none", path=path)
+
+
+def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
+    """A result that is still to come would find its call covered, and be lost to the transcript."""
+    open_now = pending(tx, stream)
+    if open_now is not None and open_now.calls and open_now.turn.seq <= last:
+        raise Conflict(
+            f"calls of turn {open_now.turn.seq} have no result yet", path="upto",
+            hint=f"end before {open_now.turn.seq}, or give the results first",
+        )  # fmt: skip
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]:
+    """The summaries that stand now, in the order of what they cover; nested: also those that others have swallowed."""
+    return _all(reads, stream) if nested else _outermost(reads, stream)
+
+
+def _all(reads: Reads, stream: Stream) -> list[Cover]:
+    found: list[Cover] = []
+    for span in reversed(segments(reads, stream)):
+        rows = reads.query(Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS)
+        found += [_cover_of(reads, stream, row) for row in rows]
+    return found
+
+
+def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
+    """From the end: of all that end last the widest, then the same before it."""
+    found: list[Cover] = []
+    spans = segments(reads, stream)
+    before = MAX_SEQ
+    while True:
+        rows = [
+            row
+            for span in spans
+            for row in reads.query(
+                Q.cover_before, touches=[(COVERS, span.stream)], stream=span.stream, last=span.last, before=before
+            )
+        ]
+        if not rows:
+            return found[::-1]
+        widest = max(rows, key=lambda row: (row[2], -row[1], row[0]))
+        found.append(_cover_of(reads, stream, widest))
+        before = found[-1].first_seq
+
+
+def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
+    seq, first, last, at, actor, body = row
+    text = doc_of(reads, body, f"session {stream.name} seq {seq}")
+    return Cover(seq, first, last, text or "", to_datetime(at), actor, stream.ref(seq))
+
+
+# -- the transcript ------------------------------------------------------------------------------------------
+
+
+def transcript(
+    reads: Reads, stream: Stream, *, format: str = "openai", full: bool = False, last: int | None = None
+) -> Transcript:  # fmt: skip
+    """The session as messages: rules, summaries, and the turns that they do not cover."""
+    shape: Format = format_of(format)
+    summaries = [] if full else _outermost(reads, stream)
+    if last is None:
+        items = _uncovered(reads, stream, summaries)
+    else:
+        items = _newest(reads, stream, summaries, check_page(last, "last"))
+    return render(items, shape)
+
+
+def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Item]:
+    items: list[Item] = []
+    first = 0
+    for cover in summaries:
+        items += _range(reads, stream, first, cover.first_seq - 1)
+        items += _range(reads, stream, cover.first_seq - 1, cover.last_seq, Role.SYSTEM)
+        items.append(cover)
+        first = cover.last_seq
+    return items + _range(reads, stream, first, MAX_SEQ)
+
+
+def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) -> list[Item]:
+    """Rules and summaries, and the newest turns after them: at least `count`, more where a call would be cut off."""
+    floor = summaries[-1].last_seq if summaries else 0
+    tail = turns_back(reads, stream, floor, MAX_SEQ, count)
+    while tail and tail[0].role is Role.TOOL:
+        more = turns_back(reads, stream, floor, tail[0].seq - 1, PAGE_MAX_ROWS // 10)
+        at = next((i for i in reversed(range(len(more))) if more[i].role is not Role.TOOL), 0)
+        if not more:
+            break
+        tail = more[at:] + tail
+    rules = _range(reads, stream, 0, tail[0].seq - 1 if tail else MAX_SEQ, Role.SYSTEM)
+    return [*rules, *summaries, *tail]
+
+
+def _range(reads: Reads, stream: Stream, first: int, last: int, role: Role | None = None) -> list[Turn]:
+    found: list[Turn] = []
+    while first < last:
+        page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, role)
+        found += page
+        if len(page) < PAGE_MAX_ROWS:
+            break
+        first = page[-1].seq
+    return found

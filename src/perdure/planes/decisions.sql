@@ -1,0 +1,47 @@
+-- Decisions, their outcomes, and who refers to what. The text lies in the event that made (or restated) the decision.
+
+-- decision_get: one decision.
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body
+FROM decisions d
+JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
+WHERE d.stream = :stream AND d.seq = :seq
+
+-- decisions_of_session: the decisions of one session, newest first.
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body
+FROM decisions d
+JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
+WHERE d.stream = :stream
+  AND d.status = :status --? status
+  AND d.status <> :status_not --? status_not
+  AND EXISTS (SELECT 1 FROM tags g --? tag
+    WHERE g.stream = d.stream AND g.thing = 'decision' AND g.id = d.seq AND g.tag = :tag) --? tag
+  AND d.seq < :after --? after
+ORDER BY d.seq DESC LIMIT :limit
+
+-- decisions_of_store: the decisions of a tenant in all sessions, newest first.
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM decisions d
+JOIN streams s ON s.id = d.stream
+JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
+WHERE d.tenant = :tenant
+  AND d.status = :status --? status
+  AND d.actor = :actor --? actor
+  AND d.at >= :since --? since
+  AND d.at < :until --? until
+  AND (d.stream, d.seq) IN ( --? tag
+    SELECT g.stream, g.id FROM tags g WHERE g.tenant = :tenant AND g.thing = 'decision' AND g.tag = :tag) --? tag
+  AND (d.at, d.stream, d.seq) < (:after_at, :after_stream, :after_seq) --? after_at
+ORDER BY d.at DESC, d.stream DESC, d.seq DESC LIMIT :limit
+
+-- references_page: the events of this tenant that refer to one event.
+SELECT e.kind, s.name, s.uid, r.stream, r.seq, e.actor, e.at
+FROM refs r
+JOIN streams s ON s.id = r.stream AND s.tenant = :tenant
+JOIN events e ON e.stream = r.stream AND e.seq = r.seq
+WHERE r.target = :target AND r.target_seq = :target_seq
+  AND (r.stream, r.seq) > (:after_stream, :after_seq) --? after_stream
+ORDER BY r.stream, r.seq LIMIT :limit

@@ -1,0 +1,282 @@
+"""Happenings: events that the user emits, events as people read them, and folds over them.
+
+An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds that begin with `log.` are our own.
+Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.errors import Conflict, Invalid, TooLarge
+from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Body, Event
+from perdure.model import values
+from perdure.model.instants import to_datetime
+from perdure.model.limits import REFS_MAX, check_name, check_page
+from perdure.model.records.happenings import EventRecord, FoldState
+from perdure.planes.documents import body_of, stored_value
+from perdure.planes.lineage import MAX_SEQ, Segment, segments
+from perdure.planes.origins import to_refs
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import Instant, between
+from perdure.planes.tables import FOLD_SNAPSHOTS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import EVENTS, LOG, Tx
+
+Q = Statements("perdure.planes", "happenings.sql")
+S = TypeVar("S")
+
+SNAPSHOT_AFTER_EVENTS = 500
+_PAGE = 500
+_WORD = r"[A-Za-z0-9_-]+"
+_KIND = re.compile(rf"{_WORD}(\.{_WORD})+")
+_GLOB = re.compile(rf"{_WORD}(\.{_WORD})*\.\*")
+_OURS = "log."
+_LAST_KIND = chr(0x10FFFF)
+
+
+def emit(
+    tx: Tx,
+    stream: Stream,
+    kind: str,
+    data: Any = None,
+    *,
+    expect: int | None = None,
+    about: Iterable[str] = (),
+    refs: Iterable[object] = (),
+) -> EventRecord:
+    """Append an event that changes no row. Conflict (with the current `seq`) when the stream is past `expect`."""
+    _check_emitted_kind(kind)
+    _check_expected(tx, stream, expect)
+    doc = values.to_plain(data, "data")
+    body = Body(op=Op.NOTE, doc=doc, refs=to_refs(tx, stream, refs), subjects=_subjects(about), pin=tx.pin)
+    change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
+    seq = tx.record(change)
+    event = Event(seq, kind, "", tx.actor, tx.now, 1, b"", b"", None, None, stream=stream.id)
+    return _record(stream, event, body)
+
+
+def _check_emitted_kind(kind: object) -> None:
+    name = check_name(kind, "kind")
+    if not _KIND.fullmatch(name):
+        raise Invalid("expected a kind such as 'deploy.finished': words of letters, digits, _ and -, joined by dots", path="kind")
+    if name.startswith(_OURS):
+        raise Invalid("kinds that begin with 'log.' are Perdure's own", path="kind")
+
+
+def _check_expected(tx: Tx, stream: Stream, expect: object) -> None:
+    if expect is None:
+        return
+    if type(expect) is not int or expect < 0:
+        raise Invalid(f"expected a sequence number, got {expect!r}", path="expect")
+    current = tx.seq(stream)
+    if current != expect:
+        raise Conflict(f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current)
+
+
+def _subjects(about: Iterable[str]) -> list[str]:
+    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
+        raise Invalid(f"expected a list of names, got {type(about).__name__}", path="about")
+    names = [check_name(name, f"about[{i}]") for i, name in enumerate(about)]
+    if len(names) > REFS_MAX:
+        raise TooLarge(f"{len(names)} names, at most {REFS_MAX} are kept", path="about")
+    return list(dict.fromkeys(names))
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def events(
+    reads: Reads, stream: Stream, *, after: int = 0, kind: str | None = None, emitted: bool | None = None, limit: int = 100
+) -> list[EventRecord]:
+    """Events of a session after a sequence number, in order, those of a fork's parents included."""
+    _check_after(after)
+    limit = check_page(limit)
+    filters = {**_kind_filter(kind), "emitted": _flag(emitted)}
+    found: list[EventRecord] = []
+    names = Names(reads, stream)
+    for segment in reversed(segments(reads, stream)):
+        rows = _segment_page(reads, segment, after, limit - len(found), filters)
+        found += [names.record(row) for row in rows]
+        if len(found) == limit:
+            break
+    return found
+
+
+def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:
+    if after >= segment.last:
+        return []
+    rows = reads.query(
+        Q.events_of_stream, touches=[(EVENTS, segment.stream)], stream=segment.stream, after=max(after, segment.first),
+        upto=segment.last, limit=limit, **filters,
+    )  # fmt: skip
+    return [event_of(row) for row in rows]
+
+
+def _check_after(after: object) -> None:
+    if type(after) is not int or not 0 <= after <= MAX_SEQ:
+        raise Invalid(f"expected a sequence number, got {after!r}", path="after")
+
+
+def _flag(emitted: bool | None) -> int | None:
+    if emitted is False:
+        raise Invalid("emitted events can be asked for, not left out", path="emitted", hint="leave it out")
+    return 1 if emitted else None
+
+
+def _kind_filter(kind: str | None) -> dict[str, str | None]:
+    """A kind is exact, or ends in `.*`; nothing in it is a pattern of the database's."""
+    if kind is None:
+        return {"kind": None, "low": None, "high": None}
+    name = check_name(kind, "kind")
+    if _GLOB.fullmatch(name):
+        return {"kind": None, "low": name[:-1], "high": name[:-2] + "/"}  # "/" follows "."
+    if "*" in name:
+        raise Invalid("only 'word.*' at the end is understood", path="kind")
+    return {"kind": name, "low": None, "high": None}
+
+
+class Names:
+    """Streams by their number, so that a page asks once for each."""
+
+    def __init__(self, reads: Reads, *known: Stream) -> None:
+        self._reads = reads
+        self._known = {stream.id: stream for stream in known}
+
+    def stream(self, number: int) -> Stream:
+        """The stream of this number."""
+        if number not in self._known:
+            self._known[number] = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
+        return self._known[number]
+
+    def record(self, event: Event) -> EventRecord:
+        """An event as people read it; its document is fetched if it lies in a blob."""
+        stream = self.stream(event.stream)
+        return _record(stream, event, body_of(self._reads, event.body, f"{stream.name} seq {event.seq}"))
+
+
+def _record(stream: Stream, event: Event, body: Body) -> EventRecord:
+    return EventRecord(
+        event.seq, event.kind, event.table, event.actor, to_datetime(event.at), stored_value(body.doc, f"{stream.name} seq {event.seq}"),
+        tuple(body.subjects), tuple(body.refs), stream.name, stream.uid.hex(), stream.ref(event.seq),
+        msgspec.to_builtins(body), event.body is None and event.commitment != b"",
+    )  # fmt: skip
+
+
+# --- across the store -----------------------------------------------------------------------------
+
+
+def events_across(
+    reads: Reads,
+    *,
+    kind: str | None = None,
+    actor: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    session: str | None = None,
+    emitted: bool | None = None,
+    limit: int = 50,
+    after: str | None = None,
+) -> Page[EventRecord]:
+    """Events of the tenant, newest first, as a page. A session's come in the order of their sequence."""
+    limit = check_page(limit)
+    span = between(reads, since, until)
+    filters: dict[str, Any] = {"since": span.since, "until": span.until, "emitted": _flag(emitted), **_kind_filter(kind)}
+    filters["actor"] = None if actor is None else check_name(actor, "actor")
+    if session is None:
+        found = _of_all(reads, filters, after, limit)
+    else:
+        found = _of_session(reads, session, filters, after, limit)
+    names = Names(reads)
+    items = [names.record(event) for event in found[:limit]]
+    return Page(items, _cursor(found[limit - 1], session) if len(found) > limit else None)
+
+
+def _cursor(last: Event, session: str | None) -> str:
+    return encode_cursor(last.at, last.position) if session is None else encode_cursor(last.seq)
+
+
+def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
+    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session"))
+    upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
+    found: list[Event] = []
+    for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():
+        page = reads.query(
+            Q.events_of_stream_back, stream=segment.stream, after=segment.first, upto=segment.last,
+            limit=limit + 1 - len(found), **filters,
+        )  # fmt: skip
+        found += [event_of(row) for row in page]
+        if len(found) > limit:
+            break
+    return found
+
+
+def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
+    """One index range where there is one; else one for each kind, merged, so that no more than a page of each is read."""
+    last_at, last_pos = (None, None) if after is None else decode_cursor(after, 2)
+    low, high = filters.pop("low"), filters.pop("high")
+    kinds: Iterable[str | None] = [filters.pop("kind")]
+    if kinds == [None] and (low is not None or filters["actor"] is None):
+        kinds = _kinds(reads, low or "", high or _LAST_KIND, filters["emitted"])
+    found: list[Event] = []
+    for kind in kinds:
+        found += [
+            event_of(row)
+            for row in reads.query(
+                Q.events_across, tenant=reads.tenant, kind=kind, last_at=last_at, last_pos=last_pos, limit=limit + 1, **filters
+            )
+        ]
+    return sorted(found, key=lambda event: (event.at, event.position), reverse=True)[: limit + 1]
+
+
+def _kinds(reads: Reads, low: str, high: str, emitted: int | None) -> list[str]:
+    found = [kind for (kind,) in reads.query(Q.kinds_across, tenant=reads.tenant, low=low, high=high, emitted=emitted)]
+    return [kind for kind in found if not (emitted and kind.startswith(_OURS))]
+
+
+# --- folding --------------------------------------------------------------------------------------
+
+
+def fold(
+    reads: Reads, stream: Stream, reducer: Callable[[S, EventRecord], S], initial: S, upto: int, name: str | None
+) -> FoldState:
+    """Fold the emitted events up to a sequence number; from the snapshot of that name, if there is one before it."""
+    state, after = _snapshot(reads, stream, name, upto) or (initial, 0)
+    folded, last = 0, after
+    for event in _emitted(reads, stream, after, upto):
+        state = reducer(state, event)
+        folded, last = folded + 1, event.seq
+    return FoldState(state, last, folded)
+
+
+def _emitted(reads: Reads, stream: Stream, after: int, upto: int) -> Iterator[EventRecord]:
+    names = Names(reads, stream)
+    filters = {"emitted": 1}
+    for segment in reversed(segments(reads, stream, upto)):
+        page = _segment_page(reads, segment, after, _PAGE, filters)
+        while page:
+            yield from map(names.record, page)
+            page = _segment_page(reads, segment, page[-1].seq, _PAGE, filters) if len(page) == _PAGE else []
+
+
+def _snapshot(reads: Reads, stream: Stream, name: str | None, upto: int) -> tuple[Any, int] | None:
+    if name is None:
+        return None
+    rows = reads.query(
+        Q.snapshot_of_fold, touches=[(FOLD_SNAPSHOTS, stream.id)], stream=stream.id, reducer=check_name(name, "name"), upto=upto
+    )
+    return (values.decode(bytes(rows[0][1])), rows[0][0]) if rows else None
+
+
+def keep_snapshot(tx: Tx, stream: Stream, name: str, result: FoldState) -> None:
+    """Keep what a named fold has come to, unless a later one is kept already. Ephemeral: losing it costs time only."""
+    row = tx.row(FOLD_SNAPSHOTS, stream, name)
+    if row is None or row["seq"] < result.seq:
+        state = values.encode(result.state, "state")
+        tx.touch(FOLD_SNAPSHOTS, {"reducer": name}, {"seq": result.seq, "state": state}, stream)

@@ -1,0 +1,48 @@
+-- Events as people read them: of a session, across the store, and the ones that were emitted.
+
+-- events_of_stream: events of one stream, in order.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE stream = :stream AND seq > :after AND seq <= :upto
+  AND tbl = '' --? emitted
+  AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
+  AND kind >= :low AND kind < :high --? low high
+  AND kind = :kind --? kind
+ORDER BY seq LIMIT :limit
+
+-- events_of_stream_back: the same from the end, with the filters of the listing across the store.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE stream = :stream AND seq > :after AND seq <= :upto
+  AND tbl = '' --? emitted
+  AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
+  AND kind >= :low AND kind < :high --? low high
+  AND kind = :kind --? kind
+  AND actor = :actor --? actor
+  AND at >= :since --? since
+  AND at < :until --? until
+ORDER BY seq DESC LIMIT :limit
+
+-- events_across: events of one kind, or of one actor, or both, newest first.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE tenant = :tenant
+  AND tbl = '' --? emitted
+  AND kind = :kind --? kind
+  AND actor = :actor --? actor
+  AND at >= :since --? since
+  AND at < :until --? until
+  AND at <= :last_at AND (at, pos) < (:last_at, :last_pos) --? last_at last_pos
+ORDER BY at DESC, pos DESC LIMIT :limit
+
+-- kinds_across: which kinds there are, by hopping through the index from one to the next.
+WITH RECURSIVE kinds (kind) AS (
+  SELECT min(kind) FROM events WHERE tenant = :tenant AND kind >= :low
+    AND tbl = '' --? emitted
+  UNION ALL
+  SELECT (
+    SELECT min(e.kind) FROM events e WHERE e.tenant = :tenant AND e.kind > kinds.kind
+      AND e.tbl = '' --? emitted
+  ) FROM kinds WHERE kinds.kind IS NOT NULL AND kinds.kind < :high
+)
+SELECT kind FROM kinds WHERE kind IS NOT NULL AND kind < :high
+
+-- snapshot_of_fold: what a named fold had come to.
+SELECT seq, state FROM fold_snapshots WHERE stream = :stream AND reducer = :reducer AND seq <= :upto

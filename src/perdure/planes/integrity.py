@@ -1,0 +1,391 @@
+"""Verify: is everything in this store as it was written? And anchors, which say so about the ends of all chains.
+
+The plane behind `verify` and `anchor`. Stream by stream, each in one snapshot and in little memory: the chain, then the fold
+against the rows, both ways, then the blobs. Reads only (but for recording an anchor). Keeps P5 and P6.
+What no hash covers is not found: the feed's positions, transaction ids, and a whole stream that went without a trace when no
+anchor names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from perdure.errors import Damaged, Error
+from perdure.log.anchor import Anchor, faults_of, make_anchor
+from perdure.log.chain import Chain
+from perdure.log.change import Change, Op, Stream
+from perdure.log.event import GENESIS, Body, Event
+from perdure.log.table import Table, TableClass
+from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.planes.blobcheck import Seen, check_blobs, check_outside
+from perdure.planes.documents import doc_of
+from perdure.planes.rebuild import Difference, Rebuild
+from perdure.planes.tables import ANCHORS, SESSIONS
+from perdure.stores.core import Core, Reader
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes", "integrity.sql")
+
+PAGE_EVENTS = 500
+PAGE_STREAMS = 200
+PROBLEMS_MAX = 1_000
+PRUNED = "log.pruned"
+GUARDS = {"sqlite": {"events_keep", "events_fixed"}, "postgres": {"events_guard", "events_keep"}}
+
+Progress = Callable[[int, int], None]
+
+
+class Snapshots(Protocol):
+    """Runs a read verb that sees one state of the store throughout: `core.snapshot`, or a transaction during a restore."""
+
+    def __call__(self, verb: Callable[..., Any], *args: Any) -> Any:
+        """Run `verb(reader, *args)`."""
+        ...
+
+
+def verify_store(
+    core: Core,
+    *,
+    anchor: Anchor | None = None,
+    public_key: bytes | None = None,
+    progress: Progress | None = None,
+    blobs: bool = True,
+) -> Report:
+    """Verify an open store; see `verify`."""
+
+    def snapshots(verb: Callable[..., Any], *args: Any) -> Any:
+        return core.snapshot(verb, *args, tenant=0)
+
+    return verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
+
+
+def verify(
+    snapshots: Snapshots,
+    *,
+    anchor: Anchor | None = None,
+    public_key: bytes | None = None,
+    progress: Progress | None = None,
+    blobs: bool = True,
+) -> Report:
+    """Look at everything and report what is not as it was written. Others may write meanwhile.
+
+    progress(done, total) counts events. Costs a fold of every stream, and with `blobs` one reading of every blob.
+    """
+    findings = Findings()
+    signature = _check_anchor(findings, anchor, public_key)
+    streams, total = snapshots(_size)
+    seen = Seen()
+    for stream_id in _stream_ids(snapshots):
+        _check_one(findings, snapshots, stream_id, progress, total)
+        if blobs:
+            _check_blobs(findings, snapshots, stream_id, seen)
+    findings.take(snapshots(check_strays))
+    if anchor is not None:
+        for start in range(0, len(anchor.heads), PAGE_STREAMS):
+            findings.take(snapshots(check_anchored, anchor.heads[start : start + PAGE_STREAMS]))
+    if progress:
+        progress(findings.events, max(total, findings.events))
+    return findings.report(seen.count, signature)
+
+
+class Findings:
+    """What was found so far; problems beyond a bound are counted only."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.unverifiable: list[Unverifiable] = []
+        self.left_out = 0
+        self.streams = self.events = self.rows = self.derived = 0
+
+    def add(self, problem: Problem) -> None:
+        """Keep a problem."""
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(problem)
+        else:
+            self.left_out += 1
+
+    def take(self, other: Findings) -> None:
+        """Take over what a part found."""
+        for problem in other.problems:
+            self.add(problem)
+        self.unverifiable += other.unverifiable
+        self.left_out += other.left_out
+        self.streams += other.streams
+        self.events += other.events
+        self.rows += other.rows
+        self.derived += other.derived
+
+    def count_row(self, table: Table) -> None:
+        """Count a row that was compared."""
+        if table.table_class is TableClass.RECORDED:
+            self.rows += 1
+        else:
+            self.derived += 1
+
+    def report(self, blobs: int, signature: str) -> Report:
+        """What verify returns."""
+        counts = Counts(self.streams, self.events, self.rows, self.derived, blobs)
+        return Report(self.problems, self.unverifiable, counts, signature, self.left_out)
+
+
+def _size(reads: Reads) -> tuple[int, int]:
+    return reads.query(Q.streams_size)[0][:2]  # type: ignore[return-value]
+
+
+def _stream_ids(snapshots: Snapshots) -> Iterator[int]:
+    after = 0
+    while page := snapshots(_heads_after, after):
+        for row in page:
+            yield row[0]
+        after = page[-1][0]
+
+
+def _heads_after(reads: Reads, after: int) -> list[tuple[Any, ...]]:
+    return reads.query(Q.heads_page, after=after, limit=PAGE_STREAMS)
+
+
+# -- one stream ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_one(
+    findings: Findings, snapshots: Snapshots, stream_id: int, progress: Progress | None, total: int
+) -> None:
+    done = findings.events
+
+    def advance(events: int) -> None:
+        if progress:
+            progress(done + events, max(total, done + events))
+
+    try:
+        findings.take(snapshots(check_stream, stream_id, advance))
+    except Damaged as error:
+        what = ProblemKind.DATABASE_DAMAGED
+        findings.add(Problem(what, f"number {stream_id}", "", None, "", error.message))
+
+
+def check_stream(reader: Reader, stream_id: int, advance: Callable[[int], None]) -> Findings:
+    """Check one stream whole: chain, bodies, rows, derived rows. Call it inside a snapshot."""
+    findings = Findings()
+    rows = reader.query(Q.stream_now, stream=stream_id)
+    if rows:
+        StreamCheck(reader, rows[0], findings).run(advance)
+    return findings
+
+
+class StreamCheck:
+    """The check of one stream."""
+
+    def __init__(self, reader: Reader, row: tuple[Any, ...], findings: Findings) -> None:
+        self._reader = reader
+        self._stream = Stream(*row[:7])
+        self._head: tuple[int, bytes] = (row[7], row[8])
+        self._findings = findings
+        self._rebuild = Rebuild()
+        self._named: set[int] = set()  # events whose emptying was recorded
+
+    def run(self, advance: Callable[[int], None]) -> None:
+        """Everything, in order: what is the cause comes before what follows from it."""
+        stream = self._stream
+        chain = Chain(stream.uid, stream.fork_seq + 1, self._before_first())
+        unreadable = [error for event in chain.follow(self._events(advance)) if (error := self._fold(event))]
+        chain.end(*self._head)
+        for found in chain.breaks:
+            self._problem(ProblemKind(found.kind.value), found.seq, "", found.message)
+        broken = {found.seq for found in chain.breaks}
+        for seq, error in unreadable:
+            if seq not in broken:
+                self._problem(ProblemKind.EVENT_UNREADABLE, seq, "", error.message)
+        self._judge_emptied(chain.emptied)
+        self._check_name()
+        for difference in self._rebuild.differences(self._reader, stream, self._findings.count_row):
+            self._problem(_kind_of(difference), difference.seq, difference.table.name, str(difference))
+        self._findings.streams += 1
+
+    def _before_first(self) -> bytes:
+        """The hash that the first event follows: nothing, or on a fork the event of its parent."""
+        stream = self._stream
+        if stream.parent is None:
+            return GENESIS
+        digest = _fork_hash(self._reader, stream)
+        if not digest:
+            what = f"its parent has no event {stream.fork_seq}, from which it goes on"
+            self._problem(ProblemKind.FORK_BROKEN, stream.fork_seq + 1, "", what)
+        return digest
+
+    def _events(self, advance: Callable[[int], None]) -> Iterator[Event]:
+        after = self._stream.fork_seq
+        while True:
+            page = self._reader.query(Q.events_checked, stream=self._stream.id, after=after, limit=PAGE_EVENTS)
+            for *columns, tenant in page:
+                if tenant != self._stream.tenant:
+                    self._problem(ProblemKind.EVENT_ALTERED, columns[0], "", "it claims another tenant")
+                yield Event(*columns)
+            self._findings.events += len(page)
+            advance(self._findings.events)
+            if len(page) < PAGE_EVENTS:
+                return
+            after = page[-1][0]
+
+    def _fold(self, event: Event) -> tuple[int, Error] | None:
+        """Apply one event; what cannot be applied is returned, and the fold goes on without it."""
+        try:
+            body = self._rebuild.add(event)
+            if body is not None and event.kind == PRUNED and not event.table:
+                self._named |= _emptied_by(self._tenant_reader(), event, body)
+        except Error as error:
+            return event.seq, error
+        return None
+
+    def _tenant_reader(self) -> Reads:
+        return self._reader.of_tenant(self._stream.tenant)
+
+    def _judge_emptied(self, emptied: list[int]) -> None:
+        uid = self._stream.uid.hex()
+        for seq in emptied:
+            if seq in self._named:
+                self._findings.unverifiable.append(Unverifiable(self._stream.name, uid, seq))
+            else:
+                self._problem(ProblemKind.BODY_EMPTIED, seq, "", "the body is gone and no prune names it")
+
+    def _check_name(self) -> None:
+        """A session's name stands in its log too: a renamed stream shows."""
+        for row in self._rebuild.each(SESSIONS):
+            if row["name"] != self._stream.name:
+                self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
+
+    def _problem(self, kind: ProblemKind, seq: int | None, table: str, message: str) -> None:
+        self._findings.add(Problem(kind, self._stream.name, self._stream.uid.hex(), seq, table, message))
+
+
+def _fork_hash(reads: Reads, stream: Stream) -> bytes:
+    """The hash of the event that a fork goes on from; empty if there is none. Parents may be missing or go in circles."""
+    parent, passed = stream.parent, {stream.id}
+    while parent is not None and parent not in passed:
+        passed.add(parent)
+        rows = reads.query(LOG.stream_by_id, id=parent)
+        each = Stream(*rows[0]) if rows else None
+        if each is None or stream.fork_seq > each.fork_seq:
+            found = reads.query(Q.event_hash, stream=parent, seq=stream.fork_seq)
+            return found[0][0] if found else b""
+        parent = each.parent
+    return b""
+
+
+def _kind_of(difference: Difference) -> ProblemKind:
+    if difference.table.table_class is TableClass.DERIVED:
+        return ProblemKind.DERIVED_WRONG
+    if difference.found is None:
+        return ProblemKind.ROW_MISSING
+    return ProblemKind.ROW_UNRECORDED if difference.expected is None else ProblemKind.ROW_ALTERED
+
+
+def _emptied_by(reads: Reads, event: Event, body: Body) -> set[int]:
+    """The events that a prune says it emptied: only earlier ones count."""
+    doc = doc_of(reads, event.body, f"seq {event.seq}") if body.doc_blob else body.doc
+    seqs = doc.get("emptied") if isinstance(doc, Mapping) else None
+    return {seq for seq in seqs if type(seq) is int and seq < event.seq} if isinstance(seqs, list) else set()
+
+
+# -- blobs, strays ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_blobs(findings: Findings, snapshots: Snapshots, stream_id: int, seen: Seen) -> None:
+    """Blobs inside the database in a snapshot; large ones outside it, so that no transaction waits for a disk or network."""
+    rows = snapshots(_stream_row, stream_id)
+    if not rows:
+        return
+    stream = Stream(*rows[0][:7])
+    found, outside = snapshots(check_blobs, stream, seen)
+    for address, seq in outside.items():
+        found += snapshots(check_outside, stream, address, seq)
+    for kind, seq, table, message in found:
+        findings.add(Problem(kind, stream.name, stream.uid.hex(), seq, table, message))
+
+
+def _stream_row(reads: Reads, stream_id: int) -> list[tuple[Any, ...]]:
+    return reads.query(Q.stream_now, stream=stream_id)
+
+
+def check_strays(reader: Reader) -> Findings:
+    """Events and rows of streams that do not exist, and the guards of the events."""
+    findings = Findings()
+    kind = ProblemKind.EVENT_ASTRAY
+    for stream, seq, count in reader.query(Q.events_astray):
+        findings.add(Problem(kind, f"number {stream}", "", seq, "events", f"{count} events of a stream that does not exist"))
+    for table, stream, count in reader.query(Q.rows_astray):
+        findings.add(Problem(kind, f"number {stream}", "", None, table, f"{count} rows of a stream that does not exist"))
+    standing = {name for (name,) in reader.query(Q.guards)}
+    for name in sorted(GUARDS[reader.dialect] - standing):
+        what = f"the trigger {name} is missing or off: events could be changed"
+        findings.add(Problem(ProblemKind.GUARD_MISSING, "", "", None, "events", what))
+    return findings
+
+
+# -- anchors ---------------------------------------------------------------------------------------------------------------------
+
+
+def _check_anchor(findings: Findings, anchor: Anchor | None, public_key: bytes | None) -> str:
+    if anchor is None:
+        return ""
+    faults = faults_of(anchor, public_key)
+    for fault in faults:
+        findings.add(Problem(ProblemKind.ANCHOR_INVALID, "", "", None, "", fault))
+    if public_key is None:
+        return "unchecked" if anchor.signature else "unsigned"
+    return "bad" if faults else "good"
+
+
+def check_anchored(reads: Reads, heads: list[tuple[str, int, str]]) -> Findings:
+    """Every anchored head must still stand at its place, as an event with exactly that hash."""
+    findings = Findings()
+    for uid, seq, digest in heads:
+        rows = reads.query(Q.anchored, uid=bytes.fromhex(uid), seq=seq)
+        problem = _anchored_problem(uid, seq, bytes.fromhex(digest), rows[0] if rows else None)
+        if problem is not None:
+            findings.add(problem)
+    return findings
+
+
+def _anchored_problem(uid: str, seq: int, digest: bytes, row: tuple[Any, ...] | None) -> Problem | None:
+    if row is None:
+        return Problem(ProblemKind.STREAM_MISSING, "", uid, None, "streams", f"the anchor saw it at {seq}")
+    name, head_seq, found = row
+    if found is None and head_seq < seq:
+        what = f"the anchor saw it at {seq}, it ends at {head_seq}"
+        return Problem(ProblemKind.TAIL_CUT, name, uid, head_seq + 1, "", what)
+    if found is None:
+        return Problem(ProblemKind.EVENT_MISSING, name, uid, seq, "", "the anchor saw an event here")
+    if found != digest:
+        return Problem(ProblemKind.REWRITTEN, name, uid, seq, "", "the anchor saw another event here")
+    return None
+
+
+def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
+    """State all chain heads as of one moment, signed if a key is given, and record that this was done.
+
+    The record (root, count and signature, not the heads) is an event of the store's own stream; keep the anchor elsewhere.
+    """
+    heads, tenant = core.snapshot(_all_heads, tenant=0)
+    anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)
+    core.write(record_anchor, anchor, actor=actor, tenant=tenant)
+    return anchor
+
+
+def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
+    heads: list[tuple[bytes, int, bytes]] = []
+    after = 0
+    while page := _heads_after(reads, after):
+        heads += [(uid, seq, digest) for _, uid, seq, digest in page]
+        after = page[-1][0]
+    return heads, reads.query(Q.tenant_first)[0][0]
+
+
+def record_anchor(tx: Tx, anchor: Anchor) -> int:
+    """Record that an anchor was made."""
+    stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
+    columns = {"root": anchor.root, "heads": len(anchor.heads), "at": anchor.at}
+    doc = {"epoch": anchor.epoch, "signature": anchor.signature, "key": anchor.key}
+    return tx.record(Change("store.anchored", stream, ANCHORS, Op.INSERT, set=columns, doc=doc))

@@ -1,0 +1,58 @@
+-- What verify and anchors ask: everything here looks across tenants, because a chain does not know them.
+
+-- streams_size: how much there is to look at.
+SELECT count(*), CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
+
+-- stream_now: a stream with its head.
+SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams WHERE id = :stream
+
+-- events_checked: events of a stream in order, with the tenant that each claims.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, tenant FROM events
+WHERE stream = :stream AND seq > :after ORDER BY seq LIMIT :limit
+
+-- event_hash: what a fork goes on from.
+SELECT hash FROM events WHERE stream = :stream AND seq = :seq
+
+-- events_astray: events of streams that do not exist.
+SELECT stream, min(seq), count(*) FROM events WHERE stream NOT IN (SELECT id FROM streams) GROUP BY stream ORDER BY stream LIMIT 100
+
+-- rows_astray: rows of streams that do not exist.
+SELECT tbl, stream, count(*) FROM (
+  SELECT 'sessions' AS tbl, stream FROM sessions
+  UNION ALL SELECT 'turns', stream FROM turns
+  UNION ALL SELECT 'covers', stream FROM covers
+  UNION ALL SELECT 'tasks', stream FROM tasks
+  UNION ALL SELECT 'decisions', stream FROM decisions
+  UNION ALL SELECT 'entries', stream FROM entries
+  UNION ALL SELECT 'locks', stream FROM locks
+  UNION ALL SELECT 'checkpoints', stream FROM checkpoints
+  UNION ALL SELECT 'artifacts', stream FROM artifacts
+  UNION ALL SELECT 'anchors', stream FROM anchors
+  UNION ALL SELECT 'refs', stream FROM refs
+  UNION ALL SELECT 'blob_refs', stream FROM blob_refs
+  UNION ALL SELECT 'calls', stream FROM calls
+  UNION ALL SELECT 'tags', stream FROM tags
+  UNION ALL SELECT 'task_needs', stream FROM task_needs
+) AS every_row WHERE stream NOT IN (SELECT id FROM streams) GROUP BY tbl, stream ORDER BY tbl, stream LIMIT 100
+
+-- blob_refs_page: the blobs that a stream's events need, and which rows keep them.
+SELECT r.seq, r.address, b.id FROM blob_refs r LEFT JOIN blobs b ON b.tenant = :tenant AND b.address = r.address
+WHERE r.stream = :stream AND (r.seq, r.address) > (:seq, :address) ORDER BY r.seq, r.address LIMIT :limit
+
+-- blob_row: one blob with the number of its row.
+SELECT id, size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address
+
+-- guards: what makes the database refuse to change events.
+SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'events'
+
+-- guards @postgres: the catalogue is another one; a trigger may also be switched off.
+SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass('events') AND NOT tgisinternal AND tgenabled <> 'D'
+
+-- anchored: what stands where an anchor says that a head was.
+SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
+
+-- heads_page: chain heads, in the order of streams.
+SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limit
+
+-- tenant_first: who owns the store's own stream.
+SELECT min(id) FROM tenants

@@ -1,0 +1,63 @@
+"""Restating a row: base events that say all of it, documents included, so that nothing before them is needed for it.
+
+A fork begins with these; prune writes them before it empties an event that still feeds a live row (DESIGN §3). The first
+document of a row goes with the base event, each other one with an event of its own; the columns that point to documents then
+point to these events. Callers: planes/time, upkeep. Keeps P5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Body
+from perdure.log.table import Row, Table
+from perdure.planes.tables import DECISIONS, ENTRIES, SESSIONS, TASKS
+from perdure.stores.tx import Tx
+
+KINDS = {SESSIONS: "session.restated", ENTRIES: "value.restated", TASKS: "task.restated", DECISIONS: "decision.restated"}
+
+Bodies = Callable[[int], Body]  # the body of an event of the old stream, its document in place
+
+
+def restate(tx: Tx, stream: Stream, table: Table, row: Row, bodies: Bodies) -> None:
+    """Say the whole row again in this stream."""
+    said = [(column, bodies(seq)) for column, seq in pointers(table, row)]
+    column, body = said[0] if said else ("", Body())
+    tx.record(_change(stream, table, row, Op.BASE, column, body, values_of(table, row)))
+    for column, body in said[1:]:
+        point_to(tx, stream, table, row, column, body)
+
+
+def point_to(tx: Tx, stream: Stream, table: Table, row: Row, column: str, body: Body) -> None:
+    """Say one document of a row again, and point to where it is said."""
+    tx.record(_change(stream, table, row, Op.SET, column, body, {}))
+
+
+def count(table: Table, row: Row) -> int:
+    """How many events it takes."""
+    return max(1, len(pointers(table, row)))
+
+
+def pointers(table: Table, row: Row) -> list[tuple[str, int]]:
+    """Which column of a row points to which event. A document that was never restated is in the event of the row's `seq`."""
+    found = {column: row[column] for column in table.documents}
+    if "doc_seq" in found and found["doc_seq"] is None:
+        found["doc_seq"] = row["seq"]
+    return [(column, seq) for column, seq in found.items() if seq is not None]
+
+
+def values_of(table: Table, row: Row) -> dict[str, Any]:
+    """The columns of a row that say something."""
+    return {column: row[column] for column in table.columns if row[column] is not None}
+
+
+def _change(
+    stream: Stream, table: Table, row: Row, op: Op, mark: str, body: Body, values: dict[str, Any]
+) -> Change:
+    blobs = [address for address in body.blobs if address != body.doc_blob]
+    return Change(
+        KINDS[table], stream, table, op=op, key={column: row[column] for column in table.key}, set=values, doc=body.doc,
+        mark=mark, refs=body.refs, blobs=blobs, subjects=body.subjects, derived_from=body.derived_from,
+    )  # fmt: skip

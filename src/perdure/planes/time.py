@@ -1,0 +1,239 @@
+"""Time: a session as it was (`at`), and another way on from there (`fork`).
+
+`at` folds the history up to a point into a private store in memory, where every read verb works unchanged. `fork` begins a
+stream that names its parent's event: what never changes is read from the parent, what may change is restated. A fork costs as
+much as the session has values, tasks and decisions; folding reads the events that made them. Callers: the handles. Keeps P5, P6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+import msgspec
+
+from perdure.errors import Conflict, Damaged, Invalid
+from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Body, Event
+from perdure.log.fold import Fold
+from perdure.log.table import Row, Table
+from perdure.model.instants import instant_us
+from perdure.model.limits import check_name
+from perdure.planes import restate
+from perdure.planes.documents import body_of
+from perdure.planes.lineage import ancestry
+from perdure.planes.spans import store_now
+from perdure.planes.tables import RECORDED, SESSIONS, TASKS
+from perdure.stores.core import Core
+from perdure.stores.past import Past
+from perdure.stores.replay import Slice, replay
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import EVENTS, LOG, Tx
+
+Q = Statements("perdure.planes", "time.sql")
+
+Moment: TypeAlias = "int | str | datetime | timedelta"
+_PAGE = 500
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A place in a session's past: the stream that holds the event, its sequence number, and the instant to be seen."""
+
+    stream: Stream
+    seq: int
+    hash: bytes
+    at_us: int
+
+
+class View(msgspec.Struct, frozen=True):
+    """A session in a private store, as it was."""
+
+    core: Core
+    tenant: int
+    stream: Stream
+    pin: str
+
+
+class ForkPlan(msgspec.Struct, frozen=True):
+    """Where a fork begins, and the rows that it restates."""
+
+    point: Point
+    session: Row
+    rows: list[tuple[Table, Row]]
+
+
+# --- points ---------------------------------------------------------------------------------------
+
+
+def point(reads: Reads, stream: Stream, moment: Moment | None, path: str = "at") -> Point:
+    """The event that a moment names: a sequence number, an instant, or an age ("2h"); None is the last one.
+
+    Invalid when there is no such event yet, or none any more that is as old.
+    """
+    line = ancestry(reads, stream)
+    instant: int | None = None
+    if moment is None or type(moment) is int:
+        seq = _checked_seq(_last(reads, stream), moment, path)
+    else:
+        instant = instant_us(moment, store_now(reads), path)
+        seq = _not_after(reads, line, instant, path)
+    holder, seq = _holder(reads, line, seq)
+    event = _event(reads, holder, seq)
+    return Point(holder, seq, event.hash, event.at if instant is None else instant)
+
+
+def seq_of(reads: Reads, stream: Stream, moment: Moment | None) -> int:
+    """The sequence number that a moment names."""
+    return _last(reads, stream) if moment is None else point(reads, stream, moment).seq
+
+
+def _last(reads: Reads, stream: Stream) -> int:
+    return reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+
+
+def _checked_seq(last: int, seq: int | None, path: str) -> int:
+    if seq is None:
+        return last
+    if not 1 <= seq <= last:
+        raise Invalid(f"there is no event {seq}: they run from 1 to {last}", path=path)
+    return seq
+
+
+def _not_after(reads: Reads, line: list[Stream], instant: int, path: str) -> int:
+    upto = 2**62
+    for stream in line:
+        seq = reads.query(
+            Q.events_last_not_after, touches=[(EVENTS, stream.id)], stream=stream.id, upto=upto, at=instant
+        )[0][0]
+        if seq is not None:
+            return seq
+        upto = stream.fork_seq
+    raise Invalid("the session had not begun then", path=path)
+
+
+def _holder(reads: Reads, line: list[Stream], seq: int) -> tuple[Stream, int]:
+    """The stream that holds the event. While a fork is still restating what it starts from, it is where its parent was."""
+    for stream in line:
+        if stream.parent is None or seq >= _opened(reads, stream):
+            return stream, seq
+        seq = min(seq, stream.fork_seq)
+    raise AssertionError
+
+
+def _opened(reads: Reads, stream: Stream) -> int:
+    """The last of the events with which a fork begins."""
+    first = _event(reads, stream, stream.fork_seq + 1)
+    doc = body_of(reads, first.body).doc
+    return doc["through"] if isinstance(doc, dict) else first.seq
+
+
+def _event(reads: Reads, stream: Stream, seq: int) -> Event:
+    rows = reads.query(LOG.event_by_seq, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    if not rows:
+        raise Damaged("the event is missing", path=f"{stream.name} seq {seq}")
+    return event_of(rows[0])
+
+
+# --- at -------------------------------------------------------------------------------------------
+
+
+def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
+    """The session as it was, in a private store in memory. Costs a fold of its history up to then."""
+    then = point(reads, stream, moment)
+    past = Past(_origin(reads, core), then.at_us)
+    tenant = past.tenant_id("default")
+    streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
+    row = past.read(_session_row, streams[-1], tenant=tenant)
+    return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
+
+
+def _origin(reads: Reads, core: Core) -> Any:
+    """Where the past finds its blobs: inside a transaction in that same one, which must not end before."""
+    if isinstance(reads, Tx):
+        return lambda verb: verb(reads)
+    return partial(core.read, tenant=reads.tenant)
+
+
+def _slices(line: list[Stream], upto: int) -> Iterator[Slice]:
+    """Oldest first, each up to where the next one begins."""
+    ends = [upto, *(stream.fork_seq for stream in line[:-1])]
+    for stream, end in reversed(list(zip(line, ends, strict=True))):
+        yield Slice(stream, end)
+
+
+def _session_row(reads: Reads, stream: Stream) -> Row | None:
+    return reads.row(SESSIONS, stream)
+
+
+# --- fork -----------------------------------------------------------------------------------------
+
+
+def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
+    """Fold what a fork has to restate. A read: history does not change, so it needs no transaction."""
+    then = point(reads, stream, moment)
+    state = Fold(RECORDED)
+    for event in _mutable_events(reads, then):
+        state.add(event)
+    rows = [(table, _without_claim(table, row)) for table, row in state.each()]
+    session = next((row for table, row in rows if table is SESSIONS), None)
+    if session is None:
+        raise Invalid("there is no session yet at this point", path="at")
+    return ForkPlan(then, session, [(table, row) for table, row in rows if table is not SESSIONS])
+
+
+def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
+    after, stream = then.stream.fork_seq, then.stream.id
+    while True:
+        rows = reads.query(
+            Q.events_of_mutable_rows, touches=[(EVENTS, stream)], stream=stream, after=after, upto=then.seq, limit=_PAGE
+        )
+        yield from map(event_of, rows)
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1][0]
+
+
+def _without_claim(table: Table, row: Row) -> Row:
+    """Nobody holds anything in a fork."""
+    if table is not TASKS or row["status"] != "doing":
+        return row
+    return row | {"status": "todo", "holder": None, "claimed_by": None, "claim_expires_at": None}
+
+
+def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
+    """Begin a session that goes on from a point of another one. Conflict when the name is taken."""
+    if tx.find_stream("session", check_name(name, "name")) is not None:
+        raise Conflict(f"there is a session {name!r} already", path="name")
+    then = plan.point
+    stream = tx.new_stream("session", name, then.stream, (then.seq, then.hash))
+    session = plan.session | {"name": name, "creator": tx.actor, "created_at": tx.now, **_going_on(plan.session)}
+    tx.record(_first(stream, plan, session))
+    bodies = partial(_body_at, tx, then.stream)
+    for column, seq in restate.pointers(SESSIONS, session):
+        restate.point_to(tx, stream, SESSIONS, session, column, bodies(seq))
+    for table, row in plan.rows:
+        restate.restate(tx, stream, table, row, bodies)
+    return stream, session["pin"] or ""
+
+
+def _going_on(session: Row) -> Row:
+    """A session that had ended goes on in its fork."""
+    return {"status": "active", "ended_at": None} if session["ended_at"] is not None else {}
+
+
+def _first(stream: Stream, plan: ForkPlan, session: Row) -> Change:
+    """The fork's first event: it names its parent, and says with which event the restating ends."""
+    then = plan.point
+    others = len(restate.pointers(SESSIONS, session)) + sum(restate.count(table, row) for table, row in plan.rows)
+    doc = {"parent": then.stream.uid.hex(), "seq": then.seq, "hash": then.hash.hex(), "through": then.seq + 1 + others}
+    return Change(
+        "session.forked", stream, SESSIONS, op=Op.BASE, set=restate.values_of(SESSIONS, session), doc=doc,
+        refs=[then.stream.ref(then.seq)],
+    )  # fmt: skip
+
+
+def _body_at(reads: Reads, stream: Stream, seq: int) -> Body:
+    return body_of(reads, _event(reads, stream, seq).body, f"seq {seq}")

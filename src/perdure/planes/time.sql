@@ -1,0 +1,9 @@
+-- Points in a session's past.
+
+-- events_last_not_after: the last event of a stream, up to a sequence number, that is not after an instant.
+SELECT max(seq) FROM events WHERE stream = :stream AND seq <= :upto AND at <= :at
+
+-- events_of_mutable_rows: what a fork must restate comes from these; turns, checkpoints and artifacts are left where they are.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
+WHERE stream = :stream AND seq > :after AND seq <= :upto AND tbl IN ('sessions', 'entries', 'tasks', 'decisions')
+ORDER BY seq LIMIT :limit

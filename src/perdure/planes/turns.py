@@ -1,0 +1,287 @@
+"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns pending`.
+
+A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all (P8).
+Identity comes from the caller's key or call id, never from the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
+from perdure.log.change import Change, Stream
+from perdure.model.instants import to_datetime
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
+from perdure.model.records.conversation import Call, Pending, PendingKind, Role, Turn
+from perdure.model.values import digest, to_plain
+from perdure.planes.documents import body_of, stored_value
+from perdure.planes.lineage import MAX_SEQ, Segment, segments
+from perdure.planes.origins import check_seq
+from perdure.planes.tables import CALLS, TURNS
+from perdure.stores.statements import Statement, Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+Q = Statements("perdure.planes", "conversation.sql")
+
+PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
+
+_SPEAKERS = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
+
+
+# -- saying --------------------------------------------------------------------------------------------------
+
+
+def say(
+    tx: Tx,
+    stream: Stream,
+    role: str,
+    content: Any = None,
+    *,
+    key: str | None = None,
+    calls: Sequence[Call] = (),
+    about: Iterable[str] = (),
+) -> Turn:
+    """Add a turn, or with a key that was used before, give the turn that stands under it."""
+    speaker = _speaker(role)
+    made = _checked_calls(calls, speaker) if calls else ()
+    if content is None and not made:
+        raise Invalid("a turn says something or makes calls", path="content")
+    doc = _document(content, made)
+    if key is not None:
+        said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
+        if said is not None:
+            return _same(said, Turn(0, speaker, content, made, said.at, "", key), f"key {key!r}", "key")
+    for i, call in enumerate(made):
+        _refuse_known(tx, stream, call.id, f"calls[{i}].id")
+    change = Change(
+        "turn.said", stream, TURNS, set={"role": speaker.value, "key": key, "call": None}, doc=doc,
+        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made],
+    )  # fmt: skip
+    seq = tx.record(change)
+    return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=stream.ref(seq))
+
+
+def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = False) -> Turn:
+    """Add the result of a call; if it has one already, give that one."""
+    check_name(call_id, "call_id")
+    doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {})
+    if _maker(tx, stream, call_id) is None:
+        raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
+    given = _find(tx, stream, Q.turn_by_call, call=call_id)
+    if given is not None:
+        fresh = Turn(0, Role.TOOL, value, (), given.at, "", call=call_id, error=bool(error))
+        return _same(given, fresh, f"call {call_id!r}", "value")
+    columns = {"role": Role.TOOL.value, "key": None, "call": call_id}
+    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
+    at = to_datetime(tx.now)
+    return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), stream.ref(seq))
+
+
+def _speaker(role: object) -> Role:
+    speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
+    if speaker is not None:
+        return speaker
+    hint = "use result(call_id, value)" if role == "tool" else "one of system, user, assistant"
+    raise Invalid(f"nobody says something as {str(role)[:40]!r}", path="role", hint=hint)
+
+
+def _document(content: Any, calls: Sequence[Call]) -> dict[str, Any]:
+    doc = {"content": to_plain(content, "content")}
+    if calls:
+        doc["args"] = [to_plain(call.args, f"calls[{i}].args") for i, call in enumerate(calls)]
+    return doc
+
+
+def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
+    if speaker is not Role.ASSISTANT:
+        raise Invalid(f"only assistant turns make calls, not {speaker} turns", path="calls")
+    if not isinstance(calls, (list, tuple)):
+        raise Invalid(f"expected a list of calls, got {type(calls).__name__}", path="calls")
+    if len(calls) > REFS_MAX:
+        raise TooLarge(f"{len(calls)} calls, at most {REFS_MAX} in one turn", path="calls")
+    seen: set[str] = set()
+    for i, call in enumerate(calls):
+        if type(call) is not Call:
+            raise Invalid(f"expected a Call, got {type(call).__name__}", path=f"calls[{i}]")
+        check_name(call.tool, f"calls[{i}].tool")
+        if check_name(call.id, f"calls[{i}].id") in seen:
+            raise Conflict(f"the call {call.id!r} is made twice", path=f"calls[{i}].id")
+        seen.add(call.id)
+    return tuple(calls)
+
+
+def _subjects(about: Iterable[str]) -> list[str]:
+    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
+        raise Invalid(f"expected a list of subjects, got {type(about).__name__}", path="about")
+    subjects = list(dict.fromkeys(check_name(name, f"about[{i}]") for i, name in enumerate(about)))
+    if len(subjects) > REFS_MAX:
+        raise TooLarge(f"{len(subjects)} subjects, at most {REFS_MAX} of one turn", path="about")
+    return subjects
+
+
+def _refuse_known(tx: Tx, stream: Stream, call: str, path: str) -> None:
+    maker = _maker(tx, stream, call)
+    if maker is not None:
+        raise Conflict(f"turn {maker} of this session made the call {call!r} already", path=path, seq=maker)
+
+
+def _same(stored: Turn, given: Turn, what: str, path: str) -> Turn:
+    """The stored turn if it says the same as the given one; the first input stands."""
+    before, now = _digest(stored), _digest(given)
+    if before == now:
+        return stored
+    raise KeyReused(
+        f"{what} stands for another input, turn {stored.seq}", path=path, seq=stored.seq, stored=before, given=now
+    )
+
+
+def _digest(turn: Turn) -> str:
+    calls = [[call.id, call.tool, call.args] for call in turn.calls]
+    parts = {"role": turn.role.value, "content": turn.content, "calls": calls, "error": turn.error}
+    return digest(parts, "turn").hex()
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def turns(
+    reads: Reads,
+    stream: Stream,
+    *,
+    last: int | None = None,
+    after: int | None = None,
+    before: int | None = None,
+    limit: int = 100,
+) -> list[Turn]:
+    """A page of turns, in order: the last ones, or those before or after a sequence number."""
+    if last is not None and (after is not None or before is not None):
+        raise Invalid("`last` stands alone; with `after` or `before` use `limit`", path="last")
+    rows = check_page(limit) if last is None else check_page(last, "last")
+    first = 0 if after is None else _bound(after, "after")
+    upto = MAX_SEQ if before is None else _bound(before, "before") - 1
+    if after is None:
+        return turns_back(reads, stream, first, upto, rows)
+    return turns_on(reads, stream, first, upto, rows)
+
+
+def _bound(seq: object, path: str) -> int:
+    return 0 if seq == 0 else check_seq(seq, path)
+
+
+def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
+    """The newest turns with first < seq <= upto, in order."""
+    found: list[Turn] = []
+    for segment in segments(reads, stream, upto):
+        if len(found) == limit or segment.last <= first:
+            break
+        found += _page(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+    return found[::-1]
+
+
+def turns_on(
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, role: Role | None = None
+) -> list[Turn]:
+    """The oldest turns (of a role) with first < seq <= upto, in order."""
+    found: list[Turn] = []
+    for segment in reversed(segments(reads, stream, upto)):
+        if segment.last > first and len(found) < limit:
+            span = _above(segment, first)
+            found += _page(reads, stream, Q.turns_on, span, limit=limit - len(found), role=role)
+    return found
+
+
+def _above(segment: Segment, first: int) -> Segment:
+    return segment._replace(first=max(segment.first, first))
+
+
+def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[Turn]:
+    touches = [(TURNS, span.stream)]
+    return [
+        _turn_of(reads, stream, row)
+        for row in reads.query(statement, touches=touches, **span._asdict(), **params)
+    ]
+
+
+def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
+    for span in segments(reads, stream):
+        rows = reads.query(statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params)
+        if rows:
+            return _turn_of(reads, stream, rows[0])
+    return None
+
+
+def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
+    seq, role, key, call, at, actor, stored = row
+    path = f"session {stream.name} seq {seq}"
+    body = body_of(reads, stored, path)
+    doc = body.doc if isinstance(body.doc, dict) else {}
+    args = doc.get("args") or [{}] * len(body.calls)
+    calls = tuple(
+        Call(made, tool, stored_value(given, path)) for (made, tool), given in zip(body.calls, args, strict=True)
+    )
+    content = stored_value(doc.get("content"), path)
+    error = bool(doc.get("error"))
+    return Turn(seq, Role(role), content, calls, to_datetime(at), actor, key, call, error, stream.ref(seq))
+
+
+def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
+    """The sequence number of the turn that made a call, here or in what this session was forked from."""
+    row = reads.row(CALLS, stream, call)
+    if row is not None:
+        return row["seq"]
+    for span in segments(reads, stream)[1:] if stream.parent is not None else ():
+        touches = [(CALLS, span.stream)]
+        rows = reads.query(Q.call_maker, touches=touches, stream=span.stream, call=call, last=span.last)
+        if rows:
+            return rows[0][0]
+    return None
+
+
+# -- what is open --------------------------------------------------------------------------------------------
+
+
+def pending(reads: Reads, stream: Stream) -> Pending | None:
+    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet; else None."""
+    tail = [
+        turn
+        for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
+        if turn.role is not Role.SYSTEM
+    ]
+    if not tail:
+        return None
+    maker = _last_maker(reads, stream, tail)
+    missing = _unanswered(reads, stream, maker) if maker else ()
+    if maker and missing:
+        return Pending(PendingKind.RESULTS, maker, missing)
+    if tail[-1].role is Role.ASSISTANT:
+        return None
+    return Pending(PendingKind.ANSWER, _last_user(tail) or tail[-1])
+
+
+def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
+    """The newest assistant turn, or if the tail shows only results of it, the one that they answer."""
+    for turn in reversed(tail):
+        if turn.role is Role.ASSISTANT:
+            return turn
+    answered = [turn.call for turn in tail if turn.call is not None]
+    seq = _maker(reads, stream, answered[-1]) if answered else None
+    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
+    return found[0] if found else None
+
+
+def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+    if not maker.calls:
+        return ()
+    answered: set[str] = set()
+    for segment in segments(reads, stream):
+        if segment.last > maker.seq:
+            span = _above(segment, maker.seq)
+            rows = reads.query(Q.calls_answered, touches=[(TURNS, span.stream)], **span._asdict())
+            answered |= {call for (call,) in rows}
+    return tuple(call for call in maker.calls if call.id not in answered)
+
+
+def _last_user(tail: list[Turn]) -> Turn | None:
+    return next((turn for turn in reversed(tail) if turn.role is Role.USER), None)

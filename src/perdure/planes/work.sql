@@ -1,0 +1,85 @@
+-- Tasks: what is to be done, what it waits for, and who is at it.
+-- A claim is void when its time is over or its holder's heartbeat has lapsed: that is what the CASE says.
+
+-- task_get: one task.
+SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
+  t.claim_expires_at, t.token, e.body, n.body,
+  CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
+FROM tasks t
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
+WHERE t.stream = :stream AND t.seq = :seq
+
+-- tasks_ready: tasks of one status whose needs are all done, most urgent first; of claims, only void ones.
+SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
+  t.claim_expires_at, t.token, e.body, n.body, CASE WHEN t.status = 'doing' THEN 1 ELSE 0 END
+FROM tasks t
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
+WHERE t.stream = :stream AND t.status = :status AND t.status IN ('todo', 'doing', 'blocked')
+  AND EXISTS (SELECT 1 FROM tags g --? label
+    WHERE g.stream = t.stream AND g.thing = 'task' AND g.id = t.seq AND g.tag = :label) --? label
+  AND (t.claim_expires_at <= :now OR NOT EXISTS ( --? abandoned
+    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) --? abandoned
+  AND NOT EXISTS (SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
+    WHERE w.stream = t.stream AND w.task = t.seq AND d.status <> 'done')
+ORDER BY t.priority DESC, t.seq LIMIT :limit
+
+-- tasks_of_session: the tasks of one session, newest first.
+SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
+  t.claim_expires_at, t.token, e.body, n.body,
+  CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
+FROM tasks t
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
+WHERE t.stream = :stream
+  AND t.status = :status --? status
+  AND t.parent = :parent --? parent
+  AND EXISTS (SELECT 1 FROM tags g --? label
+    WHERE g.stream = t.stream AND g.thing = 'task' AND g.id = t.seq AND g.tag = :label) --? label
+  AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
+    SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
+    WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
+  AND t.seq < :after --? after
+ORDER BY t.seq DESC LIMIT :limit
+
+-- tasks_of_store: the tasks of a tenant in all sessions, newest first.
+SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
+  t.claim_expires_at, t.token, e.body, n.body,
+  CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM tasks t
+JOIN streams s ON s.id = t.stream
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
+WHERE t.tenant = :tenant
+  AND t.status = :status --? status
+  AND t.actor = :actor --? actor
+  AND t.at >= :since --? since
+  AND t.at < :until --? until
+  AND (t.stream, t.seq) IN ( --? label
+    SELECT g.stream, g.id FROM tags g WHERE g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label) --? label
+  AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
+    SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
+    WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
+  AND (t.at, t.stream, t.seq) < (:after_at, :after_stream, :after_seq) --? after_at
+ORDER BY t.at DESC, t.stream DESC, t.seq DESC LIMIT :limit
+
+-- needs_unmet: what a task still waits for.
+SELECT d.seq, d.status FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
+WHERE w.stream = :stream AND w.task = :seq AND d.status <> 'done' ORDER BY d.seq
+
+-- needs_behind: who needs whom, of all that a task waits for, near or far.
+WITH RECURSIVE behind (task) AS (
+  SELECT CAST(:seq AS BIGINT)
+  UNION SELECT w.needs FROM behind b JOIN task_needs w ON w.stream = :stream AND w.task = b.task)
+SELECT w.task, w.needs FROM behind b JOIN task_needs w ON w.stream = :stream AND w.task = b.task
+
+-- parents_above: the parents of a task, near and far.
+WITH RECURSIVE above (seq, parent) AS (
+  SELECT t.seq, t.parent FROM tasks t WHERE t.stream = :stream AND t.seq = :seq
+  UNION SELECT t.seq, t.parent FROM above a JOIN tasks t ON t.stream = :stream AND t.seq = a.parent)
+SELECT a.seq, a.parent FROM above a WHERE a.parent IS NOT NULL

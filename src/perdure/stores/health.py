@@ -1,0 +1,234 @@
+"""What state a store is in: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
+
+Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an error.
+What only `verify` can prove (that nothing was changed) is not asked here. Keeps P15.
+"""
+
+from __future__ import annotations
+
+import enum
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from perdure.errors import Error
+from perdure.stores import migrate, scripts, url
+from perdure.stores.core import engine_for
+from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.statements import Statements
+from perdure.stores.store import Connection, Engine, Fault
+
+Q = Statements("perdure.stores", "health.sql")
+
+MIB = 1024 * 1024
+WAL_LARGE_BYTES = 64 * MIB
+SPACE_LOW_BYTES = 256 * MIB
+SPACE_GONE_BYTES = 16 * MIB
+HEADS_SHOWN = 20
+QUICK_CHECK_OK = "ok"
+# The WAL-reset bug (two checkpoints racing a commit could corrupt the file) is fixed from these on.
+WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+NETWORK_KINDS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.s3fs", "fuse.rclone")
+POSTGRES_OLDEST = 15
+
+class Severity(enum.StrEnum):
+    """How bad it is: a warning can cost something later, an error costs something now."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at. `fix` is the command or the step that mends it."""
+
+    check: str
+    severity: Severity
+    says: str
+    fix: str = ""
+
+class Health(msgspec.Struct, frozen=True):
+    """Everything that was found about one store."""
+
+    store: str
+    findings: list[Finding]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong; warnings are not wrong yet."""
+        return all(finding.severity is not Severity.ERROR for finding in self.findings)
+
+Findings = Iterator[Finding]
+
+def ok(check: str, says: str) -> Finding:
+    """As it should be."""
+    return Finding(check, Severity.OK, says)
+
+def warning(check: str, says: str, fix: str) -> Finding:
+    """Works, and will bite."""
+    return Finding(check, Severity.WARNING, says, fix)
+
+def wrong(check: str, says: str, fix: str) -> Finding:
+    """Does not work, or does not keep the promises."""
+    return Finding(check, Severity.ERROR, says, fix)
+
+def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
+    """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
+    address = url.parse(store_url)
+    engine = engine_for(address, timeout_seconds, read_only=address.scheme != "memory")
+    shown = url.without_password(store_url)
+    try:
+        return Health(shown, [*_around(address), *_inside(engine)])
+    finally:
+        engine.close()
+
+def _around(address: url.Address) -> Findings:
+    if address.scheme != "postgresql":
+        yield library(apsw.sqlite_lib_version())
+    if address.path is not None and address.path.exists():
+        yield from _file(address.path)
+        yield space(address.path, shutil.disk_usage(address.path.parent).free)
+        yield network(address.path, _mounts())
+
+def _inside(engine: Engine) -> Findings:
+    checks: list[Callable[[Connection], Findings]] = [_settings, _structure, _guards, _heads, _counts]
+    try:
+        schema, upto_date = _schema(engine)
+        yield schema
+        if not upto_date:
+            return
+        connection = engine.reader()
+        try:
+            for check in checks:
+                yield from check(connection)
+        finally:
+            if not engine.one_connection:
+                connection.close()
+    except (Fault, Error) as error:
+        yield wrong("open", str(error), "restore a backup: perdure restore BACKUP --store URL")
+
+# -- the file ----------------------------------------------------------------------------------------------------------------
+
+def library(version: str) -> Finding:
+    """Whether this SQLite has the fix of the WAL-reset bug: on its own branch, or because it is newer."""
+    number = tuple(int(part) for part in version.split(".")[:3])
+    newest = WAL_RESET_FIXED[-1]
+    if number >= newest or any(number[:2] == fixed[:2] and number >= fixed for fixed in WAL_RESET_FIXED):
+        return ok("sqlite", f"SQLite {version}, with the WAL-reset fix")
+    return wrong("sqlite", f"SQLite {version} can corrupt a file in WAL mode (WAL-reset bug)", "pip install --upgrade apsw")
+
+def _file(path: Path) -> Findings:
+    found = path.stat()
+    wal = path.with_name(f"{path.name}-wal")
+    wal_bytes = wal.stat().st_size if wal.exists() else 0
+    says = f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB"
+    if wal_bytes > WAL_LARGE_BYTES:
+        yield warning("file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers")
+    else:
+        yield ok("file", says)
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
+
+def space(path: Path, free_bytes: int) -> Finding:
+    """Whether there is room to go on writing."""
+    says = f"{free_bytes / MIB:,.0f} MiB free beside {path.name}"
+    if free_bytes < SPACE_GONE_BYTES:
+        return wrong("space", says, "make room: writes are about to be refused")
+    return warning("space", says, "make room, or perdure collect --execute") if free_bytes < SPACE_LOW_BYTES else ok("space", says)
+
+def network(path: Path, mounts: str) -> Finding:
+    """Whether the file lies on a network file system, where SQLite's locks cannot be trusted."""
+    kind = filesystem_of(path.absolute(), mounts)
+    if kind.startswith(NETWORK_KINDS):
+        return wrong("filesystem", f"{kind} is a network file system: its locks cannot be trusted",
+                     "move the file to a local disk, or use PostgreSQL")  # fmt: skip
+    return ok("filesystem", kind or "unknown")
+
+def filesystem_of(path: Path, mounts: str) -> str:
+    """The kind of the file system that a path lies on, by the system's list of mounts."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        parts = line.split(" ")
+        if len(parts) > 2 and len(parts[1]) >= len(best) and path.is_relative_to(parts[1]):
+            best, kind = parts[1], parts[2]
+    return kind
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+# -- the database ------------------------------------------------------------------------------------------------------------
+
+def _schema(engine: Engine) -> tuple[Finding, bool]:
+    with scripts.script_on(engine, write=False) as script:
+        found = migrate.current(script)
+    if found == migrate.LATEST:
+        return ok("schema", f"schema {found}, the newest"), True
+    if found > migrate.LATEST:
+        return wrong("schema", f"schema {found}, newer than this Perdure knows ({migrate.LATEST})", "upgrade perdure"), False
+    what = "no tables of Perdure" if not found else f"schema {found}; this Perdure writes {migrate.LATEST}"
+    return warning("schema", what, "perdure migrate --store URL"), False
+
+def _settings(connection: Connection) -> Findings:
+    if not isinstance(connection, SqliteConnection):
+        yield from server(connection.query(Q.server, {})[0])
+        return
+    journal, synchronous = (connection.raw.pragma(name) for name in ("journal_mode", "synchronous"))
+    if journal in ("wal", "memory"):
+        yield ok("journal", f"journal_mode={journal}, synchronous={synchronous}")
+    else:
+        yield warning("journal", f"journal_mode={journal}: readers and writers block each other", "perdure migrate --store URL")
+    if synchronous not in (2, 3):
+        yield wrong("synchronous", f"synchronous={synchronous}: a power loss takes acknowledged commits", "report this")
+
+def server(row: tuple[Any, ...]) -> Findings:
+    """What a PostgreSQL says about itself."""
+    number, version, superuser, fsync, full_pages, _commit, checksums, replica, size, _most = row
+    if int(number) // 10_000 < POSTGRES_OLDEST:
+        yield warning("server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL")
+    else:
+        yield ok("server", f"PostgreSQL {version}, database {int(size) / MIB:.1f} MiB")
+    if superuser == "on":
+        yield warning("role", "the role is a superuser: nothing holds it back", "use a role of its own that owns only its schema")
+    if fsync != "on" or full_pages != "on":
+        yield wrong("fsync", f"fsync={fsync}, full_page_writes={full_pages}: a power loss takes acknowledged commits",
+                    "set both to on in postgresql.conf")  # fmt: skip
+    if replica:
+        yield wrong("replica", "this server is a replica: it cannot be written to", "name the primary in the URL")
+    if checksums != "on":
+        yield warning("checksums", "data checksums are off: silent damage of the disk is not noticed", "pg_checksums --enable")
+
+def _structure(connection: Connection) -> Findings:
+    if isinstance(connection, SqliteConnection):
+        found = connection.raw.pragma("quick_check", 10)
+        if found == QUICK_CHECK_OK:
+            yield ok("structure", "quick_check is clean")
+        else:
+            yield wrong("structure", f"quick_check: {found}", "restore a backup: perdure restore BACKUP --store URL")
+
+def _guards(connection: Connection) -> Findings:
+    found = {row[0] for row in connection.query(Q.guards, {})}
+    if len(found) >= 2:
+        yield ok("guards", "the database refuses to change events")
+    else:
+        yield wrong("guards", "the triggers that protect events are missing", "perdure verify --store URL, then restore a backup")
+
+def _heads(connection: Connection) -> Findings:
+    astray = connection.query(Q.heads_astray, {"limit": HEADS_SHOWN})
+    for uid, kind, name, seq in astray:
+        says = f"{kind} {name!r} ({bytes(uid).hex()}): the head at {seq} is not the last event"
+        yield wrong("heads", says, "perdure verify --store URL")
+    if not astray:
+        yield ok("heads", "every stream ends where its head says")
+
+def _counts(connection: Connection) -> Findings:
+    tenants, streams, events, blobs, size = connection.query(Q.counts, {})[0]
+    yield ok("contents", f"{tenants} tenants, {streams} streams, {events} events, {blobs} blobs ({int(size) / MIB:.1f} MiB)")
+
+__all__ = ["Finding", "Health", "Severity", "SqliteEngine", "examine", "filesystem_of", "library", "network", "server", "space"]

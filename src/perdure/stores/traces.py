@@ -1,0 +1,57 @@
+"""What the lane tells the logs: one place, fed at the one commit point, so that nothing is logged twice.
+
+    perdure.event   DEBUG    one record for each event that was committed: store, stream, seq, kind, actor
+    perdure.commit  DEBUG    one record a batch: how many jobs, events and streams it held
+    perdure.commit  INFO     a batch or a job is tried again, and because of which fault
+    perdure.commit  WARNING  a job got an error because the database failed
+
+Headers only: no body, key, value, argument or result ever goes in here, and neither does the text of a database error, which
+may quote rows. `telemetry/logs.py` gives these records their form.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.stores.store import Fault
+from perdure.stores.url import without_password
+
+EVENTS = logging.getLogger("perdure.event")
+COMMITS = logging.getLogger("perdure.commit")
+
+
+class Traces:
+    """The log of one open store's lane."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store_url: str) -> None:
+        self._store = without_password(store_url)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody listens to commits; asked on the hot path."""
+        return EVENTS.isEnabledFor(logging.DEBUG) or COMMITS.isEnabledFor(logging.DEBUG)
+
+    def committed(self, events: Sequence[tuple[Any, ...]], jobs: int) -> None:
+        """A batch is durable. Events come as `tx` keeps them: stream, seq, kind, table, actor, …"""
+        for stream, seq, kind, _table, actor, *_ in events:
+            facts = {"stream": stream.uid.hex(), "seq": seq, "kind": kind, "actor": actor}
+            EVENTS.debug("recorded", extra={"store": self._store, **facts})
+        streams = len({event[0].id for event in events})
+        COMMITS.debug("committed", extra={"store": self._store, "jobs": jobs, "events": len(events), "streams": streams})
+
+    def retried(self, error: Exception, attempt: int) -> None:
+        """Nothing was acknowledged; it is tried again."""
+        COMMITS.info("trying again", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
+
+    def failed(self, error: Exception, attempt: int) -> None:
+        """A caller got an error because the database failed. A verb that refuses is no failure."""
+        if isinstance(error, Fault):
+            COMMITS.warning("given up", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
+
+
+def _kind_of(error: Exception) -> str:
+    return error.kind.value if isinstance(error, Fault) else type(error).__name__

@@ -1,0 +1,65 @@
+"""Logs: what the `perdure.*` loggers say, with fields, as lines for people or for machines.
+
+The library only writes to its loggers; it installs nothing. An application that wants our formats calls `configure`, as the
+command line does for --log-level. Where records come from: `stores/traces.py`, at the one commit point.
+What a log never holds: the content of an event. A test sends a canary through every verb and looks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TextIO
+
+from perdure.model.display import visible
+from perdure.model.instants import SECOND_US, to_datetime
+
+ROOT = "perdure"
+FIELDS = (
+    "store", "stream", "seq", "kind", "actor", "jobs", "events", "streams", "fault", "attempt", "lock_wait_ms",
+)  # fmt: skip
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, object]:
+    """The structured fields that a record carries, in the order of FIELDS."""
+    found = vars(record)
+    return {name: found[name] for name in FIELDS if name in found}
+
+
+def _instant(record: logging.LogRecord) -> str:
+    return to_datetime(round(record.created * SECOND_US)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: at, level, logger, message, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, object] = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name,
+                                   "message": record.getMessage(), **fields_of(record)}  # fmt: skip
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class Lines(logging.Formatter):
+    """One line for people: instant, level, logger, message, name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; whatever a name holds, the terminal gets no command from it."""
+        fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        line = visible(f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()} {fields}".rstrip())
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> logging.Logger:
+    """Send what the `perdure.*` loggers say to a stream (stderr by default). Calling it again replaces the first call."""
+    root = logging.getLogger(ROOT)
+    for old in [out for out in root.handlers if isinstance(out.formatter, (JsonLines, Lines))]:
+        root.removeHandler(old)
+    out = logging.StreamHandler(stream)
+    out.setFormatter(JsonLines() if as_json else Lines())
+    root.addHandler(out)
+    root.setLevel(level.upper())
+    root.propagate = False  # nothing twice, whatever the application's root logger does
+    return root

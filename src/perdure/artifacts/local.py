@@ -32,7 +32,10 @@ def pieces_from(data: Source, path: str = "data") -> Iterator[bytes]:
         return _checked(iter(lambda: data.read(CHUNK_BYTES) or None, None), path)  # type: ignore[union-attr]
     if isinstance(data, Iterable):
         return _checked(data, path)
-    raise Invalid(f"expected bytes, text, a Path, a binary file or pieces of bytes, got {type(data).__name__}", path=path)
+    raise Invalid(
+        f"expected bytes, text, a Path, a binary file or pieces of bytes, got {type(data).__name__}",
+        path=path,
+    )
 
 
 def split_at(pieces: Iterator[bytes], count: int) -> tuple[bytes, Iterator[bytes]]:

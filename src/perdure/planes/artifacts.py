@@ -160,7 +160,7 @@ def across(
 ) -> Page[ArtifactRecord]:
     """The artifacts of all sessions of a tenant, newest first."""
     limit = check_page(limit)
-    filters = {"media_type": media_type, "actor": actor, "name": name}
+    filters: dict[str, Any] = {"media_type": media_type, "actor": actor, "name": name}
     for path, value in filters.items():
         if value is not None:
             check_name(value, path)
@@ -169,7 +169,9 @@ def across(
         Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1],
         last_seq=last[2], **filters, **between(reads, since, until),
     )  # fmt: skip
-    return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
+    return Page(
+        [_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None
+    )
 
 
 def _cursor(row: tuple[Any, ...]) -> str:
@@ -200,3 +202,8 @@ def content(reads: Reads, address: str) -> bytes:
 def pieces(reads: Reads, address: str) -> Iterator[bytes]:
     """The content piece by piece; Damaged comes before the last one."""
     return reads.open_blob(address)
+
+
+def next_piece(rest: Iterator[bytes]) -> bytes:
+    """The next piece of a content, b"" at its end. Blocking work."""
+    return next(filter(None, rest), b"")

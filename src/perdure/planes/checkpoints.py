@@ -151,13 +151,12 @@ def listing(
                 Q.checkpoints_page, touches=[(CHECKPOINTS, part.stream)], stream=part.stream, first=part.first,
                 last=part.last, name=name, limit=limit - len(found),
             )  # fmt: skip
-            found += [_record(*row) for row in rows]
+            found += [_record(row) for row in rows]
     return found
 
 
-def _record(
-    seq: int, name: str, parent: int | None, root: str, size: int, at: int, actor: str, uid: bytes
-) -> CheckpointRecord:
+def _record(row: tuple[Any, ...]) -> CheckpointRecord:
+    seq, name, parent, root, size, at, actor, uid = row
     return CheckpointRecord(seq, name, parent, root, size, to_datetime(at), actor, Ref(bytes(uid).hex(), seq))
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from perdure.artifacts import tree
 from perdure.errors import Damaged
 from perdure.model.instants import duration_us, system_clock
+from perdure.model.records.artifacts import CollectReport
 from perdure.planes.spans import Duration
 from perdure.planes.tables import BLOB_PINS
 from perdure.stores.blobs import Blobs
@@ -33,6 +34,8 @@ Q = Statements("perdure.planes", "collect.sql")
 PAGE_ROWS = 500
 SWEEP_ROWS = 100  # in one transaction, during which nobody else keeps a blob
 _MARK_ATTEMPTS = 3
+
+T = TypeVar("T")
 
 
 class Marks(NamedTuple):
@@ -152,6 +155,24 @@ def sweep_leftovers(blobs: Blobs, before_us: int) -> int:
     return blobs.place.sweep(before_us) if blobs.place is not None else 0
 
 
-def pages(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """The items, so many at a time."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+def pages(items: Sequence[T], size: int) -> Iterator[tuple[int, Sequence[T]]]:
+    """The items, so many at a time, each time with how many there were up to here."""
+    for start in range(0, len(items), size):
+        page = items[start : start + size]
+        yield start + len(page), page
+
+
+def report(
+    blobs: Sequence[Dead], files: Collection[bytes], leftovers: int = 0, *, dry_run: bool
+) -> CollectReport:
+    """What a collection says. The file of a blob that went is counted with the blob."""
+    addresses = {blob.address for blob in blobs}
+    strays = set(files) - addresses
+    return CollectReport(
+        blobs=len(blobs),
+        bytes=sum(blob.size for blob in blobs),
+        files=len(strays),
+        leftovers=leftovers,
+        addresses=tuple(address.hex() for address in sorted(addresses | strays)),
+        dry_run=dry_run,
+    )

@@ -20,7 +20,6 @@ from perdure.model.values import digest
 from perdure.planes import presence
 from perdure.planes.documents import doc_of
 from perdure.planes.labels import from_labels, to_labels
-from perdure.planes.origins import event_at
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Duration, Instant, between, deadline
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
@@ -141,7 +140,11 @@ def get_goal(reads: Reads, stream: Stream) -> str | None:
 
 
 def _document(reads: Reads, stream: Stream, seq: int | None) -> Any:
-    return None if seq is None else doc_of(reads, event_at(reads, stream, seq).body, f"seq {seq}")
+    """A document of the session's row; a fork has its own copy of it."""
+    if seq is None:
+        return None
+    rows = reads.query(Q.body_at, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    return doc_of(reads, rows[0][0] if rows else None, f"session {stream.name} seq {seq}")
 
 
 def label(tx: Tx, stream: Stream, labels: Iterable[str]) -> tuple[str, ...]:

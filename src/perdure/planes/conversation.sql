@@ -45,6 +45,9 @@ WHERE s.tenant = :tenant
   AND (s.created_at, s.stream) < (:at, :id) --? at id
 ORDER BY s.created_at DESC, s.stream DESC LIMIT :limit
 
+-- body_at: what one event says.
+SELECT body FROM events WHERE stream = :stream AND seq = :seq
+
 -- turns_back: the newest turns of a range, newest first.
 SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
 FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq

@@ -3,8 +3,8 @@
     open ── close(outcome) ──▶ closed ── supersede ──▶ superseded (its outcome stays)
       └────────────── supersede ───────────────────────────▲
 
-A decision is superseded once, by a new one that is made in the same commit; each names the other. A closed one may
-be superseded too: that it worked once does not mean that it is still right. Keeps P5, P9, P10, P11.
+A decision is superseded once, by a new one that is made in the same commit; each names the other. A closed
+one may be superseded too: that it worked once does not mean that it is still right. Keeps P5, P9, P10, P11.
 """
 
 from __future__ import annotations

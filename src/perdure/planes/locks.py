@@ -2,8 +2,9 @@
 
     free ── acquire (token + 1) ──▶ held ── release, or the deadline passes ──▶ free
 
-A lock is *held* while its token is the newest and the store's clock has not reached its deadline; whoever lost it
-is told Stale and writes nothing. The row stays when it is free: tokens grow for ever. Caller: `session.lock`.
+A lock is *held* while its token is the newest and the store's clock has not reached its deadline; whoever
+lost it is told Stale and writes nothing. The row stays when it is free: tokens grow for ever. Caller:
+`session.lock`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Needs and parents of tasks: which waits for which, which is a part of which. Neither ever closes a cycle.
 
-Beside `work`, which draws the states. The derived table `task_needs` follows the column `needs`. Keeps P5, P9.
+Beside `work`, which draws the states. The derived table `task_needs` follows the column `needs`. Keeps P5,
+P9.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Origins: where an event lies, and how one thing refers to another.
 
-The early events of a fork lie in its parents, with the same numbers. So a reference is always to the stream that
-really holds the event: a turn seen through a fork and the same turn seen through its parent are one thing.
-Callers: the planes.
+The early events of a fork lie in its parents, with the same numbers. So a reference is always to the stream
+that really holds the event: a turn seen through a fork and the same turn seen through its parent are one
+thing. Callers: the planes.
 """
 
 from __future__ import annotations

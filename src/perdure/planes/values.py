@@ -1,8 +1,8 @@
 """Values: names with versions, per session and per scope. The plane of `set get entry update delete entries`.
 
-A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a version
-once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set, because
-streams are serial. Keeps P5, P9, P10.
+A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a
+version once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set,
+because streams are serial. Keeps P5, P9, P10.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@
                                                      cancelled ──┘
     todo and blocked take done, fail and cancel too; todo takes block; doing takes cancel.
 
-A claim gives the task to one holder, fenced by a token that grows with every claim. It is *void* when its time is
-over or the holder's heartbeat has lapsed (see `presence`): then the task is as good as todo, and whoever claims it
-next makes the old token Stale. As long as nobody did, the old claimer may still finish: nothing was done twice.
-Anybody may cancel.
+A claim gives the task to one holder, fenced by a token that grows with every claim. It is *void* when its
+time is over or the holder's heartbeat has lapsed (see `presence`): then the task is as good as todo, and
+whoever claims it next makes the old token Stale. As long as nobody did, the old claimer may still finish:
+nothing was done twice. Anybody may cancel.
 
-A task is ready when all that it needs is done. One that needs a failed or cancelled task is *stuck*: it stays where
-it is, `stuck=True` lists it, and the ways out are to reopen what failed, to drop the need (`needs.unneed`), or to
-cancel it. Needs and parents never form a cycle (see `needs`).
+A task is ready when all that it needs is done. One that needs a failed or cancelled task is *stuck*: it stays
+where it is, `stuck=True` lists it, and the ways out are to reopen what failed, to drop the need
+(`needs.unneed`), or to cancel it. Needs and parents never form a cycle (see `needs`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,11 @@ reading, `read`. Keeps P1, P9, P15.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +23,7 @@ from perdure.model.ids import new_uid
 from perdure.model.instants import Clock, system_clock
 from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow, Blobs
-from perdure.stores.lane import Job, Lane
+from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
@@ -118,6 +121,7 @@ class Core:
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
+        self._pid = os.getpid()
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
@@ -132,28 +136,31 @@ class Core:
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """Run a read verb on a connection of its own; tried again once if that connection turns out to be gone."""
+        """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away."""
         if self.engine.one_connection:
             return self.lane.borrow(lambda connection: verb(self._reader(connection, tenant), *args, **kwargs))
-        for attempt in range(3):
-            connection = self._take()
+        deadline = 0.0
+        for attempt in itertools.count():
             try:
-                result = verb(self._reader(connection, tenant), *args, **kwargs)
+                return self._read_once(lambda reader: verb(reader, *args, **kwargs), tenant)
             except Fault as fault:
-                connection.close()
-                if attempt == 2 or fault.kind not in (FaultKind.LOST, FaultKind.BUSY):
-                    raise fault.as_error() from fault
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                self._give_back(connection)
-                return result
+                deadline = deadline or time.monotonic() + self.timeout_seconds
+                if fault.kind not in (FaultKind.LOST, FaultKind.BUSY) or time.monotonic() > deadline:
+                    raise fault.as_error("store") from fault
+                if fault.kind is FaultKind.LOST:
+                    self._drop_idle()  # what lost one connection has mostly lost them all
+            pause(attempt)
         raise AssertionError
 
-    def snapshot(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """Run a read verb that sees one state of the store from its first query to its last."""
-        return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
+    def _read_once(self, verb: Callable[[Reader], T], tenant: int) -> T:
+        connection = self._take()
+        try:
+            result = verb(self._reader(connection, tenant))
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return result
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """The same for async callers, on a thread of the store."""
@@ -177,15 +184,20 @@ class Core:
         return Reader(connection, self.clocks, tenant, self.blobs)
 
     def _take(self) -> Connection:
+        if self._pid != os.getpid():
+            raise Refused("the store was opened before a fork", hint="open it again in the child process")
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed")
             if self._idle:
                 return self._idle.pop()
-        try:
-            return self.engine.reader()
-        except Fault as fault:
-            raise fault.as_error("store") from fault
+        return self.engine.reader()
+
+    def _drop_idle(self) -> None:
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def _give_back(self, connection: Connection) -> None:
         with self._mutex:
@@ -202,13 +214,13 @@ class Core:
         return found if found is not None else self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
 
     def close(self) -> None:
-        """Finish what is queued, then let everything go. Calling it again does nothing."""
+        """Finish what is queued, then let everything go. Calling it again does nothing, nor does calling it after a fork."""
+        if self._pid != os.getpid():
+            return  # the connections are the parent's: closing one here would end its session there
         self.lane.close()
         with self._mutex:
             self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._drop_idle()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         self.engine.close()
@@ -251,10 +263,17 @@ def open_core(
             scripts.bring_up_to_date(engine)
         return Core(engine, _place_for(address, artifacts), clock, timeout_seconds)
     except Fault as fault:
-        raise fault.as_error("store") from fault
+        engine.close()
+        raise _naming(fault, address).as_error("store") from fault
     except Error:
         engine.close()
         raise
+
+
+def _naming(fault: Fault, address: url.Address) -> Fault:
+    """The fault with the file that it is about."""
+    file = "" if address.path is None else str(address.path)
+    return fault if file in str(fault) else Fault(fault.kind, f"{file}: {fault}")
 
 
 def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only: bool = False) -> Engine:

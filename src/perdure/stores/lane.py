@@ -250,8 +250,9 @@ class Lane:
             try:
                 self._hold(first)
             except BaseException as error:  # noqa: BLE001 - this thread serves everybody; the outcome is its caller's
-                _refuse(first, error)
-                _wake([first])
+                if not first.done:
+                    _refuse(first, error)
+                    _wake([first])
 
     # -- committing ------------------------------------------------------------------------------------------------------------
 
@@ -293,7 +294,7 @@ class Lane:
                 if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
                     lock = self._raced
                     self._traces.retried(error, attempt)
-                    _pause(attempt)
+                    pause(attempt)
                 else:
                     self._traces.failed(error, attempt)
                     _refuse(job, _error_of(error))
@@ -383,7 +384,7 @@ class Lane:
                 self._disconnect()
                 if again.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise Unknown(again) from error
-                _pause(attempt)
+                pause(attempt)
             else:
                 if found and lost and error.kind is FaultKind.IO:  # it can be read, but no sync has confirmed it (P1)
                     raise Unknown(error) from error
@@ -443,7 +444,8 @@ def _error_of(error: Exception) -> BaseException:
     return error.as_error() if isinstance(error, (Fault, Unknown)) else error
 
 
-def _pause(attempt: int) -> None:
+def pause(attempt: int) -> None:
+    """Wait before the next attempt: not at all, then longer and longer."""
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
 
 

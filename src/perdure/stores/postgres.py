@@ -7,6 +7,8 @@ the verbs run again, this time with the heads locked first. So READ COMMITTED is
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from perdure.log.table import Table
+from perdure.model.ids import new_uid
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_types import COLUMN_TYPES
 from perdure.stores.statements import Statement
@@ -41,6 +44,11 @@ _FAULTS = {
     "58": FaultKind.IO,
     "XX00": FaultKind.DAMAGED,
 }
+
+
+# While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
+_REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
+                       r"not permitted to log in|certificate")  # fmt: skip
 
 
 def fault_of(error: psycopg.Error) -> Fault:
@@ -102,6 +110,9 @@ _EMPTY = (
 # statement of its own, because a statement sees what was committed when it began.
 _SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
 _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema()))"
+_END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
+_END_PAUSE_SECONDS = 0.002
+_ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
 _MOVE_HEAD = """UPDATE streams SET seq = %s, hash = %s WHERE id = %s AND seq = %s AND hash = %s RETURNING 1"""
 _MOVE_HEADS = """
 UPDATE streams s SET seq = m.seq, hash = m.hash
@@ -151,13 +162,28 @@ class Flush:
             self._add(_MOVE_HEADS, (*moves, [move.stream for move in heads]), "moved")
 
 
+class _BoundedConnection(psycopg.Connection[Any]):
+    """Every wait for an answer ends, also when the server or the network has gone silent without closing."""
+
+    wait_seconds = 60.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Drive a conversation with the server; OperationalError when it takes too long."""
+        return super().wait(gen, *args, **{"timeout": self.wait_seconds, **kwargs})
+
+
 class PostgresConnection:
-    """One connection in autocommit mode; transactions are begun with the first statement that needs one."""
+    """One connection in autocommit mode; transactions are begun with the first statement that needs one.
+
+    `lost` collects the names of connections that were let go in the middle of something.
+    """
 
     dialect = "postgres"
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], name: str = "", lost: set[str] | None = None) -> None:
         self.raw = connection
+        self._name = name
+        self._lost = lost
         self._wants_begin = False
 
     def query(self, statement: Statement, params: Params) -> Rows:
@@ -266,9 +292,18 @@ class PostgresConnection:
     def close(self) -> None:
         """Let the connection go."""
         try:
+            if self._lost is not None and self.raw.info.transaction_status != TransactionStatus.IDLE and not self.raw.closed:
+                self._lost.add(self._name)
             self.raw.close()
         except psycopg.Error:
             return
+
+    def end(self, names: Sequence[str], deadline: float) -> None:
+        """End the backends of connections of ours that were lost, and wait until they are gone."""
+        while self._fetch(_END, (list(names),)):
+            if time.monotonic() > deadline:
+                raise Fault(FaultKind.LOST, "the backend of a lost connection does not end")
+            time.sleep(_END_PAUSE_SECONDS)
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -293,19 +328,44 @@ class PostgresEngine:
         self._conninfo = conninfo
         self._read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
+        self._lost: set[str] = set()
 
     def connect(self) -> PostgresConnection:
-        """A connection whose every wait is bounded."""
-        try:
-            raw = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5, options=self._options(),
-                                  tcp_user_timeout=self._timeout_ms, keepalives_idle=10, application_name="perdure")  # fmt: skip
-        except psycopg.Error as error:
-            raise fault_of(error) from error
-        return PostgresConnection(raw)
+        """A connection whose every wait is bounded.
+
+        It is given out only when nothing that a lost one had sent can still happen: so whoever asks on it what became of a
+        COMMIT without a reply gets the last word.
+        """
+        name = f"perdure-{new_uid().hex()}"
+        connection = PostgresConnection(self._connect(name), name, self._lost)
+        if self._lost:
+            try:
+                connection.end([*self._lost], time.monotonic() + self._timeout_ms / 1000)
+            except Fault:
+                connection.raw.close()
+                raise
+            self._lost.clear()
+        return connection
 
     def reader(self) -> PostgresConnection:
         """A connection for reading."""
-        return self.connect()
+        return PostgresConnection(self._connect("perdure-reader"))
+
+    def _connect(self, name: str) -> psycopg.Connection[Any]:
+        try:
+            raw = _BoundedConnection.connect(
+                self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),
+                options=self._options(), application_name=name, tcp_user_timeout=self._timeout_ms, keepalives_idle=10,
+                keepalives_interval=5, keepalives_count=4,
+            )  # fmt: skip
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None and _REFUSALS.search(str(error)):
+                raise Fault(FaultKind.REFUSED, error) from error
+            raise fault_of(error) from error
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+        raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
+        return raw
 
     def _options(self) -> str:
         settings = {

@@ -70,11 +70,12 @@ class _CountingFile(apsw.VFSFile):
 class _CountingVfs(apsw.VFS):
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
-        super().__init__("perdure-counting", "", makedefault=True)
+        self._base = apsw.vfs_names()[0]
+        super().__init__("perdure-counting", self._base, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> _CountingFile:  # noqa: N802 - apsw's name
         """Open a file whose syncs are counted."""
-        file = _CountingFile("", name, flags)
+        file = _CountingFile(self._base, name, flags)
         file.counter = self._counter
         return file
 

@@ -19,6 +19,17 @@ def _event(number: int, rows: int, kinds: int, actors: int, days: int) -> tuple[
     return f"kind.{number * 7919 % kinds}", f"actor {number * 104_729 % actors}", at
 
 
+def say_many(store: Any, name: str, count: int) -> None:
+    """Many turns of 1 KiB in one commit."""
+
+    def say(tx: Any) -> None:
+        session = tx.session(name)
+        for _ in range(count):
+            session.say("user", "x" * 1024)
+
+    store.atomic(say)
+
+
 def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> None:
     """Emit events through the one door, many in a commit, dated over several days."""
     core, tenant = store._caller.core, store._caller.tenant  # noqa: SLF001 - the clock and actor of each event are ours here

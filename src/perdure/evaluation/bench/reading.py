@@ -13,7 +13,7 @@ from typing import Any
 
 import perdure
 from perdure.evaluation.bench.case import Case, Context, Figure, at_most
-from perdure.evaluation.bench.filling import DAY_US, fill_events, fill_raw, raw_page, start_us
+from perdure.evaluation.bench.filling import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
 
 KINDS, ACTORS, DAYS = 20, 50, 30
 
@@ -39,7 +39,7 @@ def tail(context: Context) -> list[Figure]:
         for name, turns in (("young", young), ("old", old)):
             for first in range(0, turns, 500):
                 count = min(500, turns - first)
-                store.atomic(lambda tx, n=name, c=count: [tx.session(n).say("user", "x" * 1024) for _ in range(c)] and None)
+                say_many(store, name, count)
             session = store.session(name)
             medians.append(statistics.median(_times_ms(300, lambda _: session.turns(last=20))))
     return [

@@ -12,6 +12,7 @@ from typing import Any
 import perdure
 from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
+from perdure.evaluation.bench.filling import say_many
 from perdure.evaluation.bench.floor import Rate, timed
 
 TEXT = "x" * 1024
@@ -177,7 +178,7 @@ def flat_cost(context: Context) -> list[Figure]:
         for age in ages:
             while said < age:
                 step = min(500, age - said)
-                store.atomic(lambda tx, step=step: [tx.session("old").say("user", TEXT) for _ in range(step)] and None)
+                say_many(store, "old", step)
                 said += step
             found.append(_next_thousand(store, session, folder / "bench.db"))
             said += 1_000

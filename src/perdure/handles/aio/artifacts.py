@@ -70,7 +70,7 @@ class AsyncArtifact:
     async def open(self) -> AsyncIterator[bytes]:
         """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
         pieces = await self._caller.read(artifacts.pieces, self.hash)
-        while (piece := await self._caller.work(next, pieces, None)) is not None:
+        while piece := await self._caller.work(artifacts.next_piece, pieces):
             yield piece
 
     async def save(self, path: str | Path) -> Path:

@@ -1,13 +1,271 @@
-"""Handles for tasks."""
+"""Handles for tasks: the verbs of sessions and stores, and the task itself."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.callers import AsyncCaller
+from perdure.log.change import Stream
+from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.refs import Ref
+from perdure.planes import needs as needing
+from perdure.planes import work
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant
+
+
+class AsyncTask(AsyncStreamHandle):
+    """One task. Shows what was last known of it; each verb brings that up to date, and so does `refresh`.
+
+    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is
+    refused (Conflict) while somebody holds the task, except for `cancel`. All verbs are atomic; repeating one
+    whose state is reached already changes nothing, so that they are safe after a crash.
+    """
+
+    def __init__(
+        self, caller: AsyncCaller, stream: Stream, pin: str, record: TaskRecord, *, token: int | None = None
+    ) -> None:
+        super().__init__(caller, stream, pin)
+        self._record = record
+        self._token = token
+
+    @property
+    def record(self) -> TaskRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def id(self) -> int:
+        """Its number in its session."""
+        return self._record.id
+
+    @property
+    def session(self) -> str:
+        """The name of its session."""
+        return self._record.session
+
+    @property
+    def title(self) -> str:
+        """What is to be done."""
+        return self._record.title
+
+    @property
+    def detail(self) -> Any:
+        """More about it, as it was given."""
+        return self._record.detail
+
+    @property
+    def status(self) -> TaskStatus:
+        """todo, doing, blocked, done, failed or cancelled."""
+        return self._record.status
+
+    @property
+    def note(self) -> str | None:
+        """What was said when it was last moved."""
+        return self._record.note
+
+    @property
+    def priority(self) -> int:
+        """Higher comes first."""
+        return self._record.priority
+
+    @property
+    def parent(self) -> int | None:
+        """The number of the task that it is a part of."""
+        return self._record.parent
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The numbers of the tasks that must be done before."""
+        return self._record.needs
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+        return self._record.labels
+
+    @property
+    def actor(self) -> str:
+        """Who wrote it down."""
+        return self._record.actor
+
+    @property
+    def at(self) -> datetime:
+        """When it was written down."""
+        return self._record.at
+
+    @property
+    def claimed_by(self) -> str | None:
+        """Who is at it."""
+        return self._record.claimed_by
+
+    @property
+    def claim_expires_at(self) -> datetime | None:
+        """When the claim ends by itself, if it was given a time."""
+        return self._record.claim_expires_at
+
+    @property
+    def token(self) -> int:
+        """Grows with every claim: pass it on to what must be protected from an earlier claimer."""
+        return self._record.token
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the claim is void: its time is over, or its holder has died."""
+        return self._record.abandoned
+
+    @property
+    def ref(self) -> Ref:
+        """How others refer to it."""
+        return self._record.ref
+
+    async def refresh(self) -> AsyncTask:
+        """Look again; returns itself."""
+        self._record = await self._read(work.task, self.id)
+        return self
+
+    async def claim(self, ttl: Duration | None = None) -> AsyncTask:
+        """Take it; returns itself. Of several who try at once, one gets it.
+
+        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process
+        dies. Raises Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is
+        not to be done.
+        """
+        holder = self._caller.core.holder
+        self._record = await self._write(work.claim, self.id, holder=holder, ttl=ttl)
+        self._token = self._record.token
+        return self
+
+    async def release(self) -> AsyncTask:
+        """Give it back: it is todo again. Raises Stale or Conflict if it is not this handle's to give."""
+        return await self._move("release")
+
+    async def done(self, note: str | None = None) -> AsyncTask:
+        """Say that it is done; what needs it may become ready. Raises Stale or Conflict, and nothing is written."""
+        return await self._move("done", note)
+
+    async def fail(self, note: str | None = None) -> AsyncTask:
+        """Say that it failed; what needs it is stuck until it is reopened. Raises Stale or Conflict."""
+        return await self._move("fail", note)
+
+    async def block(self, reason: str) -> AsyncTask:
+        """Put it aside until something outside happens; a claim on it ends. Raises Stale or Conflict."""
+        return await self._move("block", reason)
+
+    async def unblock(self, note: str | None = None) -> AsyncTask:
+        """What it waited for has happened: it is todo again. Raises Conflict if it is not blocked."""
+        return await self._move("unblock", note)
+
+    async def cancel(self, note: str | None = None) -> AsyncTask:
+        """It is not to be done any more. Anybody may say so; who is at it is told by Stale."""
+        return await self._move("cancel", note)
+
+    async def reopen(self, note: str | None = None) -> AsyncTask:
+        """Try again what failed or was cancelled: it is todo. Raises Conflict if it is neither."""
+        return await self._move("reopen", note)
+
+    async def _move(self, verb: str, note: str | None = None) -> AsyncTask:
+        self._record = await self._write(work.move, self.id, verb, note=note, token=self._token)
+        self._token = None
+        return self
+
+    async def need(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
+        """Let it wait for another task of this session too. Raises Invalid that spells out a cycle."""
+        self._record = await self._write(needing.need, self.id, other, token=self._token)
+        return self
+
+    async def unneed(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
+        """Let it no longer wait for another task: the way out when that one failed for good."""
+        self._record = await self._write(needing.unneed, self.id, other, token=self._token)
+        return self
+
+    async def put_under(self, parent: AsyncTask | TaskRecord | int | None) -> AsyncTask:
+        """Make it a part of another task of this session, or of none. Raises Invalid that spells out a cycle."""
+        self._record = await self._write(needing.put_under, self.id, parent, token=self._token)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
 
 
 class AsyncWork(AsyncStreamHandle):
-    """The verbs of a session for tasks."""
+    """The plan of a session: tasks, what they wait for, and who is at them."""
+
+    async def task(
+        self,
+        title: str,
+        *,
+        needs: Iterable[AsyncTask | TaskRecord | int] = (),
+        parent: AsyncTask | TaskRecord | int | None = None,
+        priority: int = 0,
+        labels: Iterable[str] = (),
+        detail: Any = None,
+    ) -> AsyncTask:
+        """Write a task down. Atomic; two calls make two tasks.
+
+        needs: tasks of this session that must be done before. priority: higher comes first. detail: any
+        value. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        """
+        record = await self._write(
+            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail
+        )
+        return AsyncTask(self._caller, self._stream, self._pin, record)
+
+    async def tasks(
+        self,
+        *,
+        status: str | None = None,
+        label: str | None = None,
+        parent: AsyncTask | TaskRecord | int | None = None,
+        stuck: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[AsyncTask]:
+        """The tasks of this session, newest first. stuck: only those that need one that failed or was cancelled."""
+        found = await self._read(
+            work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
+        )
+        handles = [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
+        return Page(handles, found.next)
+
+    async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
+        """What can be begun now: todo (or abandoned by a dead claimer) with all needs done; most urgent first."""
+        found = await self._read(work.ready, limit=limit, label=label)
+        return [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
+
+    async def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> AsyncTask | None:
+        """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
+        holder = self._caller.core.holder
+        record = await self._write(work.claim_next, holder=holder, ttl=ttl, label=label)
+        if record is None:
+            return None
+        return AsyncTask(self._caller, self._stream, self._pin, record, token=record.token)
 
 
 class AsyncWorkAcross(AsyncStoreHandle):
     """Asking across the store: tasks."""
+
+    async def tasks(
+        self,
+        *,
+        status: str | None = None,
+        label: str | None = None,
+        actor: str | None = None,
+        stuck: bool = False,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[AsyncTask]:
+        """The tasks of all sessions of this tenant, newest first. actor: who wrote them down.
+
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        """
+        found = await self._caller.read(
+            work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since, until=until,
+            limit=limit, after=after,
+        )  # fmt: skip
+        return Page([AsyncTask(self._caller, stream, "", record) for stream, record in found], found.next)

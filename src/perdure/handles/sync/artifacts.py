@@ -71,7 +71,7 @@ class Artifact:
     def open(self) -> Iterator[bytes]:
         """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
         pieces = self._caller.read(artifacts.pieces, self.hash)
-        while (piece := self._caller.work(next, pieces, None)) is not None:
+        while piece := self._caller.work(artifacts.next_piece, pieces):
             yield piece
 
     def save(self, path: str | Path) -> Path:

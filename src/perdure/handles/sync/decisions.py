@@ -1,14 +1,212 @@
 # Generated from handles/aio/decisions.py by tools/unasync.py: edit that one.
-"""Handles for decisions."""
+"""Handles for decisions and references: the verbs of sessions and stores, and the decision itself."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime
+
+from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.log.change import Stream
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+from perdure.model.refs import Ref
+from perdure.planes import decisions
+from perdure.planes.paging import Page
+from perdure.planes.spans import Instant
+
+
+class Decision(StreamHandle):
+    """One decision. Shows what was last known of it; each verb brings that up to date, and so does `refresh`."""
+
+    def __init__(self, caller: Caller, stream: Stream, pin: str, record: DecisionRecord) -> None:
+        super().__init__(caller, stream, pin)
+        self._record = record
+
+    @property
+    def record(self) -> DecisionRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def seq(self) -> int:
+        """Its number in its session."""
+        return self._record.seq
+
+    @property
+    def session(self) -> str:
+        """The name of its session."""
+        return self._record.session
+
+    @property
+    def text(self) -> str:
+        """What was decided."""
+        return self._record.text
+
+    @property
+    def because(self) -> str:
+        """Why."""
+        return self._record.because
+
+    @property
+    def then(self) -> str | None:
+        """What is to be done about it."""
+        return self._record.then
+
+    @property
+    def status(self) -> DecisionStatus:
+        """open, closed or superseded."""
+        return self._record.status
+
+    @property
+    def outcome(self) -> str | None:
+        """What came of it."""
+        return self._record.outcome
+
+    @property
+    def note(self) -> str | None:
+        """What was said when it was closed."""
+        return self._record.note
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, sorted."""
+        return self._record.tags
+
+    @property
+    def actor(self) -> str:
+        """Who decided."""
+        return self._record.actor
+
+    @property
+    def at(self) -> datetime:
+        """When it was decided."""
+        return self._record.at
+
+    @property
+    def supersedes(self) -> int | None:
+        """The number of the decision that this one replaced."""
+        return self._record.supersedes
+
+    @property
+    def superseded_by(self) -> int | None:
+        """The number of the decision that replaced this one."""
+        return self._record.superseded_by
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """What it refers to."""
+        return self._record.refs
+
+    @property
+    def ref(self) -> Ref:
+        """How others refer to it."""
+        return self._record.ref
+
+    def refresh(self) -> Decision:
+        """Look again; returns itself."""
+        self._record = self._read(decisions.decision, self.seq)
+        return self
+
+    def close(self, outcome: str, note: str | None = None) -> Decision:
+        """Say what came of it; returns itself. Atomic; the same outcome and note again change nothing.
+
+        Raises Conflict if it was closed with another outcome, or superseded.
+        """
+        self._record = self._write(decisions.close, self.seq, outcome, note=note)
+        return self
+
+    def supersede(
+        self,
+        text: str,
+        *,
+        because: str,
+        then: str | None = None,
+        refs: Iterable[object] = (),
+        tags: Iterable[str] | None = None,
+    ) -> Decision:
+        """Replace it by a new decision, which is returned; each names the other. Atomic.
+
+        Without `tags` the new one has those of the old. Raises Conflict if it was superseded already (its `facts` say
+        by which): so repeating it after a crash is refused rather than done twice.
+        """
+        new = self._write(
+            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags
+        )
+        self.refresh()
+        return Decision(self._caller, self._stream, self._pin, new)
+
+    def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
+        """What refers to it, in all sessions of this tenant."""
+        return self._read(decisions.referring, self.ref, limit=limit, after=after)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session!r}, {self.seq}, {self.text[:60]!r}, {self.status.value})"
 
 
 class Decisions(StreamHandle):
-    """The verbs of a session for decisions."""
+    """The decisions of a session, and who refers to what."""
+
+    def decide(
+        self,
+        text: str,
+        *,
+        because: str,
+        then: str | None = None,
+        refs: Iterable[object] = (),
+        tags: Iterable[str] = (),
+    ) -> Decision:
+        """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
+
+        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs.
+        Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        """
+        record = self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags)
+        return Decision(self._caller, self._stream, self._pin, record)
+
+    def decision(self, seq: int) -> Decision:
+        """The decision with this number. Raises NotFound."""
+        record = self._read(decisions.decision, seq)
+        return Decision(self._caller, self._stream, self._pin, record)
+
+    def decisions(
+        self,
+        *,
+        open: bool | None = None,  # noqa: A002 - the word that users know
+        tag: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Decision]:
+        """The decisions of this session, newest first; `open=True`: those left open, False: those that are not."""
+        found = self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
+        handles = [Decision(self._caller, self._stream, self._pin, record) for record in found]
+        return Page(handles, found.next)
+
+    def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
+        """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+        return self._read(decisions.referring, thing, limit=limit, after=after)
 
 
 class DecisionsAcross(StoreHandle):
     """Asking across the store: decisions."""
+
+    def decisions(
+        self,
+        *,
+        status: str | None = None,
+        actor: str | None = None,
+        tag: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Decision]:
+        """The decisions of all sessions of this tenant, newest first.
+
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        """
+        found = self._caller.read(
+            decisions.decisions_of_store, status=status, actor=actor, tag=tag, since=since, until=until,
+            limit=limit, after=after,
+        )  # fmt: skip
+        return Page([Decision(self._caller, stream, "", record) for stream, record in found], found.next)

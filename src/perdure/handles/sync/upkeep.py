@@ -31,16 +31,40 @@ class Upkeep(StoreHandle):
         """
         before_us = collect.cutoff_us(grace)
         marks, dead = self._caller.read(collect.find_dead)
-        files = self._files_without_row(before_us)
-        addresses = {blob.address for blob in dead} | set(files)
         if dry_run:
-            size = sum(blob.size for blob in dead)
-            return _collected(addresses, len(dead), size, len(files), dry_run=True)
-        tell = _Progress(progress, len(dead) + len(files))
-        gone = self._sweep_blobs(marks, dead, tell)
-        strays = self._delete_files(before_us, tell)
+            return collect.report(dead, self._stray_files(before_us), dry_run=True)
+        gone: list[collect.Dead] = []
+        for done, page in collect.pages(dead, collect.SWEEP_ROWS):
+            marks = self._caller.read(collect.refresh, marks)
+            gone += self._caller.write(collect.sweep, marks, page)
+            _tell(progress, done, len(dead))
+        deleted = self._delete_files(before_us, len(dead), progress)
         leftovers = self._caller.work(collect.sweep_leftovers, self._caller.core.blobs, before_us)
         self._caller.write(collect.forget_pins)
-        addresses = {blob.address for blob in gone} | set(strays)
-        size = sum(blob.size for blob in gone)
-        return _collected(addresses, len(gone), size, len(strays), leftovers, dry_run=False)
+        return collect.report(gone, deleted, leftovers, dry_run=False)
+
+    def _stray_files(self, before_us: int) -> list[bytes]:
+        caller = self._caller
+        old = caller.work(collect.old_files, caller.core.blobs, caller.tenant, before_us)
+        strays: list[bytes] = []
+        for _, page in collect.pages(old, collect.PAGE_ROWS):
+            strays += caller.read(collect.without_row, page)
+        return strays
+
+    def _delete_files(
+        self, before_us: int, done_before: int, progress: Callable[[int, int], None] | None
+    ) -> list[bytes]:
+        """Files of the rows that have just gone are among them."""
+        caller = self._caller
+        strays = self._stray_files(before_us)
+        deleted: list[bytes] = []
+        for done, page in collect.pages(strays, collect.SWEEP_ROWS):
+            args = (caller.core.blobs, caller.tenant, caller.read(collect.without_row, page), before_us)
+            deleted += caller.work(collect.delete_files, *args)
+            _tell(progress, done_before + done, done_before + len(strays))
+        return deleted
+
+
+def _tell(progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)

@@ -1,14 +1,170 @@
 # Generated from handles/aio/values.py by tools/unasync.py: edit that one.
-"""Handles for values and locks."""
+"""Handles for values and locks: the verbs of sessions and scopes, and the lock itself."""
 
 from __future__ import annotations
 
-from perdure.handles.sync.base import StoreHandle, StreamHandle
+from collections.abc import Callable
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from perdure.errors import Conflict, Refused, Stale, TimedOut
+from perdure.handles.callers import Caller
+from perdure.handles.sync.base import StreamHandle
+from perdure.log.change import Stream
+from perdure.model.records.values import Entry, LockRecord
+from perdure.planes import locks, values
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, pauses
+
+UPDATE_RETRIES = 100
+_UPDATE_PAUSE_SECONDS = 0.001
+_UPDATE_PAUSE_MAX_SECONDS = 0.05
 
 
 class Values(StreamHandle):
-    """The verbs of a session for values and locks."""
+    """Values under names, with versions and an optional time to live."""
+
+    def set(self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None) -> Entry:
+        """Set a value; returns it with its new version.
+
+        expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after this time
+        ("1h", seconds, a timedelta); without, it stays. Atomic. Repeating it without `expect` makes another version;
+        with `expect` the repetition is refused, so that it is safe after a crash. Raises Conflict (its `facts` carry
+        the current `version` and `value`), Invalid or TooLarge with the path of what is wrong; nothing is written then.
+        """
+        return self._write(values.put, name, value, expect=expect, ttl=ttl)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""
+        found = self.entry(name)
+        return default if found is None else found.value
+
+    def entry(self, name: str) -> Entry | None:
+        """The value with its version, age and who set it; None if it is not there. Writes nothing."""
+        return self._read(values.entry, name)
+
+    def entries(
+        self, *, prefix: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Entry]:
+        """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`."""
+        return self._read(values.entries, prefix=prefix, limit=limit, after=after)
+
+    def delete(self, name: str, *, expect: int | None = None) -> bool:
+        """Let a value go; whether there was one. Its versions go on counting if it is ever set again.
+
+        Atomic; repeating it changes nothing. Raises Conflict if `expect` is given and is not its version now.
+        """
+        return self._write(values.delete, name, expect=expect)
+
+    def update(
+        self,
+        name: str,
+        fn: Callable[[Any], Any],
+        *,
+        ttl: Duration | None = None,
+        retries: int = UPDATE_RETRIES,
+    ) -> Entry:
+        """Read a value (None if it is not there), change it with `fn`, write it; again if somebody was faster.
+
+        `fn` runs here, outside any transaction: it may take its time, and it may be called more than once. Nothing is
+        lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new one. Not idempotent:
+        after a crash look at the entry's version. Raises Conflict after so many retries, and whatever `fn` raises.
+        """
+        pause = _UPDATE_PAUSE_SECONDS
+        for attempt in range(retries + 1):
+            found = self.entry(name)
+            value = fn(None if found is None else found.value)
+            try:
+                return self.set(name, value, expect=0 if found is None else found.version, ttl=ttl)
+            except Conflict:
+                if attempt == retries:
+                    raise
+            self._caller.pause(pause)
+            pause = min(2 * pause, _UPDATE_PAUSE_MAX_SECONDS)
+        raise AssertionError
+
+    def lock(self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None) -> Lock:
+        """A lock for `with`: one holder at a time, until `ttl` is over.
+
+        wait: how long to try when somebody holds it; without, Conflict at once. Nothing happens before it is entered.
+        """
+        return Lock(self._caller, self._stream, self._pin, name, ttl, wait)
 
 
-class ValuesAcross(StoreHandle):
-    """Asking across the store: values and locks."""
+class Lock(StreamHandle):
+    """A fenced lock: `with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
+
+    Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is free when
+    its time is over. Leaving releases it, and raises Stale if it was lost meanwhile: then what was done inside was not
+    protected to the end. An exception that is on its way goes before that.
+    """
+
+    def __init__(  # noqa: PLR0917 - made in one place
+        self, caller: Caller, stream: Stream, pin: str, name: str, ttl: Duration, wait: Duration | None
+    ) -> None:
+        super().__init__(caller, stream, pin)
+        self._name = name
+        self._ttl = ttl
+        self._wait = wait
+        self._held: LockRecord | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._name
+
+    @property
+    def token(self) -> int:
+        """Grows with every holder, for ever: who shows a smaller one had the lock before."""
+        return self._record.token
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lock is free again unless it is renewed or released."""
+        return self._record.deadline
+
+    @property
+    def _record(self) -> LockRecord:
+        if self._held is None:
+            raise Refused("the lock was not acquired", path="lock", hint="use it in a with statement")
+        return self._held
+
+    def check(self) -> None:
+        """Raise Stale if the lock is no longer held. Ask right before each step that must be protected."""
+        self._read(locks.check, self._name, token=self.token)
+
+    def renew(self, ttl: Duration | None = None) -> None:
+        """Hold it for `ttl` (as at first) from now. Atomic. Raises Stale if it is no longer held."""
+        lasts = self._ttl if ttl is None else ttl
+        self._held = self._write(locks.renew, self._name, token=self.token, ttl=lasts)
+
+    def __enter__(self) -> Lock:
+        for pause in pauses(self._wait):
+            try:
+                return self._acquire()
+            except Conflict:
+                self._caller.pause(pause)
+        try:
+            return self._acquire()
+        except Conflict as held:
+            if self._wait is None:
+                raise
+            raise TimedOut(f"{held.message}; waited {self._wait}", path="lock", **held.facts) from None
+
+    def _acquire(self) -> Lock:
+        holder = self._caller.core.holder
+        self._held = self._write(locks.acquire, self._name, ttl=self._ttl, holder=holder)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._write(locks.release, self._name, token=self.token)
+        except Stale as stale:
+            if error is None:
+                raise
+            error.add_note(str(stale))
+        finally:
+            self._held = None

@@ -25,9 +25,9 @@ class TaskStatus(enum.StrEnum):
 class TaskRecord(msgspec.Struct, frozen=True):
     """A task. `id`, `needs` and `parent` are sequence numbers in its session.
 
-    note: what was said when it was last moved (done, failed, blocked …). holder: the open store that holds the
-    claim, `claimed_by` who acted through it. abandoned: the claim is void, because its time is over or its holder
-    has died; the task is then as good as todo.
+    note: what was said when it was last moved (done, failed, blocked …). holder: the open store that holds
+    the claim, `claimed_by` who acted through it. abandoned: the claim is void, because its time is over or
+    its holder has died; the task is then as good as todo.
     """
 
     id: int

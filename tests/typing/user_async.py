@@ -1,0 +1,29 @@
+"""User code, async: the same as in `user_sync`, awaited."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import perdure
+from perdure.model.records.conversation import Turn
+
+
+async def main() -> None:
+    async with await perdure.aopen("memory:", actor="me") as store:
+        assert_type(store, perdure.AsyncStore)
+        session = await store.session("typed", title="A title")
+        assert_type(session, perdure.AsyncSession)
+        turn = await session.say("user", "hello", key="m1")
+        assert_type(turn, Turn)
+        number: int = turn.seq
+        for said in await session.turns(last=20):
+            assert_type(said, Turn)
+        decision = await session.decide("Use A", because="B is slow")
+        await decision.close("worked")
+        task = await session.task("Write the test")
+        await task.claim()
+        await task.done("written")
+        await session.set("branch", "fix-42", expect=0)
+        async with session.lock("deploy", ttl="30s") as lock:
+            token: int = lock.token
+        await store.atomic(lambda tx: tx.session("a").say("user", "x"))

@@ -1,0 +1,27 @@
+"""User code, sync: a strict type checker must follow every value."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import perdure
+from perdure.model.records.conversation import Turn
+
+with perdure.open("memory:", actor="me") as store:
+    assert_type(store, perdure.Store)
+    session = store.session("typed", title="A title")
+    assert_type(session, perdure.Session)
+    turn = session.say("user", "hello", key="m1")
+    assert_type(turn, Turn)
+    number: int = turn.seq
+    for said in session.turns(last=20):
+        assert_type(said, Turn)
+    decision = session.decide("Use A", because="B is slow")
+    decision.close("worked")
+    task = session.task("Write the test")
+    task.claim()
+    task.done("written")
+    session.set("branch", "fix-42", expect=0)
+    with session.lock("deploy", ttl="30s") as lock:
+        token: int = lock.token
+    store.atomic(lambda tx: tx.session("a").say("user", "x"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import Refused
-from perdure.handles.callers import Caller
+from perdure.handles.callers import AsyncCaller, Caller
+from perdure.handles.heartbeat import HeldBack
 from perdure.planes import conversation, values
-from perdure.stores.core import Core
+from perdure.planes.spans import Duration
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from perdure.errors import ReadOnly
 from perdure.handles.heartbeat import Heartbeat
 from perdure.log.change import Stream
 from perdure.planes import presence
-from perdure.errors import ReadOnly
 from perdure.stores.core import Core
 
 T = TypeVar("T")
@@ -100,6 +100,12 @@ class AsyncCaller:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before another attempt."""
+        from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
+
+        await sleep(seconds)
+
 
 class FrozenCaller(Caller):
     """Calls read verbs on the past; whatever would write is refused."""
@@ -123,9 +129,3 @@ class AsyncFrozenCaller(AsyncCaller):
 
 def _past() -> ReadOnly:
     return ReadOnly("the past can only be read", hint="fork the session there and go on in the fork")
-
-    async def pause(self, seconds: float) -> None:
-        """Wait before another attempt."""
-        from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
-
-        await sleep(seconds)

@@ -15,6 +15,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,7 +80,7 @@ def _check_shape(anchor: Anchor) -> None:
         _check_hex(digest, 32, f"anchor.heads[{place}]")
         _check_number(seq, 1, f"anchor.heads[{place}]")
     uids = [head[0] for head in anchor.heads]
-    if any(left >= right for left, right in zip(uids, uids[1:], strict=False)):
+    if any(left >= right for left, right in pairwise(uids)):
         raise Invalid("the heads are not in order, or one occurs twice", path="anchor.heads")
 
 

@@ -167,7 +167,7 @@ def across(
     last = decode_cursor(after, 3) if after is not None else (None, None, None)
     rows = reads.query(
         Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1],
-        last_seq=last[2], **filters, **between(reads, since, until),
+        last_seq=last[2], **filters, **between(reads, since, until)._asdict(),
     )  # fmt: skip
     return Page(
         [_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None

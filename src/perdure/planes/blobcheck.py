@@ -31,6 +31,10 @@ class Marks:
     def __init__(self) -> None:
         self._bits = bytearray()
 
+    def __contains__(self, number: int) -> bool:
+        place = number >> 3
+        return place < len(self._bits) and bool(self._bits[place] & 1 << (number & 7))
+
     def add(self, number: int) -> bool:
         """Mark a row; whether it was not marked before."""
         place, bit = number >> 3, 1 << (number & 7)
@@ -50,17 +54,19 @@ class Seen:
         self.count = 0
 
 
-def check_blobs(reader: Reader, stream: Stream, seen: Seen) -> tuple[list[BlobProblem], Outside]:
-    """Check the blobs of a stream that lie in the database, in a snapshot; those outside are returned to be checked."""
-    check = _Check(reader, stream, seen)
+def check_blobs(reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside) -> None:
+    """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be checked.
+
+    What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on from there.
+    """
+    check = _Check(reader, stream, seen, found, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):
         check.walk(row["root"], row["seq"])
     for row in stored_rows(reader, ARTIFACTS, stream.id):
         check.look(row["address"], row["seq"], "artifacts")
     for seq, address, number in _refs(reader, stream):
-        if number is None or seen.content.add(number):
-            check.read(address, seq, "", marked=True)
-    return check.problems, check.outside
+        if number is None or number not in seen.content:
+            check.read(address, seq, "")
 
 
 def check_outside(reader: Reader, stream: Stream, address: bytes, seq: int) -> list[BlobProblem]:
@@ -93,12 +99,14 @@ def _refs(reader: Reader, stream: Stream) -> Iterator[tuple[Any, ...]]:
 class _Check:
     """The blobs of one stream."""
 
-    def __init__(self, reader: Reader, stream: Stream, seen: Seen) -> None:
+    def __init__(
+        self, reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside
+    ) -> None:
         self._reader = reader
         self._tenant = stream.tenant
         self._seen = seen
-        self.problems: list[BlobProblem] = []
-        self.outside: Outside = {}
+        self._found = found
+        self._outside = outside
 
     def look(self, address: str, seq: int, table: str) -> None:
         """Check a blob that a row names."""
@@ -106,20 +114,20 @@ class _Check:
         if raw is not None:
             self.read(raw, seq, table)
 
-    def read(self, address: bytes, seq: int, table: str, *, marked: bool = False) -> bytes | None:
-        """The content, if it is right and had not been looked at before; what is outside waits."""
+    def read(self, address: bytes, seq: int, table: str) -> None:
+        """Check the content, unless it was looked at before; what is outside waits."""
         rows = self._reader.query(Q.blob_row, tenant=self._tenant, address=address)
         if not rows:
             self._add(ProblemKind.BLOB_MISSING, seq, table, f"the blob is missing: {address.hex()}")
-            return None
+            return
         number, *row = rows[0]
-        if not marked and not self._seen.content.add(number):
-            return None
+        if not self._seen.content.add(number):
+            return
         self._seen.count += 1
         if row[2] is None:
-            self.outside.setdefault(address, seq)
-            return None
-        return self._content(address, tuple(row), seq, table)
+            self._outside.setdefault(address, seq)
+        else:
+            self._content(address, tuple(row), seq, table)
 
     def walk(self, root: str, seq: int) -> None:
         """Check every node of a state tree; a node that was walked before, with all below it, is not walked again."""
@@ -160,7 +168,7 @@ class _Check:
             return None
 
     def _add(self, kind: ProblemKind, seq: int, table: str, message: str) -> None:
-        self.problems.append((kind, seq, table, message))
+        self._found.append((kind, seq, table, message))
 
 
 def _kind_of(error: Error) -> ProblemKind:

@@ -273,7 +273,7 @@ def sessions(
     at, stream = decode_cursor(after, 2) if after is not None else (None, None)
     rows = reads.query(
         Q.sessions_page, tenant=reads.tenant, label=label, creator=creator, current=None if expired else 1,
-        at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until),
+        at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until)._asdict(),
     )  # fmt: skip
     more = encode_cursor(rows[size - 1][5], rows[size - 1][11]) if len(rows) > size else None
     return Page([_header_of(row) for row in rows[:size]], more)

@@ -1,4 +1,4 @@
-"""Decisions: what was decided, why, what is to follow, what came of it. Written before anything is done about it.
+"""Decisions: what was decided, why, what is to follow, what came of it. Written before it is acted upon.
 
     open ── close(outcome) ──▶ closed ── supersede ──▶ superseded (its outcome stays)
       └────────────── supersede ───────────────────────────▲
@@ -79,8 +79,8 @@ def supersede(
     then: str | None = None,
     refs: Iterable[object] = (),
     tags: Iterable[str] | None = None,
-) -> DecisionRecord:
-    """Replace a decision by a new one, which refers to it. Without `tags` it takes over the old ones."""
+) -> tuple[DecisionRecord, DecisionRecord]:
+    """Replace a decision by a new one, which refers to it; returns both. Without `tags` they are taken over."""
     doc = _document(text, because, then)
     targets = to_refs(tx, stream, refs)
     old = decision(tx, stream, seq)
@@ -90,7 +90,7 @@ def supersede(
     new = _make(tx, stream, doc, [settled(tx, stream, old.ref), *targets], column, supersedes=seq)
     columns = {"status": SUPERSEDED.value, "superseded_by": new.seq}
     tx.record(Change("decision.superseded", stream, DECISIONS, Op.SET, {"seq": seq}, columns))
-    return new
+    return msgspec.structs.replace(old, status=SUPERSEDED, superseded_by=new.seq), new
 
 
 def _make(
@@ -206,8 +206,8 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
     doc = body.doc or {}
     end = body_of(reads, closed, f"{stream.name} seq {seq}").doc or {}
     return DecisionRecord(
-        seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"), DecisionStatus(status),
-        end.get("outcome"), end.get("note"), from_labels(tags), actor, to_datetime(at), supersedes,
+        seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"),
+        DecisionStatus(status), end.get("outcome"), end.get("note"), from_labels(tags), actor, to_datetime(at), supersedes,
         superseded_by, tuple(body.refs), stream.ref(seq),
     )  # fmt: skip
 

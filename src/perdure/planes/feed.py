@@ -46,6 +46,12 @@ def read(reads: Reads, after: str | None = None, limit: int = 100) -> Page[Event
     return Page(events, encode_cursor(uid, epoch, end))
 
 
+def end(reads: Reads) -> str:
+    """The cursor after everything that is committed now: for who wants only what comes."""
+    uid, epoch = _store(reads)
+    return encode_cursor(uid, epoch, _end(reads))
+
+
 def _store(reads: Reads) -> tuple[str, int]:
     facts = {name: reads.query(LOG.meta_get, name=name)[0][0] for name in ("uid", "epoch")}
     return facts["uid"], int(facts["epoch"])

@@ -18,7 +18,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes.blobcheck import Seen, check_blobs, check_outside
+from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
 from perdure.planes.rebuild import Difference, Rebuild
 from perdure.planes.tables import ANCHORS, SESSIONS
@@ -76,7 +76,7 @@ def verify(
     """
     findings = Findings()
     signature = _check_anchor(findings, anchor, public_key)
-    streams, total = snapshots(_size)
+    total: int = snapshots(_events_total)
     seen = Seen()
     for stream_id in _stream_ids(snapshots):
         _check_one(findings, snapshots, stream_id, progress, total)
@@ -131,8 +131,8 @@ class Findings:
         return Report(self.problems, self.unverifiable, counts, signature, self.left_out)
 
 
-def _size(reads: Reads) -> tuple[int, int]:
-    return reads.query(Q.streams_size)[0][:2]  # type: ignore[return-value]
+def _events_total(reads: Reads) -> int:
+    return reads.query(Q.events_total)[0][0]
 
 
 def _stream_ids(snapshots: Snapshots) -> Iterator[int]:
@@ -298,7 +298,9 @@ def _check_blobs(findings: Findings, snapshots: Snapshots, stream_id: int, seen:
     if not rows:
         return
     stream = Stream(*rows[0][:7])
-    found, outside = snapshots(check_blobs, stream, seen)
+    found: list[BlobProblem] = []
+    outside: Outside = {}
+    snapshots(check_blobs, stream, seen, found, outside)
     for address, seq in outside.items():
         found += snapshots(check_outside, stream, address, seq)
     for kind, seq, table, message in found:
@@ -318,7 +320,7 @@ def check_strays(reader: Reader) -> Findings:
     for table, stream, count in reader.query(Q.rows_astray):
         findings.add(Problem(kind, f"number {stream}", "", None, table, f"{count} rows of a stream that does not exist"))
     standing = {name for (name,) in reader.query(Q.guards)}
-    for name in sorted(GUARDS[reader.dialect] - standing):
+    for name in sorted(GUARDS[reader.connection.dialect] - standing):
         what = f"the trigger {name} is missing or off: events could be changed"
         findings.add(Problem(ProblemKind.GUARD_MISSING, "", "", None, "events", what))
     return findings

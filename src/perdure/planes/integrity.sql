@@ -1,7 +1,7 @@
 -- What verify and anchors ask: everything here looks across tenants, because a chain does not know them.
 
--- streams_size: how much there is to look at.
-SELECT count(*), CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
+-- events_total: how much there is to look at.
+SELECT CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
 
 -- stream_now: a stream with its head.
 SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams WHERE id = :stream

@@ -50,7 +50,7 @@ def _is_uid(uid: object) -> bool:
 
 
 def settled(reads: Reads, stream: Stream, ref: Ref) -> Ref:
-    """The reference by the stream that really holds the event. One to a stream that is not here stays as it is."""
+    """The reference by the stream that really holds the event; as it is, if that stream is not here."""
     uid = bytes.fromhex(ref.uid)
     if uid == stream.uid:
         return home(reads, stream, ref.seq).ref(ref.seq)

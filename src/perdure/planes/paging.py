@@ -1,6 +1,6 @@
 """Pages: lists that go on where they ended, by the key of the last row, never by counting rows (P8, P15).
 
-Every listing verb of every plane returns a `Page`; its cursor is opaque and refused when it was not made here.
+Every listing verb returns a `Page`; its cursor is opaque, and refused when it was not made here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INT_MAX = 2**63 - 1
 
 
 class Page(list[T]):
-    """The rows of one page. `next` is the cursor to pass as `after=` for the following one; None at the end."""
+    """The rows of one page. `next` is the cursor to pass as `after=` for the one that follows, if one does."""
 
     __slots__ = ("next",)
 
@@ -38,7 +38,7 @@ def encode_cursor(*ints: int) -> str:
 def decode_cursor(text: str, count: int, path: str = "after") -> tuple[int, ...]:
     """The integers of a cursor. Invalid when it is not a cursor of a listing with so many."""
     ints = _ints(text)
-    if len(ints) != count or any(abs(number) > _INT_MAX for number in ints):
+    if len(ints) != count or encode_cursor(*ints) != text or any(abs(number) > _INT_MAX for number in ints):
         raise Invalid("this is not a cursor of this listing", path=path, hint="pass the `next` of a page")
     return ints
 

@@ -146,7 +146,7 @@ def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first text after all that begin with `prefix`, in the order of UTF-8 bytes; None if there is none."""
+    """The first text after all that begin with `prefix`, in UTF-8 order; None if there is none."""
     stem = prefix.rstrip(chr(_LAST_CHARACTER))
     if not stem:
         return None

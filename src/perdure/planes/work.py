@@ -334,8 +334,8 @@ def _status(status: object) -> str:
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
-    (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token, made,
-     noted, abandoned) = row  # fmt: skip
+    (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
+     made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
     detail = (doc_of(reads, made, where) or {}).get("detail")
     note = (doc_of(reads, noted, where) or {}).get("note")

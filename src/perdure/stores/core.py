@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.artifacts.place import Place, place_from_url
-from perdure.errors import Error, Refused
+from perdure.errors import Error, NotFound, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
@@ -67,9 +67,9 @@ class Reader:
             self._connection.rollback()
 
     @property
-    def dialect(self) -> str:
-        """Which database this is."""
-        return self._connection.dialect
+    def connection(self) -> Connection:
+        """What is read from: only for what looks after the whole store."""
+        return self._connection
 
     def of_tenant(self, tenant: int) -> Reader:
         """The same reader for the blobs of another tenant: only for what looks after the whole store."""
@@ -110,7 +110,7 @@ class Core:
 
     def __init__(self, engine: Engine, place: Place | None, clock: Clock | None, timeout_seconds: float) -> None:
         self.engine = engine
-        self.uid, self.epoch = _identity(engine)
+        self.uid, self.epoch = scripts.identity_of(engine)
         self.holder = new_uid().hex()
         database_clock = clock is None and engine.dialect == "postgres"
         self.clocks = Clocks(clock or system_clock, (lambda: None) if database_clock else (clock or system_clock))
@@ -162,6 +162,12 @@ class Core:
         self._give_back(connection)
         return result
 
+    def snapshot(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
+        """Run a read verb that sees one state of the store from its first query to its last."""
+        if self.engine.one_connection:  # a borrowed lane is a transaction already
+            return self.read(verb, *args, tenant=tenant, **kwargs)
+        return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
+
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """The same for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
@@ -176,6 +182,8 @@ class Core:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
 
         with self._mutex:
+            if self._closed:
+                raise Refused("the store is closed")
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(READ_THREADS, "perdure-read")
             return self._threads
@@ -211,7 +219,12 @@ class Core:
     def tenant_id(self, name: str) -> int:
         """The number of a tenant in this store; the tenant is made if it is new."""
         found = self.read(_find_tenant, name, tenant=0)
-        return found if found is not None else self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
+        if found is not None:
+            return found
+        try:
+            return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
+        except ReadOnly:
+            raise NotFound(f"this store has no tenant {name!r}", path="tenant") from None
 
     def close(self) -> None:
         """Finish what is queued, then let everything go. Calling it again does nothing, nor does calling it after a fork."""
@@ -241,12 +254,6 @@ def _make_tenant(tx: Any, name: str) -> int:
     return rows[0][0] if rows else tx.new_tenant(name)
 
 
-def _identity(engine: Engine) -> tuple[str, int]:
-    with scripts.script_on(engine, write=False) as script:
-        facts = dict(script.ask("SELECT name, value FROM meta"))
-    return facts["uid"], int(facts["epoch"])
-
-
 def open_core(
     store_url: str,
     *,
@@ -259,7 +266,9 @@ def open_core(
     address = url.parse(store_url)
     engine = engine_for(address, timeout_seconds, read_only=read_only)
     try:
-        if not read_only:
+        if read_only and not engine.one_connection:
+            scripts.check_readable(engine)
+        else:
             scripts.bring_up_to_date(engine)
         return Core(engine, _place_for(address, artifacts), clock, timeout_seconds)
     except Fault as fault:

@@ -31,10 +31,24 @@ SPACE_LOW_BYTES = 256 * MIB
 SPACE_GONE_BYTES = 16 * MIB
 HEADS_SHOWN = 20
 QUICK_CHECK_OK = "ok"
+RESTORE = "perdure restore BACKUP --store URL"
 # The WAL-reset bug (two checkpoints racing a commit could corrupt the file) is fixed from these on.
 WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
-NETWORK_KINDS = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.s3fs", "fuse.rclone")
+NETWORK_KINDS = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse.sshfs",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "fuse.s3fs",
+    "fuse.rclone",
+)
 POSTGRES_OLDEST = 15
+
 
 class Severity(enum.StrEnum):
     """How bad it is: a warning can cost something later, an error costs something now."""
@@ -43,6 +57,7 @@ class Severity(enum.StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+
 class Finding(msgspec.Struct, frozen=True):
     """One thing that was looked at. `fix` is the command or the step that mends it."""
 
@@ -50,6 +65,7 @@ class Finding(msgspec.Struct, frozen=True):
     severity: Severity
     says: str
     fix: str = ""
+
 
 class Health(msgspec.Struct, frozen=True):
     """Everything that was found about one store."""
@@ -62,19 +78,24 @@ class Health(msgspec.Struct, frozen=True):
         """Whether nothing is wrong; warnings are not wrong yet."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
+
 Findings = Iterator[Finding]
+
 
 def ok(check: str, says: str) -> Finding:
     """As it should be."""
     return Finding(check, Severity.OK, says)
 
+
 def warning(check: str, says: str, fix: str) -> Finding:
     """Works, and will bite."""
     return Finding(check, Severity.WARNING, says, fix)
 
+
 def wrong(check: str, says: str, fix: str) -> Finding:
     """Does not work, or does not keep the promises."""
     return Finding(check, Severity.ERROR, says, fix)
+
 
 def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
@@ -86,6 +107,7 @@ def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     finally:
         engine.close()
 
+
 def _around(address: url.Address) -> Findings:
     if address.scheme != "postgresql":
         yield library(apsw.sqlite_lib_version())
@@ -93,6 +115,7 @@ def _around(address: url.Address) -> Findings:
         yield from _file(address.path)
         yield space(address.path, shutil.disk_usage(address.path.parent).free)
         yield network(address.path, _mounts())
+
 
 def _inside(engine: Engine) -> Findings:
     checks: list[Callable[[Connection], Findings]] = [_settings, _structure, _guards, _heads, _counts]
@@ -108,10 +131,18 @@ def _inside(engine: Engine) -> Findings:
         finally:
             if not engine.one_connection:
                 connection.close()
-    except (Fault, Error) as error:
-        yield wrong("open", str(error), "restore a backup: perdure restore BACKUP --store URL")
+    except Fault as fault:
+        yield _unreadable(fault.as_error())
+    except Error as error:
+        yield _unreadable(error)
+
+
+def _unreadable(error: Error) -> Finding:
+    return wrong("open", error.message, error.hint or RESTORE)
+
 
 # -- the file ----------------------------------------------------------------------------------------------------------------
+
 
 def library(version: str) -> Finding:
     """Whether this SQLite has the fix of the WAL-reset bug: on its own branch, or because it is newer."""
@@ -119,7 +150,12 @@ def library(version: str) -> Finding:
     newest = WAL_RESET_FIXED[-1]
     if number >= newest or any(number[:2] == fixed[:2] and number >= fixed for fixed in WAL_RESET_FIXED):
         return ok("sqlite", f"SQLite {version}, with the WAL-reset fix")
-    return wrong("sqlite", f"SQLite {version} can corrupt a file in WAL mode (WAL-reset bug)", "pip install --upgrade apsw")
+    return wrong(
+        "sqlite",
+        f"SQLite {version} can corrupt a file in WAL mode (WAL-reset bug)",
+        "pip install --upgrade apsw",
+    )
+
 
 def _file(path: Path) -> Findings:
     found = path.stat()
@@ -127,26 +163,40 @@ def _file(path: Path) -> Findings:
     wal_bytes = wal.stat().st_size if wal.exists() else 0
     says = f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB"
     if wal_bytes > WAL_LARGE_BYTES:
-        yield warning("file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers")
+        yield warning(
+            "file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers"
+        )
     else:
         yield ok("file", says)
     if stat.S_IMODE(found.st_mode) & 0o077:
-        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
+        yield warning(
+            "mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}"
+        )
+
 
 def space(path: Path, free_bytes: int) -> Finding:
     """Whether there is room to go on writing."""
     says = f"{free_bytes / MIB:,.0f} MiB free beside {path.name}"
     if free_bytes < SPACE_GONE_BYTES:
         return wrong("space", says, "make room: writes are about to be refused")
-    return warning("space", says, "make room, or perdure collect --execute") if free_bytes < SPACE_LOW_BYTES else ok("space", says)
+    return (
+        warning("space", says, "make room, or perdure collect --execute")
+        if free_bytes < SPACE_LOW_BYTES
+        else ok("space", says)
+    )
+
 
 def network(path: Path, mounts: str) -> Finding:
     """Whether the file lies on a network file system, where SQLite's locks cannot be trusted."""
     kind = filesystem_of(path.absolute(), mounts)
     if kind.startswith(NETWORK_KINDS):
-        return wrong("filesystem", f"{kind} is a network file system: its locks cannot be trusted",
-                     "move the file to a local disk, or use PostgreSQL")  # fmt: skip
+        return wrong(
+            "filesystem",
+            f"{kind} is a network file system: its locks cannot be trusted",
+            "move the file to a local disk, or use PostgreSQL",
+        )
     return ok("filesystem", kind or "unknown")
+
 
 def filesystem_of(path: Path, mounts: str) -> str:
     """The kind of the file system that a path lies on, by the system's list of mounts."""
@@ -157,23 +207,27 @@ def filesystem_of(path: Path, mounts: str) -> str:
             best, kind = parts[1], parts[2]
     return kind
 
+
 def _mounts() -> str:
     try:
         return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
+
 # -- the database ------------------------------------------------------------------------------------------------------------
 
+
 def _schema(engine: Engine) -> tuple[Finding, bool]:
-    with scripts.script_on(engine, write=False) as script:
-        found = migrate.current(script)
-    if found == migrate.LATEST:
+    found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
+    if found == known:
         return ok("schema", f"schema {found}, the newest"), True
-    if found > migrate.LATEST:
-        return wrong("schema", f"schema {found}, newer than this Perdure knows ({migrate.LATEST})", "upgrade perdure"), False
-    what = "no tables of Perdure" if not found else f"schema {found}; this Perdure writes {migrate.LATEST}"
-    return warning("schema", what, "perdure migrate --store URL"), False
+    if found > known:
+        newer = f"schema {found}, newer than this Perdure knows ({known})"
+        return wrong("schema", newer, "upgrade perdure"), False
+    older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
+    return warning("schema", older, "perdure migrate --store URL"), False
+
 
 def _settings(connection: Connection) -> Findings:
     if not isinstance(connection, SqliteConnection):
@@ -183,26 +237,51 @@ def _settings(connection: Connection) -> Findings:
     if journal in ("wal", "memory"):
         yield ok("journal", f"journal_mode={journal}, synchronous={synchronous}")
     else:
-        yield warning("journal", f"journal_mode={journal}: readers and writers block each other", "perdure migrate --store URL")
+        yield warning(
+            "journal",
+            f"journal_mode={journal}: readers and writers block each other",
+            "perdure migrate --store URL",
+        )
     if synchronous not in (2, 3):
-        yield wrong("synchronous", f"synchronous={synchronous}: a power loss takes acknowledged commits", "report this")
+        yield wrong(
+            "synchronous",
+            f"synchronous={synchronous}: a power loss takes acknowledged commits",
+            "report this",
+        )
+
 
 def server(row: tuple[Any, ...]) -> Findings:
     """What a PostgreSQL says about itself."""
     number, version, superuser, fsync, full_pages, _commit, checksums, replica, size, _most = row
     if int(number) // 10_000 < POSTGRES_OLDEST:
-        yield warning("server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL")
+        yield warning(
+            "server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL"
+        )
     else:
         yield ok("server", f"PostgreSQL {version}, database {int(size) / MIB:.1f} MiB")
     if superuser == "on":
-        yield warning("role", "the role is a superuser: nothing holds it back", "use a role of its own that owns only its schema")
+        yield warning(
+            "role",
+            "the role is a superuser: nothing holds it back",
+            "use a role of its own that owns only its schema",
+        )
     if fsync != "on" or full_pages != "on":
-        yield wrong("fsync", f"fsync={fsync}, full_page_writes={full_pages}: a power loss takes acknowledged commits",
-                    "set both to on in postgresql.conf")  # fmt: skip
+        yield wrong(
+            "fsync",
+            f"fsync={fsync}, full_page_writes={full_pages}: a power loss takes acknowledged commits",
+            "set both to on in postgresql.conf",
+        )
     if replica:
-        yield wrong("replica", "this server is a replica: it cannot be written to", "name the primary in the URL")
+        yield wrong(
+            "replica", "this server is a replica: it cannot be written to", "name the primary in the URL"
+        )
     if checksums != "on":
-        yield warning("checksums", "data checksums are off: silent damage of the disk is not noticed", "pg_checksums --enable")
+        yield warning(
+            "checksums",
+            "data checksums are off: silent damage of the disk is not noticed",
+            "pg_checksums --enable",
+        )
+
 
 def _structure(connection: Connection) -> Findings:
     if isinstance(connection, SqliteConnection):
@@ -210,14 +289,18 @@ def _structure(connection: Connection) -> Findings:
         if found == QUICK_CHECK_OK:
             yield ok("structure", "quick_check is clean")
         else:
-            yield wrong("structure", f"quick_check: {found}", "restore a backup: perdure restore BACKUP --store URL")
+            yield wrong("structure", f"quick_check: {found}", RESTORE)
+
 
 def _guards(connection: Connection) -> Findings:
     found = {row[0] for row in connection.query(Q.guards, {})}
     if len(found) >= 2:
         yield ok("guards", "the database refuses to change events")
     else:
-        yield wrong("guards", "the triggers that protect events are missing", "perdure verify --store URL, then restore a backup")
+        yield wrong(
+            "guards", "the triggers that protect events are missing", f"perdure verify, then {RESTORE}"
+        )
+
 
 def _heads(connection: Connection) -> Findings:
     astray = connection.query(Q.heads_astray, {"limit": HEADS_SHOWN})
@@ -227,8 +310,10 @@ def _heads(connection: Connection) -> Findings:
     if not astray:
         yield ok("heads", "every stream ends where its head says")
 
+
 def _counts(connection: Connection) -> Findings:
     tenants, streams, events, blobs, size = connection.query(Q.counts, {})[0]
-    yield ok("contents", f"{tenants} tenants, {streams} streams, {events} events, {blobs} blobs ({int(size) / MIB:.1f} MiB)")
-
-__all__ = ["Finding", "Health", "Severity", "SqliteEngine", "examine", "filesystem_of", "library", "network", "server", "space"]
+    yield ok(
+        "contents",
+        f"{tenants} tenants, {streams} streams, {events} events, {blobs} blobs ({int(size) / MIB:.1f} MiB)",
+    )

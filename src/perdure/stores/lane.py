@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
-RACES_MAX = 16  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
+RACES_MAX = 10  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
 RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 
 
@@ -209,7 +209,7 @@ class Lane:
         with self._mutex:
             count = min(len(self._queue), BATCH_MAX_JOBS - 1)
             jobs += [self._queue.popleft() for _ in range(count)]
-        if count:
+        if count or jobs[0].future is not None:
             now = time.monotonic()
             for job in jobs:
                 if job.deadline < now and job.future is not None:

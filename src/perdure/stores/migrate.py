@@ -1,18 +1,27 @@
-"""Migrations: numbered `.sql` files, forward only, applied in place under a lock, with a backup first on SQLite.
+"""Migrations: numbered `.sql` files, forward only, applied in one transaction under a lock. Pure but for the script it runs on.
 
-Callers: `core.open_core` (a new database, or one that may be brought up to date) and `perdure migrate`. A newer schema is refused.
+Callers: `scripts` (which knows the databases). A newer schema is refused, and so is a database that is somebody else's.
+Keeps P5 and P10: nothing is changed before it is known whose database this is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, Protocol
 
-from perdure.errors import Damaged, NewerSchema
+from perdure.errors import Damaged, NewerSchema, Refused
 from perdure.model.ids import new_uid
 from perdure.model.points import reach
 from perdure.stores.dialect import migration_for
+from perdure.stores.statements import Statement, Statements
+from perdure.stores.store import Fault, FaultKind
+
+Q = Statements("perdure.stores", "migrate.sql")
+
+_FACTS = {"schema", "uid", "epoch"}
 
 
 class Migration(NamedTuple):
@@ -29,66 +38,83 @@ class Script(Protocol):
     dialect: str
 
     def run(self, text: str) -> None:
-        """Run a script of several statements."""
+        """Run a migration: several statements."""
         ...
 
-    def ask(self, text: str) -> list[tuple[Any, ...]]:
-        """Run one read."""
-        ...
-
-    def has_tables(self) -> bool:
-        """Whether anything of ours, or of anybody else's, is there."""
+    def query(self, statement: Statement, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one named statement."""
         ...
 
 
-def migrations() -> list[Migration]:
+@cache
+def migrations() -> tuple[Migration, ...]:
     """Every step, in order."""
     steps = []
     for file in resources.files("perdure.stores").joinpath("migrations").iterdir():
         match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
         if match:
             steps.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
-    return sorted(steps)
+    return tuple(sorted(steps))
 
 
-LATEST = 1
+def latest(steps: Sequence[Migration]) -> int:
+    """The number of the schema that these steps lead to."""
+    return max((step.number for step in steps), default=0)
 
 
 def current(script: Script) -> int:
-    """The number of the schema that the database has; 0 when it is empty."""
-    if not script.has_tables():
+    """The number of the schema that the database has; 0 when it is empty. Refused when it is not ours."""
+    names = {name for (name,) in script.query(Q.relations)}
+    if not names:
         return 0
+    facts = facts_of(script) if "meta" in names else {}
+    if not facts.keys() >= _FACTS:
+        raise Refused(
+            "there is something else in this database: it is not a Perdure store",
+            path="store",
+            hint="choose a file, or on PostgreSQL a schema, of its own",
+        )
+    if not re.fullmatch(r"[1-9]\d{0,8}", facts["schema"]):
+        raise Damaged("the database does not say which schema it has", path="meta.schema")
+    return int(facts["schema"])
+
+
+def facts_of(script: Script) -> dict[str, str]:
+    """What the store says about itself; nothing if its `meta` is not like ours."""
     try:
-        rows = script.ask("SELECT value FROM meta WHERE name = 'schema'")
-        return int(rows[0][0])
-    except (IndexError, ValueError):
-        raise Damaged("the database does not say which schema it has", path="meta.schema") from None
+        return {str(name): str(value) for name, value in script.query(Q.meta_facts)}
+    except Fault as fault:
+        if fault.kind is FaultKind.BROKEN:
+            return {}
+        raise
 
 
-def check(found: int, latest: int = LATEST) -> None:
+def check(found: int, known: int) -> None:
     """Refuse a database that a newer Perdure wrote."""
-    if found > latest:
+    if found > known:
         raise NewerSchema(
-            f"the database has schema {found}; this Perdure knows {latest}", path="meta.schema", hint="upgrade perdure"
+            f"the database has schema {found}; this Perdure knows {known}", path="meta.schema", hint="upgrade perdure"
         )
 
 
-def pending(found: int) -> list[Migration]:
+def pending(found: int, steps: Sequence[Migration]) -> list[Migration]:
     """What would be applied."""
-    check(found)
-    return [step for step in migrations() if step.number > found]
+    check(found, latest(steps))
+    return [step for step in steps if step.number > found]
 
 
-def apply(script: Script, found: int) -> list[Migration]:
-    """Bring the schema up to date inside the script's transaction; all of it or nothing."""
-    steps = pending(found)
-    for step in steps:
+def apply(script: Script, found: int, steps: Sequence[Migration]) -> list[Migration]:
+    """Bring the schema up to date inside the script's transaction: all of it or nothing."""
+    todo = pending(found, steps)
+    for step in todo:
         script.run(migration_for(script.dialect, step.text))
+        if found == 0 and step is todo[0]:
+            _begin_meta(script)
+        script.query(Q.meta_put, name="schema", value=str(step.number))
         reach("migrate.step")
-    if found == 0:
-        script.run(
-            f"INSERT INTO meta (name, value) VALUES ('schema', '0'), ('epoch', '1'), ('uid', '{new_uid().hex()}');"  # noqa: S608
-        )
-    if steps:
-        script.run(f"UPDATE meta SET value = '{steps[-1].number}' WHERE name = 'schema';")  # noqa: S608
-    return steps
+    return todo
+
+
+def _begin_meta(script: Script) -> None:
+    script.query(Q.meta_put, name="uid", value=new_uid().hex())
+    script.query(Q.meta_put, name="epoch", value="1")

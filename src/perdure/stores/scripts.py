@@ -1,137 +1,245 @@
-"""Migrations on a real database: one exclusive transaction on each kind, and the backup that comes first on SQLite."""
+"""Migrations on a real database: who looks first, who locks, and the copy that is kept on SQLite before a schema changes.
+
+Callers: `core.open_core`, backup and restore, and `perdure migrate`. Looking never changes a byte; migrating is one transaction,
+so a process that dies at any point of it leaves the database as it was, or done. Keeps P1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from perdure.errors import Refused
 from perdure.model.instants import system_clock, to_datetime
+from perdure.model.points import reach
 from perdure.stores import migrate
-from perdure.stores.sqlite import SqliteConnection, SqliteEngine, fault_of
-from perdure.stores.store import Engine
+from perdure.stores.copies import copy_database, sweep_partials
+from perdure.stores.migrate import Migration, Q
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine, configured, fault_of
+from perdure.stores.statements import Statement
+from perdure.stores.store import Engine, Fault
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('perdure.migrate'))"
+if TYPE_CHECKING:
+    from perdure.stores.postgres import PostgresConnection, PostgresEngine
 
 
-class _SqliteScript:
+class SqliteScript:
+    """A SQLite database inside one transaction."""
+
     dialect = "sqlite"
 
-    def __init__(self, raw: apsw.Connection) -> None:
-        self._raw = raw
+    def __init__(self, connection: SqliteConnection) -> None:
+        self.connection = connection
 
     def run(self, text: str) -> None:
-        """Run a script."""
-        for _ in self._raw.execute(text):
-            pass
-
-    def ask(self, text: str) -> list[tuple[Any, ...]]:
-        """Run one read."""
+        """Run a migration."""
         try:
-            return list(self._raw.execute(text))
-        except apsw.SQLError:
-            return []
+            for _ in self.connection.raw.execute(text):
+                pass
+        except apsw.Error as error:
+            raise fault_of(error, self.connection.file) from error
 
-    def has_tables(self) -> bool:
-        """Whether the file holds anything."""
-        return bool(self._raw.execute("SELECT count(*) FROM sqlite_schema").get)
+    def query(self, statement: Statement, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one named statement."""
+        return self.connection.query(statement, params)
 
 
-class _PostgresScript:
+class PostgresScript:
+    """A PostgreSQL schema inside one transaction."""
+
     dialect = "postgres"
 
-    def __init__(self, raw: Any, schema: str) -> None:
-        self._raw = raw
-        self._schema = schema
+    def __init__(self, connection: PostgresConnection) -> None:
+        self.connection = connection
 
     def run(self, text: str) -> None:
-        """Run a script: without parameters, several statements go out as one."""
-        self._raw.execute(text)
+        """Run a migration: without parameters, several statements go out as one."""
+        with _postgres_faults():
+            self.connection.raw.execute(text)  # type: ignore[arg-type] - our own file, not a literal
 
-    def ask(self, text: str) -> list[tuple[Any, ...]]:
-        """Run one read."""
-        return self._raw.execute(text).fetchall()
-
-    def has_tables(self) -> bool:
-        """Whether our schema holds our tables."""
-        found = self._raw.execute("SELECT to_regclass(%s)", (f"{self._schema}.meta",)).fetchone()
-        return found is not None and found[0] is not None
+    def query(self, statement: Statement, **params: Any) -> list[tuple[Any, ...]]:
+        """Run one named statement."""
+        with _postgres_faults():
+            ran = self.connection.raw.execute(statement.text("postgres", params), params)  # type: ignore[arg-type] - as above
+            return ran.fetchall() if ran.description else []
 
 
 @contextmanager
-def script_on(engine: Engine, *, write: bool) -> Iterator[migrate.Script]:
-    """The database inside one transaction; with `write`, nobody else migrates meanwhile, and all is kept at the end."""
+def _postgres_faults() -> Iterator[None]:
+    import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
+
+    from perdure.stores.postgres import fault_of as postgres_fault_of  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise postgres_fault_of(error) from error
+
+
+# -- looking -------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
+    """The database as it is, to be read: nothing is made or switched. None when there is nothing yet."""
+    if not isinstance(engine, SqliteEngine):
+        with _closing(engine) as connection, _transaction(connection, "BEGIN READ ONLY"):
+            yield PostgresScript(connection)
+    elif engine.path is None:
+        yield SqliteScript(engine.connect())
+    elif not _has_content(engine.path):
+        yield None
+    else:
+        connection = _opened_to_look(engine.path)
+        try:
+            with _transaction(connection, "BEGIN"):
+                yield SqliteScript(connection)
+        finally:
+            connection.close()
+
+
+def _has_content(path: Path) -> bool:
+    """An empty file is a database that somebody is about to make."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise Refused(f"cannot look at the database file: {error}", path="store") from error
+
+
+def _opened_to_look(path: Path) -> SqliteConnection:
+    """Not as a store is opened: switching somebody else's database to WAL would change it."""
+    try:
+        raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        return SqliteConnection(configured(raw, wal=False))
+    except apsw.Error as error:
+        raise fault_of(error, str(path)) from error
+
+
+def schema_of(engine: Engine) -> int:
+    """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not ours."""
+    with looking_at(engine) as script:
+        return migrate.current(script) if script else 0
+
+
+def identity_of(engine: Engine) -> tuple[str, int]:
+    """The uid and the epoch of the store."""
+    with looking_at(engine) as script:
+        facts = migrate.facts_of(script) if script else {}
+    return facts["uid"], int(facts["epoch"])
+
+
+def plan(engine: Engine, steps: Sequence[Migration] | None = None) -> list[Migration]:
+    """What `bring_up_to_date` would apply: the dry run. Changes and makes nothing. Refused as it would be."""
+    return migrate.pending(schema_of(engine), steps or migrate.migrations())
+
+
+def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> None:
+    """Accept a database that is to be read only: of exactly this schema, because reading must not migrate."""
+    known = migrate.latest(steps or migrate.migrations())
+    found = schema_of(engine)
+    migrate.check(found, known)
+    if found == 0:
+        raise Refused("there is no store here yet, and this is to be read only", path="store")
+    if found < known:
+        message = f"the database has schema {found}; this Perdure reads {known}"
+        raise Refused(message, path="meta.schema", hint="open it once for writing, or run: perdure migrate")
+
+
+# -- changing ------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
+    """The database inside one transaction that nobody else can migrate in; all is kept at the end, or nothing."""
+    with _closing(engine) as connection:
+        if isinstance(connection, SqliteConnection):
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                yield SqliteScript(connection)
+        else:
+            with _transaction(connection, "BEGIN"):
+                yield _prepared(PostgresScript(connection), engine)
+
+
+def _prepared(script: PostgresScript, engine: Any) -> PostgresScript:
+    postgres: PostgresEngine = engine
+    script.query(Q.migration_lock, schema=postgres.schema)
+    script.query(Q.unhurried)
+    script.query(Q.schema_name, schema=postgres.schema)
+    script.query(Q.schema_make)
+    return script
+
+
+@contextmanager
+def _closing(engine: Engine) -> Iterator[Any]:
     connection = engine.connect()
     try:
-        if isinstance(connection, SqliteConnection):
-            with _sqlite_transaction(connection, write=write) as script:
-                yield script
-        else:
-            with _postgres_transaction(connection, engine, write=write) as script:
-                yield script
+        yield connection
     finally:
         if not engine.one_connection:
             connection.close()
 
 
 @contextmanager
-def _sqlite_transaction(connection: SqliteConnection, *, write: bool) -> Iterator[migrate.Script]:
+def _transaction(connection: Any, begin: str) -> Iterator[None]:
     try:
-        connection.raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        yield _SqliteScript(connection.raw)
-        connection.raw.execute("COMMIT")
-    except apsw.Error as error:
-        raise fault_of(error) from error
+        _say(connection, begin)
+        yield
+        _say(connection, "COMMIT")
     finally:
         connection.rollback()
+
+
+def _say(connection: Any, text: str) -> None:
+    if isinstance(connection, SqliteConnection):
+        SqliteScript(connection).run(text)
+    else:
+        PostgresScript(connection).run(text)
+
+
+def bring_up_to_date(engine: Engine, steps: Sequence[Migration] | None = None, *, keep_copy: bool = True) -> list[Migration]:
+    """Migrate if needed; returns what was applied. Atomic: after a crash the database is as before, or done.
+
+    Many processes may do this at once: one does it, the others find it done. Raises NewerSchema, Refused or Damaged, and then
+    not a byte was changed. On SQLite a copy of the old database is kept beside it.
+    """
+    steps = steps or migrate.migrations()
+    if not migrate.pending(schema_of(engine), steps):
+        return []
+    with changing(engine) as script:
+        reach("migrate.locked")
+        found = migrate.current(script)
+        if keep_copy and 0 < found < migrate.latest(steps):
+            _keep_copy(engine, found)
+        reach("migrate.copied")
+        done = migrate.apply(script, found, steps)
+        reach("migrate.applied")
+    reach("migrate.committed")
+    return done
+
+
+def _keep_copy(engine: Engine, found: int) -> None:
+    """Under the migration's lock: so one copy is made, of exactly what is migrated, and leftovers are nobody's."""
+    if not isinstance(engine, SqliteEngine) or engine.path is None:
+        return
+    sweep_partials(engine.path, f".schema{found}.")
+    stamp = to_datetime(system_clock()).strftime("%Y%m%dT%H%M%S.%f")
+    source = engine.reader()
+    try:
+        copy_database(source.raw, engine.path.with_name(f"{engine.path.name}.schema{found}.{stamp}.bak"))
+    finally:
+        source.close()
 
 
 @contextmanager
-def _postgres_transaction(connection: Any, engine: Any, *, write: bool) -> Iterator[migrate.Script]:
-    import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
-
-    from perdure.stores.postgres import fault_of as postgres_fault_of  # noqa: PLC0415
-
+def told(path: str = "store") -> Iterator[None]:
+    """Faults of a database as errors of the tree."""
     try:
-        connection.raw.execute("BEGIN")
-        if write:
-            connection.raw.execute(_LOCK)
-            connection.raw.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.schema}")
-        yield _PostgresScript(connection.raw, engine.schema)
-        connection.raw.execute("COMMIT")
-    except psycopg.Error as error:
-        raise postgres_fault_of(error) from error
-    finally:
-        connection.rollback()
-
-
-def bring_up_to_date(engine: Engine) -> list[migrate.Migration]:
-    """Migrate if needed. Many processes may do this at once for the first time; one does it, the others find it done."""
-    with script_on(engine, write=False) as script:
-        found = migrate.current(script)
-        migrate.check(found)
-    if found == migrate.LATEST:
-        return []
-    if found and isinstance(engine, SqliteEngine) and engine.path is not None:
-        back_up_file(engine, engine.path.with_name(f"{engine.path.name}.schema{found}.{_stamp()}.bak"))
-    with script_on(engine, write=True) as script:
-        return migrate.apply(script, migrate.current(script))
-
-
-def _stamp() -> str:
-    return to_datetime(system_clock()).strftime("%Y%m%dT%H%M%S")
-
-
-def back_up_file(engine: SqliteEngine, target: Path) -> None:
-    """A consistent copy of the whole file, while others write."""
-    source = engine.reader()
-    try:
-        source.raw.execute("VACUUM INTO ?", (str(target),))
-        target.chmod(0o600)
-    except apsw.Error as error:
-        raise fault_of(error) from error
-    finally:
-        source.close()
+        yield
+    except Fault as fault:
+        raise fault.as_error(path) from fault

@@ -116,7 +116,7 @@ class SqliteConnection:
         try:
             self.raw.execute("BEGIN DEFERRED")
         except apsw.Error as error:
-            raise fault_of(error) from error
+            raise fault_of(error, self.file) from error
 
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - the file is locked
         """The heads of these streams."""

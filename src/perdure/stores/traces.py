@@ -15,11 +15,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.stores.store import Fault
+from perdure.stores.store import Fault, FaultKind
 from perdure.stores.url import without_password
 
 EVENTS = logging.getLogger("perdure.event")
 COMMITS = logging.getLogger("perdure.commit")
+logging.getLogger("perdure").addHandler(logging.NullHandler())  # silent unless the application listens
 
 
 class Traces:
@@ -41,16 +42,22 @@ class Traces:
             facts = {"stream": stream.uid.hex(), "seq": seq, "kind": kind, "actor": actor}
             EVENTS.debug("recorded", extra={"store": self._store, **facts})
         streams = len({event[0].id for event in events})
-        COMMITS.debug("committed", extra={"store": self._store, "jobs": jobs, "events": len(events), "streams": streams})
+        COMMITS.debug(
+            "committed", extra={"store": self._store, "jobs": jobs, "events": len(events), "streams": streams}
+        )
 
     def retried(self, error: Exception, attempt: int) -> None:
         """Nothing was acknowledged; it is tried again."""
-        COMMITS.info("trying again", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
+        COMMITS.info(
+            "trying again", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt}
+        )
 
     def failed(self, error: Exception, attempt: int) -> None:
-        """A caller got an error because the database failed. A verb that refuses is no failure."""
-        if isinstance(error, Fault):
-            COMMITS.warning("given up", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
+        """A caller got an error because the database failed. A verb or a store that refuses is no failure."""
+        if isinstance(error, Fault) and error.kind is not FaultKind.READ_ONLY:
+            COMMITS.warning(
+                "given up", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt}
+            )
 
 
 def _kind_of(error: Exception) -> str:

@@ -357,6 +357,8 @@ class Tx:
                 return rows[owner, key]
         if owner in self.streams or owner in self._batch.streams:
             return None
+        if table.streamed:
+            self._batch.head(owner)  # known before its state is read: if it moves meanwhile, the flush finds out
         self._batch.queried = True
         found = self._batch.connection.select_row(table, owner, tenant, key)
         return dict(zip(table.all_columns, found, strict=True)) if found else None
@@ -367,6 +369,9 @@ class Tx:
         touched = set(touches)
         if touched and not (touched.isdisjoint(batch.dirty) and touched.isdisjoint(self.dirty)):
             self._flush_early()
+        for table, stream in touched:
+            if table.streamed and stream:
+                batch.head(stream)  # as in `_find`
         if statement.uses_now:
             params["now"] = self._lease_clock()
         batch.queried = True

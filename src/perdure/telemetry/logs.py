@@ -16,8 +16,18 @@ from perdure.model.instants import SECOND_US, to_datetime
 
 ROOT = "perdure"
 FIELDS = (
-    "store", "stream", "seq", "kind", "actor", "jobs", "events", "streams", "fault", "attempt", "lock_wait_ms",
-)  # fmt: skip
+    "store",
+    "stream",
+    "seq",
+    "kind",
+    "actor",
+    "jobs",
+    "events",
+    "streams",
+    "fault",
+    "attempt",
+    "lock_wait_ms",
+)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
@@ -27,7 +37,11 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _instant(record: logging.LogRecord) -> str:
-    return to_datetime(round(record.created * SECOND_US)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        to_datetime(round(record.created * SECOND_US))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 class JsonLines(logging.Formatter):
@@ -35,8 +49,13 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        line: dict[str, object] = {"at": _instant(record), "level": record.levelname.lower(), "logger": record.name,
-                                   "message": record.getMessage(), **fields_of(record)}  # fmt: skip
+        line: dict[str, object] = {
+            "at": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields_of(record),
+        }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -48,7 +67,9 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line; whatever a name holds, the terminal gets no command from it."""
         fields = " ".join(f"{name}={value}" for name, value in fields_of(record).items())
-        line = visible(f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()} {fields}".rstrip())
+        line = visible(
+            f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()} {fields}".rstrip()
+        )
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

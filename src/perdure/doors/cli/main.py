@@ -33,7 +33,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
     },
     "Keep": {
-        "verify": ("perdure.doors.cli.proof", "Prove that nothing was changed, lost or written past the log."),
+        "verify": (
+            "perdure.doors.cli.proof",
+            "Prove that nothing was changed, lost or written past the log.",
+        ),
         "anchor": ("perdure.doors.cli.proof", "Sign all chain heads, to keep elsewhere."),
         "migrate": ("perdure.doors.cli.upkeep", "Bring a store to this version's schema."),
         "backup": ("perdure.doors.cli.upkeep", "A consistent copy while others write."),
@@ -63,7 +66,9 @@ class Commands(click.Group):
             return None
         return getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find it, or say which name was probably meant."""
         name = args[0]
         if name in COMMANDS or name.startswith("-"):
@@ -82,7 +87,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was asked for; errors become a line and an exit code."""
-        words = [*ctx._protected_args, *ctx.args]  # noqa: SLF001 - click has no public name for the words that follow
+        words = [*ctx._protected_args, *ctx.args]
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -90,13 +95,15 @@ class Commands(click.Group):
         except click.UsageError as error:
             if "--json" not in words:
                 raise
-            tell_error({"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""})
+            tell_error(
+                {"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""}
+            )
             ctx.exit(error.exit_code)
         except Error as error:
             fail(ctx, error, as_json="--json" in words)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
-        except Exception as error:  # noqa: BLE001 - people get a line, whatever it was
+        except Exception as error:
             if isinstance(error, OSError):
                 if error.errno == errno.EPIPE:
                     raise

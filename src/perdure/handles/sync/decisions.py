@@ -17,7 +17,7 @@ from perdure.planes.spans import Instant
 
 
 class Decision(StreamHandle):
-    """One decision. Shows what was last known of it; each verb brings that up to date, and so does `refresh`."""
+    """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
     def __init__(self, caller: Caller, stream: Stream, pin: str, record: DecisionRecord) -> None:
         super().__init__(caller, stream, pin)
@@ -127,13 +127,12 @@ class Decision(StreamHandle):
     ) -> Decision:
         """Replace it by a new decision, which is returned; each names the other. Atomic.
 
-        Without `tags` the new one has those of the old. Raises Conflict if it was superseded already (its `facts` say
-        by which): so repeating it after a crash is refused rather than done twice.
+        Without `tags` the new one has those of the old. Raises Conflict if it was superseded already (its
+        `facts` say by which): so repeating it after a crash is refused rather than done twice.
         """
-        new = self._write(
+        self._record, new = self._write(
             decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags
         )
-        self.refresh()
         return Decision(self._caller, self._stream, self._pin, new)
 
     def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -177,7 +176,7 @@ class Decisions(StreamHandle):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Decision]:
-        """The decisions of this session, newest first; `open=True`: those left open, False: those that are not."""
+        """The decisions of this session, newest first; open=True: those left open, False: the others."""
         found = self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
         handles = [Decision(self._caller, self._stream, self._pin, record) for record in found]
         return Page(handles, found.next)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from perdure.handles.callers import Caller
@@ -54,7 +53,7 @@ class Subscription:
         for pause in pauses(wait):
             if batch:
                 break
-            time.sleep(pause)
+            self._caller.pause(pause)
             if self._caller.read(feed.waiting, self.name):
                 batch = self._take(limit, lease)
         return batch

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,7 +11,8 @@ from perdure.errors import ReadOnly
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
 from perdure.model.records.happenings import EventRecord
-from perdure.planes import feed, happenings, time
+from perdure.planes import feed, happenings
+from perdure.planes import time as times
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, pauses
 
@@ -51,7 +51,7 @@ class Happenings(StreamHandle):
         self,
         reducer: Callable[[S, EventRecord], S],
         initial: S = None,
-        at: time.Moment | None = None,
+        at: times.Moment | None = None,
         name: str | None = None,
     ) -> S:
         """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up to `at` (or now).
@@ -59,7 +59,7 @@ class Happenings(StreamHandle):
         With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a changed reducer
         another name. The state must then be storable (Invalid if it is not). Reads only, otherwise. Raises what `reducer` raises.
         """
-        upto = self._read(time.seq_of, at)
+        upto = self._read(times.seq_of, at)
         result = self._read(happenings.fold, reducer, initial, upto, name)
         if name is not None and result.folded > happenings.SNAPSHOT_AFTER_EVENTS:
             with suppress(ReadOnly):  # it is only there to save time
@@ -104,9 +104,13 @@ class HappeningsAcross(StoreHandle):
         for pause in pauses(wait):
             if page:
                 break
-            time.sleep(pause)
+            self._caller.pause(pause)
             page = self._caller.read(feed.read, page.next, limit)
         return page
+
+    def feed_end(self) -> str:
+        """The cursor at the end of the feed: `feed(after=…)` then gives only what comes from now on."""
+        return self._caller.read(feed.end)
 
     def subscribe(self, name: str, start: str = "beginning") -> Subscription:
         """A reader of the feed that keeps its position under a name: one that exists goes on where it was.

@@ -88,6 +88,7 @@ class Store(
     def close(self) -> None:
         """Finish what is queued and let the store go. Calling it again does nothing."""
         if self._owner:
+            self._owner = False
             self._caller.work(self._leave)
 
     def _leave(self) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from perdure.errors import Conflict, Refused, Stale, TimedOut
 from perdure.handles.callers import Caller
@@ -28,10 +28,11 @@ class Values(StreamHandle):
     def set(self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None) -> Entry:
         """Set a value; returns it with its new version.
 
-        expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after this time
-        ("1h", seconds, a timedelta); without, it stays. Atomic. Repeating it without `expect` makes another version;
-        with `expect` the repetition is refused, so that it is safe after a crash. Raises Conflict (its `facts` carry
-        the current `version` and `value`), Invalid or TooLarge with the path of what is wrong; nothing is written then.
+        expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
+        this time ("1h", seconds, a timedelta); without, it stays. Atomic. Repeating it without `expect` makes
+        another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
+        Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
+        what is wrong; nothing is written then.
         """
         return self._write(values.put, name, value, expect=expect, ttl=ttl)
 
@@ -65,11 +66,12 @@ class Values(StreamHandle):
         ttl: Duration | None = None,
         retries: int = UPDATE_RETRIES,
     ) -> Entry:
-        """Read a value (None if it is not there), change it with `fn`, write it; again if somebody was faster.
+        """Read a value (None if it is not there), change it with `fn`, write it; again if others were faster.
 
-        `fn` runs here, outside any transaction: it may take its time, and it may be called more than once. Nothing is
-        lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new one. Not idempotent:
-        after a crash look at the entry's version. Raises Conflict after so many retries, and whatever `fn` raises.
+        `fn` runs here, outside any transaction: it may take its time, and it may be called more than once.
+        Nothing is lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new
+        one. Not idempotent: after a crash look at the entry's version. Raises Conflict after so many retries,
+        and whatever `fn` raises.
         """
         pause = _UPDATE_PAUSE_SECONDS
         for attempt in range(retries + 1):
@@ -87,7 +89,8 @@ class Values(StreamHandle):
     def lock(self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None) -> Lock:
         """A lock for `with`: one holder at a time, until `ttl` is over.
 
-        wait: how long to try when somebody holds it; without, Conflict at once. Nothing happens before it is entered.
+        wait: how long to try when somebody holds it; without, Conflict at once. Nothing happens before it is
+        entered.
         """
         return Lock(self._caller, self._stream, self._pin, name, ttl, wait)
 
@@ -95,9 +98,9 @@ class Values(StreamHandle):
 class Lock(StreamHandle):
     """A fenced lock: `with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
 
-    Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is free when
-    its time is over. Leaving releases it, and raises Stale if it was lost meanwhile: then what was done inside was not
-    protected to the end. An exception that is on its way goes before that.
+    Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is
+    free when its time is over. Leaving releases it, and raises Stale if it was lost meanwhile: then what was
+    done inside was not protected to the end. An exception that is on its way goes before that.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -139,7 +142,7 @@ class Lock(StreamHandle):
         lasts = self._ttl if ttl is None else ttl
         self._held = self._write(locks.renew, self._name, token=self.token, ttl=lasts)
 
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> Self:
         for pause in pauses(self._wait):
             try:
                 return self._acquire()
@@ -152,7 +155,7 @@ class Lock(StreamHandle):
                 raise
             raise TimedOut(f"{held.message}; waited {self._wait}", path="lock", **held.facts) from None
 
-    def _acquire(self) -> Lock:
+    def _acquire(self) -> Self:
         holder = self._caller.core.holder
         self._held = self._write(locks.acquire, self._name, ttl=self._ttl, holder=holder)
         return self

@@ -21,9 +21,9 @@ from perdure.planes.spans import Duration, Instant
 class Task(StreamHandle):
     """One task. Shows what was last known of it; each verb brings that up to date, and so does `refresh`.
 
-    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is refused
-    (Conflict) while somebody holds the task, except for `cancel`. All verbs are atomic; repeating one whose state is
-    reached already changes nothing, so that they are safe after a crash.
+    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is
+    refused (Conflict) while somebody holds the task, except for `cancel`. All verbs are atomic; repeating one
+    whose state is reached already changes nothing, so that they are safe after a crash.
     """
 
     def __init__(
@@ -131,8 +131,9 @@ class Task(StreamHandle):
     def claim(self, ttl: Duration | None = None) -> Task:
         """Take it; returns itself. Of several who try at once, one gets it.
 
-        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process dies. Raises
-        Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is not to be done.
+        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process
+        dies. Raises Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is
+        not to be done.
         """
         holder = self._caller.core.holder
         self._record = self._write(work.claim, self.id, holder=holder, ttl=ttl)
@@ -144,7 +145,7 @@ class Task(StreamHandle):
         return self._move("release")
 
     def done(self, note: str | None = None) -> Task:
-        """Say that it is done; what needs it may become ready. Raises Stale or Conflict, and nothing is written."""
+        """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
         return self._move("done", note)
 
     def fail(self, note: str | None = None) -> Task:
@@ -183,7 +184,7 @@ class Task(StreamHandle):
         return self
 
     def put_under(self, parent: Task | TaskRecord | int | None) -> Task:
-        """Make it a part of another task of this session, or of none. Raises Invalid that spells out a cycle."""
+        """Make it a part of another task of this session, or of none. Raises Invalid for a cycle."""
         self._record = self._write(needing.put_under, self.id, parent, token=self._token)
         return self
 
@@ -206,8 +207,8 @@ class Work(StreamHandle):
     ) -> Task:
         """Write a task down. Atomic; two calls make two tasks.
 
-        needs: tasks of this session that must be done before. priority: higher comes first. detail: any value.
-        Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        needs: tasks of this session that must be done before. priority: higher comes first. detail: any
+        value. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
         """
         record = self._write(
             work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail
@@ -224,7 +225,7 @@ class Work(StreamHandle):
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Task]:
-        """The tasks of this session, newest first. stuck: only those that need one that failed or was cancelled."""
+        """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
         found = self._read(
             work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
         )
@@ -232,7 +233,7 @@ class Work(StreamHandle):
         return Page(handles, found.next)
 
     def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
-        """What can be begun now: todo (or abandoned by a dead claimer) with all needs done; most urgent first."""
+        """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
         found = self._read(work.ready, limit=limit, label=label)
         return [Task(self._caller, self._stream, self._pin, record) for record in found]
 
@@ -265,7 +266,7 @@ class WorkAcross(StoreHandle):
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
         found = self._caller.read(
-            work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since, until=until,
-            limit=limit, after=after,
+            work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
+            until=until, limit=limit, after=after,
         )  # fmt: skip
         return Page([Task(self._caller, stream, "", record) for stream, record in found], found.next)

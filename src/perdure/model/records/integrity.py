@@ -45,7 +45,7 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
 
     def __str__(self) -> str:
-        where = " ".join(filter(None, [self.stream, self.seq and f"seq {self.seq}", self.table]))
+        where = " ".join(filter(None, [self.stream, f"seq {self.seq}" if self.seq else "", self.table]))
         return f"{self.kind}: {where}: {self.message}" if where else f"{self.kind}: {self.message}"
 
 
@@ -68,7 +68,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked" or "good"."""
+    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked", "good" or "bad"."""
 
     problems: list[Problem]
     unverifiable: list[Unverifiable]

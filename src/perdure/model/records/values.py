@@ -9,7 +9,7 @@ import msgspec
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A value under its name. `version` only grows, also over deletion and expiry; `age` is as of this reading."""
+    """A value under its name. `version` only grows, over deletion and expiry too; `age` is as of reading."""
 
     name: str
     value: Any

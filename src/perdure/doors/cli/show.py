@@ -1,0 +1,150 @@
+"""`perdure show`: one session at a glance, as it is or as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.options import Asked, command, reads
+from perdure.doors.cli.output import compact, moment, plain, say_facts, say_heading, say_json, say_prose
+from perdure.errors import NotFound, ReadOnly
+from perdure.model.display import shortened, visible
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.session import Session
+    from perdure.handles.sync.store import Store
+
+OPEN_SHOWN = 20
+PREVIEW_CHARS = 200
+
+
+def find_session(store: Store, name: str) -> Session:
+    """The session of this name; NotFound instead of making it, because the store is open for reading alone."""
+    try:
+        return store.session(name)
+    except ReadOnly:
+        raise NotFound(
+            f"there is no session {name!r}", path="session", hint="perdure sessions lists them"
+        ) from None
+
+
+def record_of(thing: Any) -> Any:
+    """What is known about a thing, whether a handle or a record was returned."""
+    return getattr(thing, "record", thing)
+
+
+@command(
+    "show",
+    "perdure show issue-42",
+    "perdure show issue-42 --turns 50 --json",
+    "perdure show issue-42 --at 2h",
+    "perdure show issue-42 --at 117",
+)
+@click.argument("name")
+@click.option(
+    "--turns",
+    "count",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="How many of the last turns.",
+)
+@click.option(
+    "--at", metavar="SEQ|WHEN", help="As it was: after an event, at an instant, or some time ago (2h)."
+)
+@reads
+def show(asked: Asked, *, name: str, count: int, at: str | None) -> None:
+    """Show session NAME: what it is for, what is open in it, and its last turns.
+
+    With --at the history is folded up to that point, which costs what the history is long.
+    """
+    with asked.open() as store:
+        session = find_session(store, name)
+        if at is not None:
+            session = session.at(int(at) if at.isdecimal() else at)
+        found = _gather(session, count)
+    if asked.as_json:
+        say_json(found)
+    else:
+        _say(found)
+
+
+def _gather(session: Session, count: int) -> dict[str, Any]:
+    return {
+        "session": session.info(),
+        "uid": session.uid,
+        "pending": session.pending(),
+        "tasks": _open_tasks(session),
+        "decisions": [record_of(decision) for decision in session.decisions(open=True, limit=OPEN_SHOWN)],
+        "turns": session.turns(last=count) if count else [],
+    }
+
+
+def _open_tasks(session: Session) -> list[Any]:
+    found = [session.tasks(status=status, limit=OPEN_SHOWN) for status in ("doing", "todo", "blocked")]
+    return [record_of(task) for page in found for task in page]
+
+
+def _say(found: dict[str, Any]) -> None:
+    about = found["session"]
+    say_facts(
+        {
+            "session": about.name,
+            "title": about.title,
+            "status": about.status,
+            "labels": about.labels,
+            "creator": about.creator,
+            "created": about.created_at,
+            "ended": about.ended_at,
+            "expires": about.expires_at,
+            "last event": about.last_at,
+            "seq": about.last_seq,
+            "uid": found["uid"],
+        }
+    )
+    _say_goal(about)
+    _say_open("Open tasks", (f"{task.id:>6}  {task.status:<8} {task.title}" for task in found["tasks"]))
+    _say_open("Open decisions", (f"{decision.seq:>6}  {decision.text}" for decision in found["decisions"]))
+    _say_pending(found["pending"])
+    if found["turns"]:
+        say_heading("Last turns")
+        for turn in found["turns"]:
+            _say_turn(turn)
+
+
+def _say_goal(about: Any) -> None:
+    if about.goal:
+        say_heading("Goal")
+        say_prose(about.goal)
+    if about.pins:
+        say_heading("Pins")
+        say_facts({name: value for name, value in plain(about.pins).items() if value})
+
+
+def _say_open(heading: str, lines: Iterable[str]) -> None:
+    shown = list(lines)
+    if shown:
+        say_heading(heading)
+        for line in shown:
+            click.echo(shortened(line, PREVIEW_CHARS) if len(line) > PREVIEW_CHARS else visible(line))
+
+
+def _say_pending(pending: Any) -> None:
+    if pending is not None:
+        waits = [f"{call.tool} ({call.id})" for call in pending.calls] or ["an answer"]
+        say_heading("Pending")
+        click.echo(visible(f"  turn {pending.turn.seq} waits for {', '.join(waits)}"))
+
+
+def _say_turn(turn: Any) -> None:
+    result = f" result of {turn.call}" if turn.call else ""
+    failed = " (failed)" if turn.error else ""
+    click.echo(visible(f"{turn.seq:>6}  {turn.role}{result}{failed} · {turn.actor} · {moment(turn.at)}"))
+    if turn.content is not None:
+        say_prose(compact(turn.content), indent=" " * 8)
+    for call in turn.calls:
+        click.echo(
+            f"        → {visible(call.tool)}({shortened(compact(call.args), PREVIEW_CHARS)}) as {visible(call.id)}"
+        )

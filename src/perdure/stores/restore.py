@@ -1,0 +1,272 @@
+"""Restoring a backup into a new place: loaded, checked, its epoch raised, and only then visible.
+
+SQLite: into a file beside the target, which gets its name last. PostgreSQL: in one transaction. So whatever goes wrong, and
+wherever the process dies, there is no half store. What to check is passed in: verifying stands above the stores.
+Callers: the handles. Keeps P1, P6 and P10. Restoring twice into the same artifact place makes two stores that share blobs:
+give each a place of its own, or never collect in either.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+
+from perdure.artifacts.disk import DiskPlace
+from perdure.artifacts.place import Place
+from perdure.errors import Damaged, Invalid, NotFound, Refused
+from perdure.model.ids import new_uid
+from perdure.model.instants import system_clock
+from perdure.model.points import reach
+from perdure.model.records.integrity import Report, Restored
+from perdure.stores import archive, migrate, url
+from perdure.stores.backup import OutsideBlob, blobs_beside, columns_of, opened_copy
+from perdure.stores.blobs import Blobs
+from perdure.stores.copies import Progress, disk_errors, fill_copy, publish
+from perdure.stores.core import Core, Reader, engine_for, place_for
+from perdure.stores.dialect import copy_in
+from perdure.stores.migrate import Q, Script
+from perdure.stores.scripts import PostgresScript, bring_up_to_date, changing, told
+from perdure.stores.sqlite import SqliteEngine, configured
+from perdure.stores.tx import Clocks
+from perdure.stores.url import without_password
+
+
+class Check(Protocol):
+    """Looks through a store before it becomes visible: gets what runs read verbs, returns what it found."""
+
+    def __call__(self, snapshots: Callable[..., Any]) -> Report:
+        """Verify."""
+        ...
+
+
+def restore(
+    source: Path, target_url: str, check: Check, *, artifacts: str | None = None, progress: Progress | None = None
+) -> Restored:
+    """Restore a backup (and the blobs beside it) as a new store; an existing one is never touched.
+
+    Atomic: on any error, and after a crash, there is no store at the target. The restored store keeps its identity and gets the
+    next epoch. Raises NotFound (no such backup), Refused (something is there already; a newer schema), Invalid (not a backup)
+    or Damaged (it does not verify, or a blob is missing); `facts["report"]` then says what was found.
+    """
+    source = Path(source).absolute()
+    address = url.parse(target_url)
+    if not source.is_file():
+        raise NotFound("there is no such backup", path=str(source))
+    if address.scheme == "memory":
+        raise Invalid("a backup is restored into a file or a PostgreSQL schema", path="store")
+    with told("restore"), disk_errors(source):
+        if address.scheme == "postgresql":
+            return _restore_archive(source, address, check, artifacts, progress)
+        return _restore_file(source, address, check, artifacts, progress)
+
+
+# -- SQLite --------------------------------------------------------------------------------------------------------------------
+
+
+def _restore_file(
+    source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
+) -> Restored:
+    assert address.path is not None
+    target = address.path.absolute()
+    staging = target.with_name(f".{target.name}.restoring-{new_uid().hex()[:8]}")
+    with _new_place(address, artifacts) as place:
+        _refuse_existing(target)
+        try:
+            _load_file(source, staging, progress)
+            engine = SqliteEngine(address.url, staging)
+            bring_up_to_date(engine, keep_copy=False)
+            with changing(engine) as script:
+                _raise_epoch(script)
+                outside = script.query(Q.blobs_outside)
+            reach("restore.loaded")
+            report, uid, epoch = _checked_file(engine, source, outside, place, check)  # type: ignore[arg-type]
+            publish(staging, target)
+        finally:
+            for leftover in staging.parent.glob(f"{staging.name}*"):
+                leftover.unlink(missing_ok=True)
+    schema = migrate.latest(migrate.migrations())
+    return Restored(address.url, uid, epoch, schema, len(outside), report)
+
+
+def _refuse_existing(target: Path) -> None:
+    for path in (target, target.with_name(target.name + "-wal")):
+        if path.exists():
+            raise Refused("there is something already: restore into a new place", path=str(path))
+    if not target.parent.is_dir():
+        raise Refused("there is no such folder", path=str(target.parent))
+
+
+def _load_file(source: Path, staging: Path, progress: Progress | None) -> None:
+    """Copy what the backup holds, once its schema is known to be one of ours: no trigger or table comes along unseen."""
+    staging.touch(mode=0o600, exist_ok=False)
+    with opened_copy(source) as script:
+        try:
+            found = migrate.current(script)
+            migrate.check(found, migrate.latest(migrate.migrations()))
+            _check_schema(script, found)
+            _check_pages(script)
+            fill_copy(script.connection.raw, staging, progress)
+        except apsw.Error as error:
+            raise Damaged(f"the backup cannot be read: {error}", path=str(source)) from error
+
+
+def _check_schema(script: Script, number: int) -> None:
+    meant = _objects(_reference(number))
+    found = _objects(script)
+    triggers = {name for name, (kind, *_) in found.items() if kind == "trigger"}
+    ours = {name for name, (kind, *_) in meant.items() if kind == "trigger"}
+    if any(found.get(name) != what for name, what in meant.items()) or triggers != ours:
+        raise Invalid("its tables and triggers are not those that Perdure makes", path="source")
+
+
+def _objects(script: Script) -> dict[str, tuple[Any, ...]]:
+    return {name: (kind, table, text) for kind, name, table, text in script.query(Q.schema_objects)}
+
+
+def _reference(number: int) -> Script:
+    """An empty store of this schema, to compare with."""
+    engine = SqliteEngine("memory:", None)
+    steps = [step for step in migrate.migrations() if step.number <= number]
+    bring_up_to_date(engine, steps)
+    from perdure.stores.scripts import SqliteScript  # noqa: PLC0415
+
+    return SqliteScript(engine.connect())
+
+
+def _check_pages(script: Script) -> None:
+    fault = script.query(Q.page_faults)[0][0]
+    if fault != "ok":
+        raise Damaged(f"the backup's pages are damaged: {str(fault)[:200]}", path="source")
+    if script.query(Q.key_faults)[0][0]:
+        raise Damaged("the backup holds references that lead nowhere", path="source")
+
+
+def _checked_file(
+    engine: SqliteEngine, source: Path, outside: list[OutsideBlob], place: Place | None, check: Check
+) -> tuple[Report, str, int]:
+    core = Core(engine, place, None, 30.0)
+    try:
+        _put_blobs(core.blobs, outside, source)
+        report = check(lambda verb, *args: core.snapshot(verb, *args, tenant=0))
+        _refuse_unclean(report)
+        return report, core.uid, core.epoch
+    finally:
+        core.close()
+
+
+# -- PostgreSQL ----------------------------------------------------------------------------------------------------------------
+
+
+def _restore_archive(
+    source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
+) -> Restored:
+    engine = engine_for(address)
+    steps = migrate.migrations()
+    with archive.reading(source) as opened, _new_place(address, artifacts) as place:
+        manifest = opened.manifest
+        migrate.check(manifest.schema, migrate.latest(steps))
+        with changing(engine) as script:
+            assert isinstance(script, PostgresScript)
+            _refuse_existing_schema(script, address)
+            migrate.apply(script, 0, [step for step in steps if step.number <= manifest.schema])
+            _load_tables(script, opened, progress)
+            script.query(Q.numbers_forward)
+            script.query(Q.meta_put, name="uid", value=manifest.store)
+            script.query(Q.meta_put, name="epoch", value=str(manifest.epoch))
+            _raise_epoch(script)
+            migrate.apply(script, manifest.schema, steps)
+            outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
+            blobs = Blobs(place, manifest.store)
+            _put_blobs(blobs, outside, source)
+            reach("restore.loaded")
+            report = check(_inside(script, blobs))
+            _refuse_unclean(report)
+    where = without_password(address.url)
+    return Restored(where, manifest.store, manifest.epoch + 1, migrate.latest(steps), len(outside), report)
+
+
+def _refuse_existing_schema(script: PostgresScript, address: url.Address) -> None:
+    if script.query(Q.relations):
+        raise Refused(f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema")
+
+
+def _load_tables(script: PostgresScript, opened: archive.ArchiveReader, progress: Progress | None) -> None:
+    known = [name for (name,) in script.query(Q.table_names)]
+    members = {member.table: member for member in opened.manifest.tables}
+    if set(members) != set(known):
+        raise Invalid("the archive does not hold the tables of its schema", path=archive.MANIFEST)
+    total, done = sum(member.size for member in members.values()), 0
+    for table in known:
+        member = members[table]
+        if member.columns != columns_of(script, table):
+            raise Invalid(f"the columns of {table} are not those of its schema", path=archive.MANIFEST)
+        _load_table(script, copy_in(table, member.columns), opened.pieces(member))
+        done += member.size
+        if progress:
+            progress(done, total)
+
+
+def _load_table(script: PostgresScript, text: str, pieces: Iterator[bytes]) -> None:
+    import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
+
+    raw: Any = script.connection.raw
+    try:
+        with raw.cursor() as cursor, cursor.copy(text) as copy:
+            for piece in pieces:
+                copy.write(piece)
+    except (psycopg.DataError, psycopg.IntegrityError) as error:
+        raise Invalid(f"the archive holds what no store can hold: {error}".splitlines()[0], path="source") from error
+
+
+def _inside(script: PostgresScript, blobs: Blobs) -> Callable[..., Any]:
+    """Runs read verbs inside the restore's own transaction: nobody else can see it yet."""
+    reader = Reader(script.connection, Clocks(system_clock, system_clock), 0, blobs)
+    return lambda verb, *args: verb(reader, *args)
+
+
+# -- both ----------------------------------------------------------------------------------------------------------------------
+
+
+def _raise_epoch(script: Script) -> None:
+    epoch = migrate.facts_of(script)["epoch"]
+    if not epoch.isdecimal():
+        raise Damaged("the backup does not say which epoch it has", path="meta.epoch")
+    script.query(Q.meta_put, name="epoch", value=str(int(epoch) + 1))
+
+
+def _refuse_unclean(report: Report) -> None:
+    if not report.ok:
+        first = report.problems[0]
+        more = len(report.problems) + report.left_out - 1
+        message = f"the backup does not verify: {first}" + (f", and {more} more" if more else "")
+        raise Damaged(message, path="source", report=report)
+
+
+@contextmanager
+def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | None]:
+    """The artifact place of the new store. One that did not exist goes again if the restore fails."""
+    place = place_for(address, artifacts)
+    with ExitStack() as undo:
+        if isinstance(place, DiskPlace) and not Path(place.root).exists():
+            undo.callback(shutil.rmtree, place.root, ignore_errors=True)
+        yield place
+        undo.pop_all()
+
+
+def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:
+    if outside and blobs.place is None:
+        raise Refused("the backup has large blobs, and there is no place for them", path="artifacts",
+                      hint="say where: artifacts=file:///dir")  # fmt: skip
+    beside = Blobs(DiskPlace(blobs_beside(source)), blobs.store_uid)
+    for tenant, address, size, codec in outside:
+        assert blobs.place is not None
+        pieces = beside.open(tenant, bytes(address), (size, codec, None))
+        blobs.place.put(blobs.partition(tenant), pieces)
+
+
+__all__ = ["Check", "configured", "restore"]

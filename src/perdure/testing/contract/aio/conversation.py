@@ -1,0 +1,566 @@
+"""The contract of the conversation plane: sessions, presence, turns, summaries, transcripts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
+from perdure.model.records.conversation import Call, PendingKind, Status
+from perdure.testing.openers import AsyncOpener
+
+HOSTILE = ("../../etc/passwd", "'; DROP TABLE turns; --", "<script>alert(1)</script>", "%_?:x", "名前 🚀", "a" * 200)
+
+
+class AsyncSessionContract:
+    """Opening, status, goal, labels, pins and listing."""
+
+    async def test_opening_twice_gives_one_session_and_writes_once(self, opener: AsyncOpener) -> None:
+        async with await opener(actor="ann") as store:
+            first = await store.session("a", title="Fix", labels=["prod", "auth"], goal="it works", ttl="1h")
+            before = await first.info()
+            again = await store.as_("bob").session("a", title="Other", labels=["x"], goal="no", pins={"model": "m"})
+            assert again.uid == first.uid
+            assert await again.info() == before
+            assert (before.name, before.title, before.creator) == ("a", "Fix", "ann")
+            assert before.labels == ("auth", "prod")
+            assert before.goal == "it works"
+            assert before.pins is None
+            assert before.status == Status.ACTIVE == "active"
+            assert before.ended_at is None
+            assert before.expires_at == before.created_at + timedelta(hours=1)
+            assert before.last_at == before.created_at
+
+    async def test_hostile_names_are_only_data(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            for name in HOSTILE:
+                session = await store.session(name, title=name, labels=[name])
+                turn = await session.say("user", name, key=name, about=[name])
+                assert (await session.turns())[0].content == name
+                assert (await session.say("user", name, key=name)).seq == turn.seq
+                assert [found.name for found in await store.sessions(label=name)] == [name]
+            assert {found.name for found in await store.sessions()} == set(HOSTILE)
+
+    @pytest.mark.parametrize(
+        ("name", "options", "error", "path"),
+        [
+            ("", {}, Invalid, "name"),
+            ("a\0b", {}, Invalid, "name"),
+            ("a\nb", {}, Invalid, "name"),
+            ("\ud800", {}, Invalid, "name"),
+            (7, {}, Invalid, "name"),
+            ("x" * 201, {}, TooLarge, "name"),
+            ("a", {"title": 1}, Invalid, "title"),
+            ("a", {"labels": "prod"}, Invalid, "labels"),
+            ("a", {"labels": ["ok", ""]}, Invalid, "labels[1]"),
+            ("a", {"goal": b"x"}, Invalid, "goal"),
+            ("a", {"ttl": "soon"}, Invalid, "ttl"),
+            ("a", {"ttl": -1}, Invalid, "ttl"),
+            ("a", {"pins": {"modle": "x"}}, Invalid, "pins.modle"),
+            ("a", {"pins": ["model"]}, Invalid, "pins"),
+            ("a", {"pins": {"tools": {"grep": 1}}}, Invalid, "pins.tools.grep"),
+        ],
+    )
+    async def test_bad_input_creates_nothing(
+        self, opener: AsyncOpener, name: Any, options: dict[str, Any], error: type[Exception], path: str
+    ) -> None:
+        async with await opener() as store:
+            with pytest.raises(error) as caught:
+                await store.session(name, **options)
+            assert getattr(caught.value, "path", None) == path
+            assert await store.sessions() == []
+
+    async def test_two_who_open_it_at_once_get_one_session(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("a second open of a memory store is another store")
+        async with await opener() as a, await opener() as b:
+            one, two = await a.session("x", title="a"), await b.session("x", title="b")
+            assert one.uid == two.uid
+            assert len(await a.sessions()) == 1
+
+    async def test_the_status_moves_as_drawn(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.mark_waiting()
+            assert await session.get_status() == "waiting"
+            await session.mark_waiting()
+            await session.mark_active()
+            assert await session.get_status() == "active"
+            opener.clock.advance("1m")
+            await session.close()
+            done = await session.info()
+            assert done.status == "completed"
+            assert done.ended_at == done.created_at + timedelta(minutes=1)
+            await session.close("completed")
+            assert (await session.info()).last_seq == done.last_seq
+            await session.reopen()
+            assert (await session.info()).ended_at is None
+            await session.reopen()
+            await session.close("failed")
+            assert await session.get_status() == "failed"
+
+    async def test_illegal_moves_change_nothing(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            with pytest.raises(Invalid) as wrong:
+                await session.close("crashed")
+            assert wrong.value.path == "status"
+            await session.close("completed")
+            before = await session.info()
+            for move in (session.mark_waiting, session.mark_active, lambda: session.close("failed")):
+                with pytest.raises(Conflict) as caught:
+                    await move()
+                assert caught.value.facts["status"] == "completed"
+            assert await session.info() == before
+
+    async def test_goal_and_labels_are_written_once(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            assert await session.get_goal() is None
+            await session.set_goal("x" * 20_000)
+            assert await session.get_goal() == "x" * 20_000
+            assert await session.label("b", "a") == ("a", "b")
+            seq = (await session.info()).last_seq
+            await session.set_goal("x" * 20_000)
+            assert await session.label("a") == ("a", "b")
+            assert await session.unlabel("c") == ("a", "b")
+            assert (await session.info()).last_seq == seq
+            assert await session.unlabel("b") == ("a",)
+            assert await store.sessions(label="b") == []
+            await session.set_goal(None)
+            assert (await session.info()).goal is None
+
+    async def test_pins_merge_and_are_carried(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a", pins={"model": "m-1"})
+            first = await session.pins()
+            assert first is not None
+            assert (first.model, first.commit) == ("m-1", None)
+            pins = await session.pin(prompt="Be kind", tools={"grep": "2"}, commit="abc")
+            assert pins == await session.pins()
+            assert pins.model == "m-1"
+            assert pins.prompt == "2e0ba9bba7a09a3d5dd0ec5cd1fd6c1c5ae95da4ac5a4b5e9d3bd6b4a1df3c3a" or len(
+                pins.prompt or ""
+            ) == 64
+            assert pins.digest != first.digest
+            assert session._pin == pins.digest
+            assert (await store.session("a"))._pin == pins.digest
+            seq = (await session.info()).last_seq
+            assert await session.pin(commit="abc") == pins
+            assert (await session.info()).last_seq == seq
+
+    async def test_listing_filters_and_pages(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            for number in range(7):
+                who = "ann" if number % 2 else "bob"
+                await store.as_(who).session(f"s{number}", labels=["odd"] if number % 2 else [])
+                opener.clock.advance("1h")
+            await (await store.session("s3")).close("failed")
+            names = [found.name for found in await store.sessions()]
+            assert names == [f"s{number}" for number in reversed(range(7))]
+            assert [found.name for found in await store.sessions(status="failed")] == ["s3"]
+            assert len(await store.sessions(status="active")) == 6
+            assert [found.name for found in await store.sessions(creator="ann", label="odd", limit=2)] == ["s5", "s3"]
+            assert [found.name for found in await store.sessions(since="2h")] == ["s6", "s5"]
+            assert [found.name for found in await store.sessions(until="6h")] == ["s0"]
+            paged, after = [], None
+            while True:
+                page = await store.sessions(limit=3, after=after)
+                paged += [found.name for found in page]
+                after = page.next
+                if after is None:
+                    break
+            assert paged == names
+
+    @pytest.mark.parametrize(
+        ("filters", "path"),
+        [
+            ({"status": "dead"}, "status"),
+            ({"limit": 0}, "limit"),
+            ({"after": "zzz"}, "after"),
+            ({"after": "MQ"}, "after"),
+            ({"since": "yesterday"}, "since"),
+        ],
+    )
+    async def test_a_filter_that_makes_no_sense_is_refused(
+        self, opener: AsyncOpener, filters: dict[str, Any], path: str
+    ) -> None:
+        async with await opener() as store:
+            with pytest.raises(Invalid) as caught:
+                await store.sessions(**filters)
+            assert caught.value.path == path
+
+    async def test_an_expired_session_is_hidden_not_gone(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await store.session("short", ttl="1m")
+            await store.session("long")
+            opener.clock.advance("61s")
+            assert [found.name for found in await store.sessions()] == ["long"]
+            assert len(await store.sessions(expired=True)) == 2
+            session = await store.session("short")
+            assert (await session.info()).name == "short"
+
+    async def test_tenants_do_not_see_each_other(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("a second open of a memory store is another store")
+        async with await opener(tenant="one") as one, await opener(tenant="two") as two:
+            mine, yours = await one.session("a"), await two.session("a")
+            assert mine.uid != yours.uid
+            await mine.say("user", "secret")
+            assert await yours.turns() == []
+            assert len(await two.sessions()) == 1
+
+
+class AsyncPresenceContract:
+    """Who attends a session, and how a crash shows."""
+
+    async def test_a_lapsed_heartbeat_reads_as_crashed(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("user", "hi")
+            opener.clock.advance("59s")
+            assert await session.get_status() == "active"
+            opener.clock.advance("1s")
+            assert await session.get_status() == "crashed"
+            assert [found.name for found in await store.sessions(status="crashed")] == ["a"]
+            assert await store.sessions(status="active") == []
+            await store.beat()
+            assert await session.get_status() == "active"
+            assert await store.sessions(status="crashed") == []
+
+    async def test_a_waiting_session_crashes_and_a_closed_one_does_not(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            waiting, closed = await store.session("w"), await store.session("c")
+            await waiting.mark_waiting()
+            await closed.say("user", "hi")
+            await closed.close()
+            opener.clock.advance("2m")
+            assert await waiting.get_status() == "crashed"
+            assert await closed.get_status() == "completed"
+            await store.beat()
+            await closed.reopen()
+            assert await closed.get_status() == "active"
+            opener.clock.advance("2m")
+            assert await closed.get_status() == "crashed"
+
+    async def test_a_session_that_nobody_has_written_in_is_not_crashed(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            opener.clock.advance("1d")
+            assert await session.get_status() == "active"
+
+    async def test_a_clean_leave_is_not_a_crash(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store ends with its only open")
+        async with await opener() as store:
+            await (await store.session("a")).say("user", "hi")
+        opener.clock.advance("1d")
+        async with await opener() as store:
+            assert await (await store.session("a")).get_status() == "active"
+
+    async def test_who_goes_on_takes_over_from_the_dead(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("needs a second open")
+        async with await opener() as dead:
+            await (await dead.session("a")).say("user", "hi")
+            opener.clock.advance("2m")
+            async with await opener() as store:
+                session = await store.session("a")
+                assert await session.get_status() == "crashed"
+                await session.say("assistant", "back")
+                assert await session.get_status() == "active"
+            assert await (await dead.session("a")).get_status() == "active"
+            await dead.beat()  # not dead after all: it attends again, and may crash again
+            opener.clock.advance("2m")
+            assert await (await dead.session("a")).get_status() == "crashed"
+
+    async def test_one_living_attendant_is_enough(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("needs a second open")
+        async with await opener() as a, await opener() as b:
+            one, two = await a.session("s"), await b.session("s")
+            await one.say("user", "hi")
+            await two.say("user", "ho")
+            opener.clock.advance("50s")
+            await b.beat()
+            opener.clock.advance("50s")
+            assert await one.get_status() == "active"
+            opener.clock.advance("50s")
+            assert await one.get_status() == "crashed"
+
+    async def test_a_refused_write_attends_nothing(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            with pytest.raises(Invalid):
+                await session.say("nobody", "hi")
+            with pytest.raises(ZeroDivisionError):
+                await store.atomic(lambda tx: (tx.session("a").say("user", "x"), 1 // 0))
+            opener.clock.advance("2m")
+            assert await session.get_status() == "active"
+
+    async def test_an_atomic_write_attends(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await store.atomic(lambda tx: tx.session("a").say("user", "x"))
+            opener.clock.advance("2m")
+            assert await (await store.session("a")).get_status() == "crashed"
+
+
+class AsyncTurnContract:
+    """Saying, keys, calls and results, reading, what is pending."""
+
+    async def test_a_turn_comes_back_as_it_was_said(self, opener: AsyncOpener) -> None:
+        contents: list[Any] = [
+            "hi", "", "é" * 20_000, [{"type": "text", "text": "x"}], {"a": [1, 2.5, None]}, 7, False, b"\x00\xff",
+        ]  # fmt: skip
+        async with await opener(actor="ann") as store:
+            session = await store.session("a")
+            said = [await session.say("user", content, about=["customer:7"]) for content in contents]
+            assert await session.turns() == said
+            assert [turn.content for turn in said] == contents
+            assert {turn.actor for turn in said} == {"ann"}
+            assert [turn.seq for turn in said] == list(range(2, 2 + len(contents)))
+
+    async def test_the_same_key_gives_the_same_turn(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            call = Call("c1", "grep", {"q": 1})
+            turn = await session.say("assistant", {"b": 1, "a": 2}, key="m1", calls=[call])
+            assert await session.say("assistant", {"a": 2, "b": 1}, key="m1", calls=[call]) == turn
+            for role, content, calls in (
+                ("assistant", {"b": 1}, [call]),
+                ("user", {"b": 1, "a": 2}, []),
+                ("assistant", {"b": 1, "a": 2}, [Call("c1", "grep", {"q": 2})]),
+            ):
+                with pytest.raises(KeyReused) as caught:
+                    await session.say(role, content, key="m1", calls=calls)
+                assert caught.value.facts["stored"] != caught.value.facts["given"]
+                assert caught.value.facts["seq"] == turn.seq
+            assert await session.turns() == [turn]
+
+    async def test_a_key_holds_over_two_opens(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("needs a second open")
+        async with await opener() as a, await opener() as b:
+            one, two = await a.session("s"), await b.session("s")
+            said = [await each.say("user", "x", key=f"k{n}") for n in range(5) for each in (one, two)]
+            assert len({turn.seq for turn in said}) == 5
+            assert len(await one.turns()) == 5
+
+    async def test_one_of_two_results_wins(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("needs a second open")
+        async with await opener() as a, await opener() as b:
+            one, two = await a.session("s"), await b.session("s")
+            await one.say("assistant", calls=[Call("c", "t")])
+            await one.result("c", 1)
+            with pytest.raises(KeyReused):
+                await two.result("c", 2)
+            with pytest.raises(Conflict):
+                await two.say("assistant", calls=[Call("c", "t")])
+
+    async def test_results_belong_to_calls(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            with pytest.raises(NotFound) as unknown:
+                await session.result("c1", 1)
+            assert unknown.value.path == "call_id"
+            await session.say("assistant", "look", calls=[Call("c1", "grep"), Call("c2", "ls", [1])])
+            turn = await session.result("c1", {"hits": 3}, error=True)
+            assert (turn.role, turn.call, turn.error, turn.content) == ("tool", "c1", True, {"hits": 3})
+            assert await session.result("c1", {"hits": 3}, error=True) == turn
+            for value, error in (({"hits": 4}, True), ({"hits": 3}, False)):
+                with pytest.raises(KeyReused):
+                    await session.result("c1", value, error=error)
+            assert (await session.turns())[-1] == turn
+            assert (await session.turns())[0].calls == (Call("c1", "grep", {}), Call("c2", "ls", [1]))
+
+    @pytest.mark.parametrize(
+        ("args", "options", "error", "path"),
+        [
+            (("tool", "x"), {}, Invalid, "role"),
+            (("robot", "x"), {}, Invalid, "role"),
+            ((None, "x"), {}, Invalid, "role"),
+            (("user",), {}, Invalid, "content"),
+            (("user", float("nan")), {}, Invalid, "content"),
+            (("user", {"a": [1, {2}]}), {}, Invalid, "content.a[1]"),
+            (("user", "\ud800"), {}, Invalid, "content"),
+            (("user", "a\0"), {}, Invalid, "content"),
+            (("user", "x"), {"key": ""}, Invalid, "key"),
+            (("user", "x"), {"key": "k" * 201}, TooLarge, "key"),
+            (("user", "x"), {"calls": [Call("c", "t")]}, Invalid, "calls"),
+            (("assistant", "x"), {"calls": [{"id": "c"}]}, Invalid, "calls[0]"),
+            (("assistant", "x"), {"calls": [Call("", "t")]}, Invalid, "calls[0].id"),
+            (("assistant", "x"), {"calls": [Call("c", "t", {"a": {1}})]}, Invalid, "calls[0].args.a"),
+            (("assistant", "x"), {"calls": [Call("c", "t"), Call("c", "u")]}, Conflict, "calls[1].id"),
+            (("user", "x"), {"about": "ann"}, Invalid, "about"),
+            (("user", "x"), {"about": ["ann", ""]}, Invalid, "about[1]"),
+        ],
+    )
+    async def test_bad_turns_are_refused_with_their_path(
+        self, opener: AsyncOpener, args: Any, options: dict[str, Any], error: type[Exception], path: str
+    ) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            with pytest.raises(error) as caught:
+                await session.say(*args, **options)
+            assert getattr(caught.value, "path", None) == path
+            assert await session.turns() == []
+
+    async def test_turns_are_read_in_order_from_anywhere(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            said = [await session.say("user", number) for number in range(10)]
+            seqs = [turn.seq for turn in said]
+            assert [turn.seq for turn in await session.turns(last=3)] == seqs[-3:]
+            assert [turn.seq for turn in await session.turns(3)] == seqs[-3:]
+            assert [turn.seq for turn in await session.turns(after=seqs[3], limit=2)] == seqs[4:6]
+            assert [turn.seq for turn in await session.turns(before=seqs[3], limit=2)] == seqs[1:3]
+            assert [turn.seq for turn in await session.turns(after=seqs[3], before=seqs[7])] == seqs[4:7]
+            assert [turn.seq for turn in await session.turns(after=0)] == seqs
+            assert await session.turns(after=seqs[-1]) == []
+            for options, path in (({"last": 0}, "last"), ({"last": 2, "after": 1}, "last"), ({"after": "x"}, "after")):
+                with pytest.raises(Invalid) as caught:
+                    await session.turns(**options)
+                assert caught.value.path == path
+
+    async def test_what_is_pending(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("system", "Be kind")
+            assert await session.pending() is None
+            user = await session.say("user", "hi")
+            await session.say("system", "Be quick")
+            waits = await session.pending()
+            assert waits is not None
+            assert (waits.kind, waits.turn) == (PendingKind.ANSWER, user)
+            calls = [Call("c1", "a"), Call("c2", "b")]
+            asked = await session.say("assistant", calls=calls)
+            await session.result("c2", 1)
+            waits = await session.pending()
+            assert waits is not None
+            assert (waits.kind, waits.turn, waits.calls) == (PendingKind.RESULTS, asked, (calls[0],))
+            await session.say("user", "still there?")
+            waits = await session.pending()
+            assert waits is not None
+            assert waits.calls == (calls[0],)
+            await session.result("c1", 1)
+            waits = await session.pending()
+            assert waits is not None
+            assert (waits.kind, waits.turn.content) == (PendingKind.ANSWER, "still there?")
+            await session.say("assistant", "yes")
+            assert await session.pending() is None
+
+    async def test_many_results_do_not_hide_their_call(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            calls = [Call(f"c{number}", "t") for number in range(130)]
+            await session.say("assistant", calls=calls)
+            for call in calls[1:]:
+                await session.result(call.id, 1)
+            waits = await session.pending()
+            assert waits is not None
+            assert waits.calls == (calls[0],)
+
+    async def test_atomic_sees_its_own_turns(self, opener: AsyncOpener) -> None:
+        def both(tx: Any) -> Any:
+            session = tx.session("a", title="T")
+            session.say("assistant", "x", key="k", calls=[Call("c", "t")])
+            session.say("assistant", "x", key="k", calls=[Call("c", "t")])
+            session.result("c", 1)
+            session.goal = "done"
+            return session.turns(), session.pending(), session.info(), session.transcript()
+
+        async with await opener() as store:
+            turns, pending, info, messages = await store.atomic(both)
+            assert [turn.role for turn in turns] == ["assistant", "tool"]
+            assert pending.kind == PendingKind.ANSWER
+            assert (info.goal, info.title) == ("done", "T")
+            assert len(messages) == 2
+            assert await (await store.session("a")).turns() == turns
+
+
+class AsyncCoverContract:
+    """Summaries and the transcript over them."""
+
+    async def test_a_summary_stands_for_its_turns_which_stay(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            rules = await session.say("system", "Never push to main")
+            said = [await session.say("user" if n % 2 else "assistant", f"t{n}") for n in range(1, 7)]
+            cover = await session.summarise(upto=said[3].seq, text="they talked")
+            assert (cover.first_seq, cover.last_seq) == (rules.seq, said[3].seq)
+            assert await session.covers() == [cover]
+            assert len(await session.turns()) == 7
+            texts = [message["content"] for message in await session.transcript("openai")]
+            assert texts[0] == "Never push to main"
+            assert "they talked" in texts[1]
+            assert texts[2:] == ["t5", "t6"]
+            assert len(await session.transcript(full=True)) == 7
+            last = await session.transcript(last=1)
+            assert [message["content"] for message in last][::2] == ["Never push to main", "t6"]
+            said_to = await session.transcript("anthropic")
+            assert said_to.system == "Never push to main"
+            assert [message["role"] for message in said_to] == ["user", "assistant"]
+
+    async def test_covers_nest_and_never_cross(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            seqs = [(await session.say("user", number)).seq for number in range(10)]
+            one = await session.summarise(seqs[2], "one", from_=seqs[1])
+            two = await session.summarise(seqs[5], "two", from_=seqs[4])
+            assert await session.covers() == [one, two]
+            for upto, start in ((seqs[4], seqs[3]), (seqs[1], None), (seqs[6], seqs[5]), (seqs[2], seqs[2])):
+                with pytest.raises(Conflict) as caught:
+                    await session.summarise(upto, "bad", from_=start)
+                assert caught.value.path == "upto"
+            again = await session.summarise(seqs[2], "one again", from_=seqs[1])
+            assert await session.covers() == [again, two]
+            whole = await session.summarise(seqs[7], "whole")
+            assert await session.covers() == [whole]
+            assert await session.covers(nested=True) == [one, two, again, whole]
+
+    async def test_a_summary_never_parts_a_call_from_its_result(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            user = await session.say("user", "hi")
+            asked = await session.say("assistant", calls=[Call("c1", "t")])
+            with pytest.raises(Conflict):
+                await session.summarise(asked.seq, "x")
+            answer = await session.result("c1", 1)
+            for upto, start in ((asked.seq, None), (answer.seq, answer.seq)):
+                with pytest.raises(Conflict):
+                    await session.summarise(upto, "x", from_=start)
+            assert (await session.summarise(user.seq, "x")).last_seq == user.seq
+            assert (await session.summarise(answer.seq, "x")).last_seq == answer.seq
+
+    async def test_bad_ranges_are_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            with pytest.raises(NotFound):
+                await session.summarise(1, "x")
+            turn = await session.say("user", "hi")
+            for upto, text, error, path in (
+                (turn.seq + 1, "x", NotFound, "upto"),
+                (0, "x", NotFound, "upto"),
+                (turn.seq, " ", Invalid, "text"),
+                (turn.seq, 7, Invalid, "text"),
+                ("x", "x", Invalid, "upto"),
+            ):
+                with pytest.raises(error) as caught:
+                    await session.summarise(upto, text)
+                assert caught.value.path == path
+            with pytest.raises(Invalid) as caught:
+                await session.transcript("xml")
+            assert caught.value.path == "format"
+
+    async def test_a_cut_keeps_a_call_and_its_results_together(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("user", "hi")
+            await session.say("assistant", calls=[Call("c1", "t"), Call("c2", "t")])
+            await session.result("c1", 1)
+            await session.result("c2", 2)
+            messages = await session.transcript(last=1)
+            assert [message["role"] for message in messages] == ["assistant", "tool", "tool"]

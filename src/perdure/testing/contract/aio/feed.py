@@ -1,0 +1,170 @@
+"""The contract of the feed and of named subscriptions. Races are in the tests of our own stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.errors import Invalid, NotFound, Stale
+from perdure.handles.aio.store import AsyncStore
+from perdure.model.records.happenings import EventRecord
+from perdure.testing.openers import AsyncOpener
+
+PATIENCE = "60s"
+
+
+async def emit_some(store: AsyncStore, count: int, session: str = "a") -> list[EventRecord]:
+    """So many events."""
+    handle = await store.session(session)
+    made = [await handle.emit("n.added", {"n": n}) for n in range(count)]
+    await seen_by_all(store, made[-1])
+    return made
+
+
+async def seen_by_all(store: AsyncStore, last: EventRecord) -> None:
+    """Wait until the feed shows an event: other work on the same server may hold it back for a while."""
+    page = await store.feed(wait=PATIENCE)
+    while last not in page:
+        page = await store.feed(page.next, wait=PATIENCE)
+        assert page, "the feed never shows the event"
+
+
+class AsyncFeedContract:
+    """Reading everything in order, and keeping one's place."""
+
+    async def test_the_feed_has_every_event_once_in_order(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 5)
+            await emit_some(store, 3, "b")
+            page = await store.feed(limit=4)
+            found = list(page)
+            while page:
+                page = await store.feed(page.next, limit=4)
+                found += page
+            assert [(e.session, e.seq) for e in found] == [("a", n) for n in range(1, 7)] + [("b", n) for n in range(1, 5)]
+            assert page.next is not None
+            assert await store.feed(page.next) == []
+            (more,) = await emit_some(store, 1)
+            assert await store.feed(page.next) == [more]
+
+    async def test_a_cursor_that_is_none_is_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            cursor = (await store.feed()).next or ""
+            for bad in ("x", "", cursor[:-2], cursor[:10] + "BBBB" + cursor[14:], 7, "ü" * 9, "A" * 42):
+                with pytest.raises(Invalid) as refused:
+                    await store.feed(bad)  # type: ignore[arg-type]
+                assert refused.value.path == "after"
+
+    async def test_waiting_ends_when_nothing_comes(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            page = await store.feed()
+            assert await store.feed(page.next, wait="20ms") == []
+            subscription = await store.subscribe("s")
+            assert not await subscription.next(wait="20ms")
+            with pytest.raises(Invalid, match="wait"):
+                await store.feed(wait="soon")
+
+    async def test_a_subscription_keeps_its_place(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            made = await emit_some(store, 5)
+            subscription = await store.subscribe("indexer")
+            seen: list[EventRecord] = []
+            while batch := await subscription.next(limit=2):
+                seen += batch
+                await batch.ack()
+                subscription = await store.subscribe("indexer", start="end")  # it exists: `start` says nothing
+            assert [e for e in seen if e.emitted] == made
+            assert len(seen) == 6
+
+    async def test_a_subscription_may_start_at_the_end(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 2)
+            subscription = await store.subscribe("new", start="end")
+            assert not await subscription.next()
+            made = await emit_some(store, 1)
+            assert list(await subscription.next()) == made
+
+    async def test_one_batch_is_under_way_and_comes_again_after_its_lease(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 3)
+            subscription = await store.subscribe("s")
+            first = await subscription.next(limit=2, lease="30s")
+            other = await store.subscribe("s")
+            assert not await other.next()
+            opener.clock.advance("31s")
+            again = await other.next(limit=2)
+            assert list(again) == list(first)
+            with pytest.raises(Stale):
+                await first.ack()
+            assert not await subscription.next()
+            await again.ack()
+            with pytest.raises(Stale):
+                await again.ack()
+            assert [e.seq for e in await subscription.next()] == [3, 4]
+
+    async def test_a_late_acknowledgement_counts_while_nobody_took_over(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 1)
+            subscription = await store.subscribe("s")
+            batch = await subscription.next(lease="1s")
+            opener.clock.advance("1h")
+            await batch.ack()
+            assert not await subscription.next()
+
+    async def test_names_do_not_share_a_place(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 1)
+            one, two = await store.subscribe("'one' -- %"), await store.subscribe("two")
+            batch = await one.next()
+            await batch.ack()
+            assert list(await two.next()) == list(batch)
+
+    async def test_reset_goes_to_either_end(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 1)
+            subscription = await store.subscribe("s")
+            batch = await subscription.next()
+            await subscription.reset("beginning")
+            with pytest.raises(Stale):
+                await batch.ack()
+            assert list(await subscription.next()) == list(batch)
+            await subscription.reset("end")
+            assert not await subscription.next()
+
+    async def test_a_cancelled_subscription_is_gone(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            subscription = await store.subscribe("s")
+            await subscription.cancel()
+            await subscription.cancel()
+            with pytest.raises(NotFound) as refused:
+                await subscription.next()
+            assert refused.value.path == "name"
+
+    async def test_bad_input_is_refused_with_its_path(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            subscription = await store.subscribe("s")
+            bad: list[tuple[Any, dict[str, Any], str]] = [
+                (store.subscribe, {"name": ""}, "name"),
+                (store.subscribe, {"name": "x", "start": "middle"}, "start"),
+                (subscription.reset, {"start": 7}, "start"),
+                (subscription.next, {"limit": 0}, "limit"),
+                (subscription.next, {"lease": "never"}, "lease"),
+                (subscription.next, {"wait": -1}, "wait"),
+            ]
+            for verb, arguments, path in bad:
+                with pytest.raises(Invalid) as refused:
+                    await verb(**arguments)
+                assert refused.value.path == path
+
+    async def test_another_tenant_has_a_feed_of_its_own(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("needs a second open of the same store")
+        async with await opener() as store, await opener(tenant="other") as other:
+            mine, theirs = await store.subscribe("s"), await other.subscribe("s")
+            await emit_some(store, 2)
+            assert await other.feed() == []
+            assert not await theirs.next()
+            made = await emit_some(other, 1)
+            assert [e for e in await theirs.next() if e.emitted] == made
+            assert len(await mine.next()) == 3

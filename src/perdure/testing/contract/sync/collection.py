@@ -1,0 +1,216 @@
+# Generated from testing/contract/aio/collection.py by tools/unasync.py: edit that one.
+"""What every store promises about collecting what nothing refers to, beside writers at any moment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.errors import Damaged, Invalid
+from perdure.planes import artifacts, checkpoints, collect
+from perdure.testing.contract.sync.artifacts import LARGE, SMALL, place_content
+from perdure.testing.contract.sync.checkpoints import change_blob, count_blobs, grown
+from perdure.testing.openers import Opener
+
+
+def make_old(store: Any) -> None:
+    """Let every file in the store's place have been put long ago."""
+    for path in Path(store._caller.core.blobs.place.root).rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+
+
+def make_garbage(store: Any, name: str = "garbage") -> list[Any]:
+    """Checkpoints of which all but the last are pruned: their own nodes are garbage."""
+    session = store.session(name)
+    states = [grown(turns) for turns in (5, 9, 2)]
+    for state in states:
+        session.checkpoint(state)
+    session.prune_checkpoints(keep=1)
+    return states
+
+
+def drop_without_asking(tx: Any, _marks: Any, dead: Any) -> Any:
+    """A collector as it must not be: it trusts what it saw before."""
+    tx.claim_blobs()
+    tx.drop_blobs([blob.address for blob in dead])
+    return dead
+
+
+class CollectionContract:
+    """Collection."""
+
+    def test_a_store_without_garbage_loses_nothing(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.checkpoint(grown(8))
+            session.attach("s", SMALL)
+            session.attach("l", LARGE)
+            session.say("user", "x" * 20_000)
+            make_old(store)
+            report = store.collect(dry_run=False)
+            assert (report.blobs, report.bytes, report.files, report.addresses) == (0, 0, 0, ())
+            assert session.restore() == grown(8)
+            assert (session.artifact("l")).read() == LARGE
+            assert (session.turns(last=1))[0].content == "x" * 20_000
+
+    def test_pruned_nodes_go_and_a_dry_run_tells_which(self, opener: Opener) -> None:
+        with opener() as store:
+            states = make_garbage(store)
+            session = store.session("garbage")
+            planned = store.collect()
+            assert planned.dry_run
+            assert planned.blobs == len(planned.addresses) > 3
+            assert planned.bytes > 5_000
+            seen: list[tuple[int, int]] = []
+            done = store.collect(dry_run=False, progress=lambda *at: seen.append(at))
+            assert (done.blobs, done.bytes, done.addresses) == (
+                planned.blobs,
+                planned.bytes,
+                planned.addresses,
+            )
+            assert seen[-1] == (planned.blobs, planned.blobs)
+            assert session.restore() == states[-1]
+            assert (store.collect()).blobs == 0
+            raw = {bytes.fromhex(address) for address in done.addresses}
+            assert session._caller.read(lambda reads: reads.known(raw)) == set()
+            assert count_blobs(session) > 0
+
+    def test_a_file_without_a_row_goes_when_it_is_old(self, opener: Opener) -> None:
+        with opener() as store:
+            core, tenant = store._caller.core, store._caller.tenant
+            row = store._caller.work(artifacts.take_in, core.blobs, tenant, iter([LARGE]))
+            address = row[1].hex()
+            assert (store.collect(dry_run=False)).files == 0, "it is young"
+            assert place_content(store, address) == LARGE
+            make_old(store)
+            planned = store.collect()
+            assert (planned.files, planned.addresses) == (1, (address,))
+            assert place_content(store, address) == LARGE
+            done = store.collect(dry_run=False)
+            assert (done.files, done.addresses) == (1, (address,))
+            assert place_content(store, address) is None
+
+    def test_a_pinned_file_stays_until_the_pin_expires(self, opener: Opener) -> None:
+        with opener() as store:
+            core, tenant = store._caller.core, store._caller.tenant
+            address = artifacts.address_ahead(core.blobs, LARGE)
+            assert address is not None
+            store._caller.write(artifacts.pin, address, core.holder)
+            store._caller.work(artifacts.take_in, core.blobs, tenant, LARGE)
+            make_old(store)
+            assert (store.collect(dry_run=False)).files == 0
+            opener.clock.advance("25h")
+            assert (store.collect(dry_run=False)).files == 1
+
+    def test_the_file_of_a_blob_that_goes_goes_with_it(self, opener: Opener) -> None:
+        with opener() as store:
+            core, tenant = store._caller.core, store._caller.tenant
+            row = store._caller.work(artifacts.take_in, core.blobs, tenant, LARGE)
+            store._caller.write(lambda tx: tx.keep_row(row))
+            make_old(store)
+            done = store.collect(dry_run=False)
+            assert (done.blobs, done.bytes, done.files) == (1, len(LARGE), 0)
+            assert place_content(store, row[1].hex()) is None
+
+    def test_a_checkpoint_made_between_mark_and_sweep_is_spared(self, opener: Opener) -> None:
+        with opener() as store:
+            states = make_garbage(store)
+            session = store.session("b")
+            marks, dead = store._caller.read(collect.find_dead)
+            saved = session.checkpoint(states[1])  # all its nodes are stored: none is written
+            gone = store._caller.write(collect.sweep, marks, dead)
+            assert saved.hash not in {blob.address.hex() for blob in gone}
+            assert session.restore() == states[1]
+            assert len(gone) < len(dead)
+
+    def test_control_a_collector_that_does_not_ask_again_breaks_it(self, opener: Opener) -> None:
+        with opener() as store:
+            states = make_garbage(store)
+            session = store.session("b")
+            marks, dead = store._caller.read(collect.find_dead)
+            session.checkpoint(states[1])
+            store._caller.write(drop_without_asking, marks, dead)
+            with pytest.raises(Damaged):
+                session.restore()
+
+    def test_a_checkpoint_prepared_before_the_sweep_stores_anew_what_went(self, opener: Opener) -> None:
+        with opener() as store:
+            states = make_garbage(store)
+            session = store.session("b")
+            prepared = store._caller.read(checkpoints.prepare, checkpoints.freeze(states[1]))
+            assert prepared.rows == []
+            store.collect(dry_run=False)
+            session._write(checkpoints.save, prepared)
+            assert session.restore() == states[1]
+            trusting = prepared._replace(leans_on=set())  # the control: what does not ask is broken
+            store._caller.write(lambda tx: (tx.claim_blobs(), tx.drop_blobs(prepared.leans_on)))
+            session._write(checkpoints.save, trusting)
+            with pytest.raises(Damaged):
+                session.restore()
+
+    def test_an_artifact_attached_between_mark_and_sweep_is_spared(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            for content in (SMALL, LARGE):
+                store._caller.write(lambda tx, content=content: tx.keep(content))
+            make_old(store)
+            marks, dead = store._caller.read(collect.find_dead)
+            assert len(dead) == 2
+            session.attach("s", SMALL)
+            session.attach("l", LARGE)
+            assert store._caller.write(collect.sweep, marks, dead) == []
+            store.collect(dry_run=False)
+            assert (session.artifact("s")).read() == SMALL
+            assert (session.artifact("l")).read() == LARGE
+
+    def test_jobs_of_one_commit_see_each_other(self, opener: Opener) -> None:
+        """A sweep and writers that share a batch: whatever comes first, nothing that is referred to goes."""
+        with opener() as store:
+            states = make_garbage(store)
+            session = store.session("b")
+            marks, dead = store._caller.read(collect.find_dead)
+            prepared = store._caller.read(checkpoints.prepare, checkpoints.freeze(states[1]))
+
+            def save_sweep_save(tx: Any) -> None:
+                checkpoints.save(tx, session._stream, prepared, "before")
+                collect.sweep(tx, marks, dead)
+                again = checkpoints.prepare(tx, checkpoints.freeze(states[0]))
+                checkpoints.save(tx, session._stream, again, "after")
+
+            store._caller.write(save_sweep_save)
+            assert session.restore(name="before") == states[1]
+            assert session.restore(name="after") == states[0]
+
+    def test_a_damaged_checkpoint_stops_the_collection(self, opener: Opener) -> None:
+        with opener() as store:
+            make_garbage(store)
+            session = store.session("b")
+            saved = session.checkpoint(grown(3))
+            change_blob(session, bytes.fromhex(saved.hash), None)
+            before = store._caller.read(lambda reads: len(list(collect._unreferenced(reads))))
+            with pytest.raises(Damaged) as caught:
+                store.collect(dry_run=False)
+            assert saved.hash in caught.value.path
+            assert store._caller.read(lambda reads: len(list(collect._unreferenced(reads)))) == before
+
+    def test_another_tenants_blobs_are_none_of_ours(self, opener: Opener) -> None:
+        if not opener.shared:
+            pytest.skip("a second open of this store is another store")
+        with opener(tenant="one") as one, opener(tenant="two") as two:
+            make_garbage(one)
+            (two.session("a")).checkpoint(grown(5))  # what is garbage for one is live for two
+            assert (two.collect()).blobs == 0
+            planned = one.collect()
+            assert (one.collect(dry_run=False)).addresses == planned.addresses != ()
+            assert (two.session("a")).restore() == grown(5)
+
+    def test_bad_graces_are_refused(self, opener: Opener) -> None:
+        with opener() as store:
+            for grace in ("", "soon", 0, -1, "0s", None):
+                with pytest.raises(Invalid) as caught:
+                    store.collect(grace)  # type: ignore[arg-type]
+                assert caught.value.path == "grace"

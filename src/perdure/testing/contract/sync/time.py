@@ -1,0 +1,253 @@
+# Generated from testing/contract/aio/time.py by tools/unasync.py: edit that one.
+"""The contract of time travel and forks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure.errors import Conflict, Invalid, ReadOnly
+from perdure.handles.sync.session import Session
+from perdure.handles.sync.store import Store
+from perdure.model.records.conversation import Call
+from perdure.testing.openers import Opener
+
+BIG = "x" * 100_000
+
+
+def lived_in(store: Store, name: str = "a") -> Session:
+    """A session with something in every plane."""
+    session = store.session(
+        name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"}
+    )
+    turn = session.say("user", "Login fails", key="m1")
+    session.say("assistant", "Let me look", calls=[Call("c1", "grep", {"q": "Safari"})])
+    session.set("branch", "fix-1")
+    session.set("gone", 1)
+    session.delete("gone")
+    decision = session.decide("Use A", because="B breaks", then="patch", refs=[turn], tags=["auth"])
+    session.decide("Use Z", because="why not")
+    decision.close("worked", "well")
+    task = session.task("Write the test", detail={"file": "t.py"}, labels=["x"])
+    other = session.task("Run it", needs=[task])
+    task.claim()
+    session.checkpoint({"cursor": 7, "big": BIG})
+    session.attach("build.log", BIG.encode(), media_type="text/plain")
+    session.emit("deploy.begun", {"n": 1})
+    other.block("waits for CI")
+    return session
+
+
+def facts(session: Session) -> dict[str, Any]:
+    """What the read verbs say, but for what a fork changes about itself."""
+    return {
+        "turns": session.turns(last=50),
+        "transcript": session.transcript(format="openai"),
+        "pending": session.pending(),
+        "branch": session.get("branch"),
+        "gone": session.get("gone", "none"),
+        "decisions": [(d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
+                      for d in session.decisions()],
+        "tasks": sorted((t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()),
+        "restored": session.restore(),
+        "artifact": (session.artifact("build.log")).read(),
+        "folded": session.fold(lambda state, event: (state or 0) + event.data["n"]),
+        "goal": session.get_goal(),
+        "pins": session.pins(),
+        "labels": (session.info()).labels,
+    }  # fmt: skip
+
+
+def last_seq(session: Session) -> int:
+    """The sequence number of the last event."""
+    return (session.events(limit=1000))[-1].seq
+
+
+class TimeContract:
+    """`at` and `fork`."""
+
+    def test_the_past_reads_as_it_was_and_cannot_be_written(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            before, seq = facts(session), last_seq(session)
+            session.say("user", "And now?")
+            session.set("branch", "fix-2")
+            session.set_goal("Something else")
+            session.emit("deploy.finished", {"n": 10})
+            (session.decisions())[0].close("failed")
+            then = session.at(seq)
+            assert facts(then) == before
+            assert (facts(session)) != before
+            assert then.events(limit=1000) == (session.events(limit=1000))[:seq]
+            assert (then.name, then.uid) == (session.name, session.uid)
+            writes: list[Callable[[], Any]] = [
+                lambda: then.say("user", "x"),
+                lambda: then.set("a", 1),
+                lambda: then.emit("a.b"),
+                lambda: then.fork(name="f"),
+                lambda: then.decide("a", because="b"),
+                lambda: then.attach("x", b"y"),
+                lambda: then.checkpoint({}),
+            ]
+            for write in writes:
+                with pytest.raises(ReadOnly):
+                    write()
+
+    def test_every_point_of_the_past_can_be_read(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            for seq in range(1, last_seq(session) + 1):
+                then = session.at(seq)
+                assert [event.seq for event in then.events(limit=1000)] == list(range(1, seq + 1))
+                then.turns(last=10)
+                then.decisions()
+
+    def test_the_past_at_an_instant_or_an_age(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            first = session.emit("a.b")
+            session.set("short", 1, ttl="10m")
+            opener.clock.advance("1h")
+            second = session.emit("a.b")
+            assert session.get("short") is None
+            for moment in (first.at, "30m", timedelta(minutes=30)):
+                then = session.at(moment)
+                assert then.events(emitted=True) == [first]
+            assert (session.at(first.at)).get("short") == 1  # it had not expired then
+            assert (session.at("30m")).get("short") is None
+            assert (session.at(second.at)).events(emitted=True) == [first, second]
+
+    def test_a_moment_that_is_none_is_refused(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            last = last_seq(session)
+            for moment in (0, -1, last + 1, 2**70, "10d", "soon", True, None, 1.5):
+                with pytest.raises(Invalid) as refused:
+                    session.at(moment if moment is not None else "")  # type: ignore[arg-type]
+                assert refused.value.path == "at"
+                if moment is not None:
+                    with pytest.raises(Invalid) as refused:
+                        session.fork(at=moment, name="f")  # type: ignore[arg-type]
+                    assert refused.value.path == "at"
+            assert len(store.sessions()) == 1
+
+    def test_a_fork_begins_as_its_parent_is(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            before = facts(session)
+            seq = last_seq(session)
+            fork = store.as_("bob").session("unrelated")
+            fork = session.fork(name="try-b")
+            assert facts(fork) == before
+            assert (fork.info()).name == "try-b"
+            assert fork.events(limit=seq) == session.events(limit=seq)
+            (forked,) = fork.events(after=seq, limit=1)
+            assert (forked.seq, forked.kind) == (seq + 1, "session.forked")
+            assert (forked.data["parent"], forked.data["seq"]) == (session.uid, seq)
+            again = store.session("try-b")
+            assert (again.uid, facts(again)) == (fork.uid, before)
+            assert [t.status for t in fork.tasks() if t.title == "Write the test"] == [
+                "todo"
+            ]  # nobody holds it
+
+    def test_a_fork_and_its_parent_go_on_apart(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            fork = session.fork(name="try-b")
+            before, shared = facts(session), facts(fork)
+            fork.result("c1", {"hits": 3})
+            fork.say("user", "in the fork", key="m2")
+            fork.set("branch", "other")
+            fork.checkpoint({"cursor": 8})
+            fork.set_goal("Another goal")
+            fork.emit("deploy.begun", {"n": 100})
+            open_one = (fork.decisions())[0]
+            open_one.supersede("Use Y", because="Z is old")
+            (fork.ready())[0].claim()
+            assert facts(session) == before
+            session.say("user", "in the parent", key="m2")
+            session.set("branch", "parent")
+            after = facts(fork)
+            assert (after["branch"], after["goal"], after["folded"]) == ("other", "Another goal", 101)
+            assert [turn.content for turn in after["turns"]][-1] == "in the fork"
+            assert len(after["turns"]) == len(shared["turns"]) + 2
+            assert after["restored"] == {"cursor": 8}
+
+    def test_a_fork_from_before_knows_nothing_of_what_came_after(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.set("x", 1)
+            turn = session.say("user", "one", key="k")
+            session.say("user", "two")
+            session.set("x", 2)
+            session.close()
+            fork = session.fork(at=turn.seq, name="f")
+            assert fork.get("x") == 1
+            assert [t.content for t in fork.turns(last=9)] == ["one"]
+            assert fork.get_status() == "active"
+            entry = fork.set("x", 3, expect=1)
+            assert entry.version == 2
+            assert (fork.say("user", "one", key="k")).seq == turn.seq  # the same key: the same turn
+
+    def test_forks_of_forks(self, opener: Opener) -> None:
+        with opener() as store:
+            root = lived_in(store)
+            before = facts(root)
+            seq = last_seq(root)
+            one = root.fork(name="one")
+            opened = last_seq(one)
+            one.say("user", "first")
+            one.set("branch", "one")
+            two = one.fork(name="two")
+            two.say("user", "second")
+            three = two.fork(at=seq, name="three")  # a point that lies in the root
+            assert facts(three) == before
+            assert [t.content for t in two.turns(last=2)] == ["first", "second"]
+            assert two.get("branch") == "one"
+            assert facts(two.at(seq)) == before
+            for inside in range(
+                seq, opened + 1
+            ):  # while `one` was still restating, it was where the root was
+                assert facts(one.at(inside)) == before
+            assert facts(one.fork(at=seq + 1, name="four")) == before
+            assert [e.seq for e in two.events(limit=1000)] == list(range(1, last_seq(two) + 1))
+
+    def test_a_fork_needs_a_name_of_its_own(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.fork(name="'; -- ../<b>")
+            for taken in ("a", "'; -- ../<b>"):
+                with pytest.raises(Conflict) as refused:
+                    session.fork(name=taken)
+                assert refused.value.path == "name"
+            with pytest.raises(Invalid, match="name"):
+                session.fork(name="")
+            assert len(store.sessions()) == 2
+
+    def test_a_fork_inside_a_transaction(self, opener: Opener) -> None:
+        with opener() as store:
+
+            def both(tx: Any) -> list[Any]:
+                session = tx.session("a")
+                session.set("x", 1)
+                fork = session.fork(name="f").fork(name="g")
+                session.set("x", 2)
+                return [fork.get("x"), session.at(2).get("x"), session.get("x")]
+
+            assert store.atomic(both) == [1, 1, 2]
+            assert (store.session("g")).get("x") == 1
+
+    def test_a_fork_costs_little(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.set("x", 1)
+            for n in range(20):
+                session.say("user", f"{n} " + "y" * 2000)
+            seq = last_seq(session)
+            fork = session.fork(name="f")
+            added = fork.events(after=seq)
+            assert sum(len(str(event.body)) for event in added) < 1000
+            assert len(added) == 2

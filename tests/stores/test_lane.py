@@ -1,0 +1,581 @@
+"""The lane, step by step: who runs what, in which commit, and who hears of it (P1, P15). Faults of the disk and the network
+are in tests/faults."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, opened, until
+
+import perdure
+from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
+from perdure.model import points
+from perdure.stores import lane as lanes
+from perdure.stores.lane import Lane
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/agent.db"
+
+
+@pytest.fixture
+def store(url) -> Iterator[Opened]:
+    with opened(url) as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def any_store(request, tmp_path) -> Iterator[Opened]:
+    urls = {"memory": lambda: "memory:", "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
+            "postgres": lambda: request.getfixturevalue("postgres_url")}  # fmt: skip
+    with opened(urls[request.param]()) as store:
+        yield store
+
+
+@pytest.fixture
+def commits() -> Iterator[list[int]]:
+    """One entry for every commit: the thread that made it."""
+    made: list[int] = []
+    disarm = points.arm("lane.after_commit", lambda: made.append(threading.get_ident()))
+    yield made
+    disarm()
+
+
+def held(store: Opened, gate: Gate) -> Called:
+    """Somebody holds the lane."""
+    holder = Called(store.write, gate)
+    assert gate.entered.wait(60)
+    return holder
+
+
+def queued(store: Opened, count: int) -> None:
+    until(lambda: len(store.core.lane._queue) == count)
+
+
+def with_lane(store: Opened, kind: type[Lane], timeout_seconds: float = 30.0) -> None:
+    """Put another lane into an open store: how the controls break it on purpose."""
+    old = store.core.lane
+    store.core.lane = kind(old._engine, old._blobs, old._clocks, timeout_seconds)
+    old.close()
+
+
+def ran_by(_tx: Any, names: dict[str, int], name: str) -> None:
+    names[name] = threading.get_ident()
+
+
+# -- who runs what ---------------------------------------------------------------------------------------------
+
+
+def test_a_caller_that_finds_the_lane_free_runs_its_own_job(store, commits):
+    before = threading.active_count()
+    stream = store.write(begin, "a")
+    for number in range(20):
+        store.write(append, stream, number)
+    assert set(commits) == {threading.get_ident()}
+    assert threading.active_count() == before
+    assert store.core.lane._thread is None
+
+
+def test_who_waits_goes_into_one_batch_with_the_oldest_waiter(store, commits):
+    gate, ran = Gate(), {}
+    holder = held(store, gate)
+    waiters = []
+    for count, name in enumerate("bcd", 1):
+        waiters.append(Called(store.write, ran_by, ran, name))
+        queued(store, count)
+    del commits[:]
+    gate.open()
+    for waiter in (holder, *waiters):
+        waiter.outcome()
+    assert commits == [holder.ident, waiters[0].ident]
+    assert set(ran.values()) == {waiters[0].ident}
+
+
+class DrainingLane(Lane):
+    """The control: commits until nobody waits, as the design forbids."""
+
+    def _hold(self, first) -> None:
+        super()._hold(first)
+        while self._queue and self._queue[0].future is None:
+            until(lambda: not self._queue or self._free)
+            if not self._queue:
+                return
+
+    def _pass_on(self, holder, unfinished=()) -> None:
+        with self._mutex:
+            more = [*unfinished, *self._queue]
+            self._queue.clear()
+        if more:
+            self._commit(more)
+            lanes._wake(more)
+        super()._pass_on(holder)
+
+
+def captured(store: Opened) -> bool:
+    """Whether a holder ran the job of somebody who came while its batch was being committed."""
+    gate, ran = Gate(), {}
+    holder = held(store, gate)
+    late = Called(store.write, ran_by, ran, "late")
+    queued(store, 1)
+    gate.open()
+    holder.outcome()
+    late.outcome()
+    return ran["late"] == holder.ident
+
+
+def test_a_holder_commits_one_batch_and_is_not_captured(store):
+    assert not captured(store)
+
+
+def test_control_a_draining_holder_is_captured(store):
+    with_lane(store, DrainingLane)
+    assert captured(store)
+
+
+def test_the_lane_goes_to_the_oldest_waiter(store, monkeypatch):
+    monkeypatch.setattr(lanes, "BATCH_MAX_JOBS", 1)
+    gate, order = Gate(), []
+    holder = held(store, gate)
+    waiters = []
+    for number in range(8):
+        waiters.append(Called(store.write, lambda _tx, number=number: order.append(number)))
+        queued(store, number + 1)
+    gate.open()
+    for waiter in (holder, *waiters):
+        waiter.outcome()
+    assert order == list(range(8))
+
+
+def test_a_batch_is_bounded(store, monkeypatch, commits):
+    monkeypatch.setattr(lanes, "BATCH_MAX_JOBS", 3)
+    gate = Gate()
+    holder = held(store, gate)
+    waiters = [Called(store.write, lambda _tx: None) for _ in range(7)]
+    queued(store, 7)
+    del commits[:]
+    gate.open()
+    for waiter in (holder, *waiters):
+        waiter.outcome()
+    assert len(commits) == 1 + 3  # the holder alone, then 3 + 3 + 1
+
+
+# -- async -----------------------------------------------------------------------------------------------------
+
+
+def count_wakes() -> list[Any]:
+    loop = asyncio.get_running_loop()
+    wake, wakes = loop.call_soon_threadsafe, []
+    loop.call_soon_threadsafe = lambda call, *args: (wakes.append(call), wake(call, *args))[1]  # type: ignore[method-assign]
+    return wakes
+
+
+def test_one_wake_up_for_each_batch(store, commits):
+    async def main() -> None:
+        stream = await store.submit(begin, "a")
+        wakes, gate = count_wakes(), Gate()
+        del commits[:]
+        first = store.submit(gate)
+        await asyncio.to_thread(gate.entered.wait)
+        jobs = [store.submit(append, stream, number) for number in range(500)]
+        del wakes[:]  # to_thread wakes the loop too
+        gate.open()
+        assert await asyncio.gather(first, *jobs) == [None, *range(2, 502)]
+        assert len(commits) == 2
+        assert len(wakes) == 2
+
+    asyncio.run(main())
+
+
+def test_the_loop_is_not_blocked_while_the_lane_is_busy(store):
+    async def main() -> None:
+        gate = Gate()
+        first = store.submit(gate)
+        later = [store.submit(begin, f"s{number}") for number in range(50)]
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not first.done()
+        gate.open()  # by the loop itself: if it were blocked, nobody could
+        await asyncio.gather(first, *later)
+
+    asyncio.run(main())
+
+
+def test_two_loops_and_threads_share_one_lane(store):
+    stream = store.write(begin, "a")
+
+    async def some(who: str) -> list[int]:
+        return await asyncio.gather(*(store.submit(append, stream, f"{who}{number}") for number in range(100)))
+
+    def threaded(who: str) -> list[int]:
+        return [store.write(append, stream, f"{who}{number}") for number in range(50)]
+
+    callers = [Called(asyncio.run, some(who)) for who in "ab"] + [Called(threaded, who) for who in "cd"]
+    seqs = [seq for caller in callers for seq in caller.outcome()]
+    assert sorted(seqs) == list(range(2, 302))
+    assert len(set(store.contents(stream))) == 300
+
+
+def test_a_cancelled_task_loses_only_its_answer(store):
+    async def main() -> None:
+        stream = await store.submit(begin, "a")
+        gate = Gate()
+        first = store.submit(gate)
+        task = asyncio.ensure_future(store.submit(append, stream, "cancelled"))
+        neighbour = store.submit(append, stream, "neighbour")
+        await asyncio.sleep(0)
+        task.cancel()
+        gate.open()
+        await first
+        assert await neighbour
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert store.contents(stream) == ["cancelled", "neighbour"]
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_was_closed_stops_nobody(store):
+    gate = Gate()
+    stream = store.write(begin, "a")
+    loop = asyncio.new_event_loop()
+
+    async def leave() -> None:
+        store.submit(gate)
+        store.submit(append, stream, "left behind")
+
+    loop.run_until_complete(leave())
+    loop.close()
+    gate.open()
+    store.write(append, stream, "after")
+    assert store.contents(stream) == ["left behind", "after"]
+
+
+def stop_iteration(_tx: Any) -> None:
+    raise StopIteration
+
+
+def leave_program(_tx: Any) -> None:
+    raise SystemExit(3)
+
+
+def test_errors_that_no_future_takes_reach_their_caller_alone(store):
+    """StopIteration cannot be set on a future, SystemExit would end the thread that serves everybody."""
+
+    async def main() -> None:
+        jobs = [store.submit(verb, *args) for verb, *args in ((stop_iteration,), (leave_program,), (begin, "a"))]
+        outcomes = await asyncio.gather(*jobs[::2], return_exceptions=True)
+        assert isinstance(outcomes[0], RuntimeError)
+        assert outcomes[1].name == "a"
+        assert isinstance(jobs[1].exception(), SystemExit)
+        assert (await store.submit(begin, "b")).name == "b"
+
+    asyncio.run(main())
+
+
+# -- failing jobs ----------------------------------------------------------------------------------------------
+
+
+def fail_after(tx: Any, stream: Any, content: str) -> None:
+    append(tx, stream, content)
+    raise Invalid("no", path="here")
+
+
+def fail_after_flush(tx: Any, stream: Any, content: str) -> None:
+    append(tx, stream, content)
+    count_turns(tx, stream)
+    raise Invalid("no", path="here")
+
+
+def in_one_batch(store: Opened, *jobs: Any) -> list[Any]:
+    """The outcomes of these jobs, all of which wait while somebody else holds the lane."""
+    gate = Gate()
+    holder = held(store, gate)
+    waiters = []
+    for count, job in enumerate(jobs, 1):
+        waiters.append(Called(store.write, *job))
+        queued(store, count)
+    gate.open()
+    holder.outcome()
+    outcomes = []
+    for waiter in waiters:
+        try:
+            outcomes.append(waiter.outcome())
+        except Error as error:
+            outcomes.append(error)
+    return outcomes
+
+
+@pytest.mark.parametrize("failing", [fail_after, fail_after_flush])
+def test_a_verb_that_raises_leaves_no_trace_and_its_neighbours_commit(any_store, failing):
+    store = any_store
+    stream = store.write(begin, "a")
+    jobs = [(append, stream, "x"), (failing, stream, "bad"), (append, stream, "y")]
+    x, bad, y = in_one_batch(store, *jobs)
+    assert (x, y) == (2, 3)
+    assert bad.path == "here"
+    assert store.contents(stream) == ["x", "y"]
+    assert store.write(count_turns, stream) == 2
+
+
+def test_a_broken_constraint_hits_only_who_broke_it(any_store):
+    store = any_store
+    stream, other = store.write(begin, "a"), store.write(begin, "b")
+    store.write(append, stream, "first", "k")
+    jobs = [(append, other, "x"), (append, stream, "second", "k"), (append, other, "y"), (append, stream, "z")]
+    outcomes = in_one_batch(store, *jobs)
+    assert isinstance(outcomes[1], (Invalid, Conflict))
+    assert outcomes[0] == 2
+    assert outcomes[2] == 3
+    assert store.contents(other) == ["x", "y"]
+    assert store.contents(stream) == ["first", "z"]
+
+
+def test_atomic_is_all_or_nothing(url):
+    with perdure.open(url) as store:
+        store.session("a")
+
+        def both(tx: Any) -> None:
+            tx.session("a").say("user", "one")
+            tx.session("b").say("user", "two")
+            raise Invalid("changed my mind")
+
+        with pytest.raises(Invalid, match="changed"):
+            store.atomic(both)
+        assert store.session("a").turns() == []
+        store.atomic(lambda tx: (tx.session("a").say("user", "one"), tx.session("b").say("user", "two")))
+        assert [turn.content for turn in store.session("b").turns()] == ["two"]
+
+
+def test_a_verb_that_calls_its_own_store_is_told_so(any_store):
+    with pytest.raises(Refused, match="must not call"):
+        any_store.write(lambda _tx: any_store.write(begin, "a"))
+    assert any_store.write(begin, "b").name == "b"
+
+
+# -- interrupts ------------------------------------------------------------------------------------------------
+
+
+def interrupted(_tx: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_holder_leaves_the_others_their_outcomes(store):
+    stream = store.write(begin, "a")
+    gate = Gate()
+    holder = held(store, gate)
+    victim = Called(store.write, interrupted)
+    queued(store, 1)
+    others = [Called(store.write, append, stream, name) for name in "xyz"]
+    queued(store, 4)
+    gate.open()
+    holder.outcome()
+    with pytest.raises(KeyboardInterrupt):
+        victim.outcome()
+    assert sorted(other.outcome() for other in others) == [2, 3, 4]
+    assert sorted(store.contents(stream)) == ["x", "y", "z"]
+
+
+def interrupt_once(point: str) -> Any:
+    """A Ctrl-C at a point, once: signals are handled when the C call under way returns."""
+
+    def act() -> None:
+        disarm()
+        raise KeyboardInterrupt
+
+    disarm = points.arm(point, act)
+    return disarm
+
+
+def written_around_an_interrupt(store: Opened, point: str) -> list[str]:
+    stream = store.write(begin, "a")
+    gate = Gate()
+    holder = held(store, gate)
+    callers = []
+    for count, name in enumerate("xyz", 1):
+        callers.append(Called(store.write, append, stream, name))
+        queued(store, count)
+    disarm = points.arm("lane.after_commit", lambda: (disarm(), interrupt_once(point)) and None)
+    gate.open()  # the holder's own commit arms it for the batch of the others
+    holder.outcome()
+    with pytest.raises(KeyboardInterrupt):
+        callers[0].outcome()
+    assert all(caller.outcome() for caller in callers[1:])
+    return sorted(store.contents(stream))
+
+
+@pytest.mark.parametrize(("point", "kept"), [("lane.before_commit", "yz"), ("lane.after_commit", "xyz")])
+def test_an_interrupt_around_the_commit_doubles_nothing(any_store, point, kept):
+    assert written_around_an_interrupt(any_store, point) == list(kept)
+
+
+class GuessingLane(Lane):
+    """The control: takes every COMMIT without a reply for one that did not happen."""
+
+    def _was_committed(self, error, batch) -> bool:
+        return False
+
+
+def test_control_guessing_after_an_interrupt_doubles(store):
+    with_lane(store, GuessingLane)
+    assert written_around_an_interrupt(store, "lane.after_commit") == list("xyyzz")
+
+
+def test_a_real_interrupt_while_waiting_does_not_take_the_lane_along(store):
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread only")
+    stream = store.write(begin, "a")
+    gate = Gate()
+    holder = held(store, gate)
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        queued(store, 1)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupter = Called(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write(append, stream, "never")
+    interrupter.outcome()
+    gate.open()
+    holder.outcome()
+    store.write(append, stream, "after")
+    assert store.contents(stream) == ["after"]
+
+
+# -- deadlines, closing, forks ---------------------------------------------------------------------------------
+
+
+def test_who_waits_too_long_is_told_and_never_runs(url):
+    with opened(url, timeout_seconds=0.2) as store:
+        stream = store.write(begin, "a")
+        gate = Gate()
+        holder = held(store, gate)
+        late = Called(store.write, append, stream, "late")
+        with pytest.raises(TimedOut, match="nothing was written"):
+            late.outcome()
+        gate.open()
+        holder.outcome()
+        store.write(append, stream, "after")
+        assert store.contents(stream) == ["after"]
+
+
+def test_async_callers_have_the_same_deadline(url):
+    async def main() -> None:
+        with opened(url) as store:
+            stream = await store.submit(begin, "a")
+            gate = Gate()
+            first = store.submit(gate)
+            await asyncio.to_thread(gate.entered.wait)
+            late = store.submit(append, stream, "late")
+            store.core.lane._queue[0].deadline = 0.0  # as if it had waited that long
+            gate.open()
+            await first
+            with pytest.raises(TimedOut, match="nothing was written"):
+                await late
+            await store.submit(append, stream, "after")
+            assert store.contents(stream) == ["after"]
+
+    asyncio.run(main())
+
+
+def test_closing_finishes_what_is_queued(url):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        gate = Gate()
+        holder = held(store, gate)
+        waiters = [Called(store.write, append, stream, number) for number in range(5)]
+        queued(store, 5)
+        closer = Called(store.core.close)
+        queued(store, 6)
+        gate.open()
+        for waiter in (holder, *waiters, closer):
+            waiter.outcome()
+        for call in (lambda: store.write(begin, "b"), lambda: store.read(count_turns, stream)):
+            with pytest.raises(Refused, match="closed"):
+                call()
+        store.core.close()  # again: nothing happens
+    with opened(url) as store:
+        assert sorted(store.contents(stream)) == list(range(5))
+
+
+def test_a_closed_store_refuses_async_callers(store):
+    async def main() -> None:
+        await store.submit(begin, "a")
+        await asyncio.to_thread(store.core.close)
+        with pytest.raises(Refused, match="closed"):
+            await store.submit(begin, "b")
+
+    asyncio.run(main())
+
+
+FORKED = """
+import os, sys, threading
+from stores.verbs import begin, count_turns, opened
+from perdure.errors import Refused
+with opened(sys.argv[1]) as store:
+    stream = store.write(begin, "a")
+    store.read(count_turns, stream)
+    store.core.lane._mutex.acquire()      # as if another thread were in the lane at the fork
+    child = os.fork()
+    if child:
+        store.core.lane._mutex.release()
+    else:
+        for call in (lambda: store.write(begin, "b"), lambda: store.read(count_turns, stream)):
+            try:
+                call()
+            except Refused as error:
+                assert "fork" in str(error)
+            else:
+                os._exit(1)
+        store.core.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.write(begin, "c")               # the child has not ended the parent's sessions
+    store.read(count_turns, stream)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_fork_refuses_in_the_child_and_spares_the_parent(kind, request, url):
+    target = url if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, target], timeout=60, capture_output=True,
+                         env=child_environment())  # fmt: skip
+    assert run.returncode == 0, run.stderr.decode()
+
+
+def child_environment() -> dict[str, str]:
+    import os
+    from pathlib import Path
+
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def test_new_streams_survive_an_early_flush(any_store):
+    """A stream that has no event yet when a query brings the batch into the database becomes real with its first."""
+
+    def late_first_event(tx: Any, old: Any) -> tuple[str, int]:
+        new = tx.new_stream("session", "late")
+        append(tx, old, "x")
+        count_turns(tx, old)
+        third = tx.new_stream("session", "third")
+        assert third.id != new.id
+        return begin(tx, "late").name, tx.record(opening(tx, new))
+
+    def opening(tx: Any, stream: Any) -> Any:
+        from perdure.log.change import Change
+        from perdure.planes.tables import SESSIONS
+
+        columns = {"name": "late", "title": "", "status": "active", "creator": "me", "labels": "[]"}
+        return Change("session.opened", stream, SESSIONS, set={**columns, "created_at": tx.now})
+
+    old = any_store.write(begin, "a")
+    assert any_store.write(late_first_event, old) == ("late", 1)
+    assert any_store.write(begin_and_append, "late", "y") == 2

@@ -25,13 +25,10 @@ def test_a_cursor_of_another_listing_is_refused(ints):
 
 
 @given(st.one_of(st.text(), st.binary(), st.integers(), st.none()))
-def test_anything_else_is_refused_or_is_integers(text):
-    try:
-        found = decode_cursor(text, 2, path="here")  # type: ignore[arg-type]
-    except Invalid as error:
-        assert error.path == "here"
-    else:
-        assert [type(number) for number in found] == [int, int]
+def test_anything_else_is_refused(text):
+    with pytest.raises(Invalid) as caught:
+        decode_cursor(text, 2, path="here")
+    assert caught.value.path == "here"
 
 
 @pytest.mark.parametrize("text", ["", "=", "MQ", encode_cursor(2**63, 1), "M" * 201, "é", "MSwy\n,"])

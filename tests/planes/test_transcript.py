@@ -1,4 +1,6 @@
-"""The transcript is always one that a provider accepts (P14): checked by validators that know nothing of how it is made."""
+"""The transcript is always one that a provider accepts (P14): checked by validators that know nothing of
+how it is made.
+"""
 
 from __future__ import annotations
 
@@ -111,11 +113,14 @@ def turn(seq, role, content=None, calls=(), call=None, error=False):
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 NAMES = st.one_of(st.sampled_from(["grep", "c1", "é/../x", "a b", "<b>", "x" * 90]), TEXT.filter(bool))
 PARTS = st.sampled_from([
-    {"type": "text", "text": "hi"}, {"type": "text", "text": " "}, {"type": "text"}, {"type": "text", "text": None},
-    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, {"type": "image_url", "image_url": "x"},
+    {"type": "text", "text": "hi"}, {"type": "text", "text": " "}, {"type": "text", "text": None},
+    {"type": "text"},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+    {"type": "image_url", "image_url": "x"},
     {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}, {"type": "image"},
     {"type": "tool_use", "id": "c9", "name": "x", "input": {}}, {"type": "tool_result", "tool_use_id": "c9"},
-    {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "odd"}, {"type": ["text"]}, {}, "text", 7,
+    {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "odd"},
+    {"type": ["text"]}, {}, "text", 7,
 ])  # fmt: skip
 CONTENTS = st.one_of(
     st.none(), st.sampled_from(["", " \n", "hello ", "x"]), TEXT, st.lists(PARTS, max_size=3),
@@ -126,7 +131,9 @@ ARGS = st.one_of(st.just({}), st.none(), st.dictionaries(TEXT, TEXT), st.lists(s
 
 @st.composite
 def conversations(draw):
-    """Any log that sessions allow: calls with unique ids, at most one result each, whenever it came, and crashes."""
+    """Any log that sessions allow: calls with unique ids, at most one result each, whenever it came, and
+    crashes.
+    """
     items, waiting, used = [], [], set()
     for seq in range(1, draw(st.integers(0, 14)) + 1):
         role = draw(st.sampled_from(["system", "user", "assistant", "assistant", "tool", "cover"]))
@@ -141,7 +148,9 @@ def conversations(draw):
             fresh = [call for call in ids if call not in used]
             used.update(fresh)
             waiting += fresh
-            items.append(turn(seq, role, draw(CONTENTS), [Call(call, draw(NAMES), draw(ARGS)) for call in fresh]))
+            items.append(
+                turn(seq, role, draw(CONTENTS), [Call(call, draw(NAMES), draw(ARGS)) for call in fresh])
+            )
     return items
 
 
@@ -155,15 +164,22 @@ def naive_openai(items):
                 {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": "{}"}}
                 for call in item.calls
             ]
-            yield {"role": item.role.value, "content": item.content} | ({"tool_calls": calls} if calls else {})
+            yield {"role": item.role.value, "content": item.content} | (
+                {"tool_calls": calls} if calls else {}
+            )
 
 
 def naive_anthropic(items):
     for item in items:
         if item.role is Role.TOOL:
-            yield {"role": "user", "content": [{"type": "tool_result", "tool_use_id": item.call, "content": "1"}]}
+            yield {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": item.call, "content": "1"}],
+            }
         else:
-            calls = [{"type": "tool_use", "id": call.id, "name": call.tool, "input": {}} for call in item.calls]
+            calls = [
+                {"type": "tool_use", "id": call.id, "name": call.tool, "input": {}} for call in item.calls
+            ]
             text = [] if item.content is None else [{"type": "text", "text": item.content}]
             yield {"role": item.role.value, "content": [*text, *calls]}
 
@@ -201,7 +217,11 @@ def test_control_the_validators_refuse_a_naive_transcript(items):
 
 
 def test_control_the_validators_accept_a_naive_transcript_of_what_went_well():
-    items = [turn(1, "user", "hi"), turn(2, "assistant", None, [Call("c1", "t")]), turn(3, "tool", 1, call="c1")]
+    items = [
+        turn(1, "user", "hi"),
+        turn(2, "assistant", None, [Call("c1", "t")]),
+        turn(3, "tool", 1, call="c1"),
+    ]
     for shape, check in CHECKS.items():
         check(list(NAIVE[shape](items)))
 
@@ -270,7 +290,10 @@ def test_what_is_missing_is_said():
     assert render([turn(1, "user", " ")], Format.OPENAI) == [{"role": "user", "content": EMPTY}]
     begins = render([turn(1, "assistant", "hi")], Format.ANTHROPIC)[0]
     assert begins == {"role": "user", "content": [{"type": "text", "text": CONTINUED}]}
-    failed = render([turn(1, "assistant", calls=[Call("c", "t")]), turn(2, "tool", "no", call="c", error=True)], Format.OPENAI)
+    failed = render(
+        [turn(1, "assistant", calls=[Call("c", "t")]), turn(2, "tool", "no", call="c", error=True)],
+        Format.OPENAI,
+    )
     assert failed[1]["content"] == "error: no"
 
 

@@ -1,4 +1,6 @@
-"""A verb that read a stream before somebody else changed it is run again: deciding on what was read is a compare-and-set."""
+"""A verb that read a stream before somebody else changed it is run again: deciding on what was read is a
+compare-and-set.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from perdure.planes.tables import SESSIONS
 from perdure.stores.statements import Statement
 from perdure.stores.tx import Batch, Tx
 
-STATUS = Statement("session_status", "the status of a session", "SELECT status FROM sessions WHERE stream = :stream")
+STATUS = Statement(
+    "session_status", "the status of a session", "SELECT status FROM sessions WHERE stream = :stream"
+)
 
 
 def by_row(tx: Tx, stream) -> str:
@@ -24,7 +28,9 @@ def by_query(tx: Tx, stream) -> str:
 
 
 def overtaken(url: str, look) -> tuple[list[str], str]:
-    """What a verb saw on each run when another store closed the session right after its first look; and the end of it."""
+    """What a verb saw on each run when another store closed the session right after its first look; and
+    the end of it.
+    """
     with open_store(url) as store:
         store.session("s")
     with open_store(url) as mine, open_store(url) as theirs:
@@ -36,7 +42,15 @@ def overtaken(url: str, look) -> tuple[list[str], str]:
             if len(seen) == 1:
                 other.close("failed")
             if seen[-1] == "active":
-                tx.record(Change("session.suspended", stream, SESSIONS, Op.SET, set={"status": "waiting", "ended_at": None}))
+                tx.record(
+                    Change(
+                        "session.suspended",
+                        stream,
+                        SESSIONS,
+                        Op.SET,
+                        set={"status": "waiting", "ended_at": None},
+                    )
+                )
 
         mine._caller.write(verb, session._stream)
         return seen, session.status
@@ -49,7 +63,6 @@ def test_an_overtaken_verb_is_run_again(postgres_url: str, look) -> None:
 
 def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_url: str, monkeypatch) -> None:
     taken = Batch.head
-    monkeypatch.setattr(Tx, "row", lambda tx, table, stream: unwatched(tx, table, stream))
 
     def unwatched(tx, table, stream):
         monkeypatch.setattr(Batch, "head", lambda *_: (0, b""))
@@ -58,4 +71,5 @@ def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_url: 
         finally:
             monkeypatch.setattr(Batch, "head", taken)
 
+    monkeypatch.setattr(Tx, "row", unwatched)
     assert overtaken(postgres_url, by_row) != (["active", "failed"], "failed")

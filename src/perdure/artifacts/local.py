@@ -1,7 +1,7 @@
 """Content on its way in from the caller, and out to a file of theirs.
 
-Called by the artifact plane and its handles. Memory does not grow with the content. Keeps P1 (a saved file is whole or not
-there) and P15 (what is not bytes is refused with its path).
+Called by the artifact plane and its handles. Memory does not grow with the content. Keeps P1 (a saved file is
+whole or not there) and P15 (what is not bytes is refused with its path).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Source: TypeAlias = "bytes | bytearray | memoryview | str | Path | BinaryIO | It
 
 
 def pieces_from(data: Source, path: str = "data") -> Iterator[bytes]:
-    """The bytes of a source, piece by piece: bytes, text (as UTF-8), a file's path, an open binary file, or pieces."""
+    """The bytes of a source, piece by piece: bytes, text (as UTF-8), a file's path, an open binary file, or
+    pieces."""
     if isinstance(data, (bytes, bytearray, memoryview)):
         return iter([bytes(data)])
     if isinstance(data, str):

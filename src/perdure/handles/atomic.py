@@ -57,7 +57,9 @@ class Atomic:
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Get or create a session, in this commit. The options are for its creation, as in `store.session`."""
+        """Get or create a session, in this commit. The options are for its creation, as in
+        `store.session`.
+        """
         from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
 
         stream, pin = self._caller.write(
@@ -73,7 +75,9 @@ class Atomic:
 
 
 def run_atomic(tx: Tx, fn: Callable[[Atomic], T], caller: Caller | AsyncCaller) -> tuple[T, HeldBack]:
-    """The verb behind `store.atomic`: the function's result, and what the heartbeat is to hear of after the commit."""
+    """The verb behind `store.atomic`: the function's result, and what the heartbeat is to hear of after
+    the commit.
+    """
     inside = TxCaller(tx, caller)
     assert isinstance(inside.heartbeat, HeldBack)
     return fn(Atomic(inside)), inside.heartbeat

@@ -1,7 +1,7 @@
 """How handles call verbs: the only classes of the handles that exist in both colours by hand.
 
-A caller knows the open store, who acts and for which tenant. `write` returns after the commit; `read` sees what is committed;
-`work` is for blocking work outside the database (artifact files).
+A caller knows the open store, who acts and for which tenant. `write` returns after the commit; `read` sees
+what is committed; `work` is for blocking work outside the database (artifact files).
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Caller:
         return self.core.write(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
 
     def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb on a stream. The first one in a session also writes down, in its commit, that this store attends it."""
+        """Run a verb on a stream. The first one in a session also writes down, in its commit, that this
+        store attends it.
+        """
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":
             return self.write(verb, stream, *args, pin=pin, **kwargs)

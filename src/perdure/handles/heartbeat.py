@@ -1,7 +1,9 @@
-"""The heartbeat of an open store: one thread that says "alive" while the store holds something, and nothing otherwise.
+"""The heartbeat of an open store: one thread that says "alive" while the store holds something, and nothing
+otherwise.
 
-Callers: the callers of the handles (sessions that are attended), and handles that claim or lock (`hold`, `release`).
-The thread never keeps a process or a forgotten store alive. With an injected clock there is none: `store.beat()`.
+Callers: the callers of the handles (sessions that are attended), and handles that claim or lock (`hold`,
+`release`). The thread never keeps a process or a forgotten store alive. With an injected clock there is none:
+`store.beat()`.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class Heartbeat:
         self.begun = self._seen = True
 
     def close(self) -> None:
-        """Stop, and leave cleanly: what was attended did not crash. Leaving is tried once; if it fails, it lapses."""
+        """Stop, and leave cleanly: what was attended did not crash. Leaving is tried once; if it fails, it
+        lapses.
+        """
         self._stop.set()
         thread = self._thread
         if thread is not None and self._pid == os.getpid():
@@ -92,11 +96,15 @@ class Heartbeat:
         with self._mutex:
             if self._thread is None and not self._stop.is_set():
                 args = (weakref.ref(self), self._stop)
-                self._thread = threading.Thread(target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True)
+                self._thread = threading.Thread(
+                    target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True
+                )
                 self._thread.start()
 
     def tick(self) -> bool:
-        """One beat of the thread; whether it goes on. It ends when nothing is held, and begins anew when needed."""
+        """One beat of the thread; whether it goes on. It ends when nothing is held, and begins anew when
+        needed.
+        """
         with self._mutex:
             if not self.busy:
                 self._thread = None
@@ -110,7 +118,9 @@ class Heartbeat:
 
 
 class HeldBack(Heartbeat):
-    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if there is none."""
+    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if
+    there is none.
+    """
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         super().__init__(heartbeat.core, "")

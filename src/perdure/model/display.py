@@ -1,4 +1,5 @@
-"""Text from rows as it may be shown: whatever somebody stored, a terminal or a log line gets no command from it (P10).
+"""Text from rows as it may be shown: whatever somebody stored, a terminal or a log line gets no command from
+it (P10).
 
 Callers: the command line and the log formats. JSON needs none of this; it escapes by itself.
 """
@@ -7,13 +8,13 @@ from __future__ import annotations
 
 
 def visible(text: object) -> str:
-    """One line in which control, format and other unprintable characters stand as escapes; the rest is untouched."""
+    """One line in which control, format and other unprintable characters stand as escapes."""
     line = str(text)
     return line if line.isprintable() else "".join(map(_escaped, line))
 
 
 def visible_lines(text: object) -> list[str]:
-    """The same for prose of several lines: line breaks and tabs are kept, nothing else that is not printable."""
+    """The same for prose of several lines: line breaks and tabs are kept, the rest is escaped."""
     return [visible(line.expandtabs(4)) for line in str(text).replace("\r\n", "\n").split("\n")]
 
 

@@ -1,8 +1,10 @@
-"""Artifacts: files that an agent made or was given, by name and version. The plane behind `attach artifacts artifact`.
+"""Artifacts: files that an agent made or was given, by name and version. The plane behind `attach artifacts
+artifact`.
 
-The content is a blob: stored once for a tenant, in the database while small, in the artifact place when large. A large one is
-durable before its reference is committed (P1); its address is pinned while it is on its way, so that a collection spares it.
-Keeps P6 (content is verified when read), P8, P10, P11 (an address of another tenant is not found).
+The content is a blob: stored once for a tenant, in the database while small, in the artifact place when
+large. A large one is durable before its reference is committed (P1); its address is pinned while it is on its
+way, so that a collection spares it. Keeps P6 (content is verified when read), P8, P10, P11 (an address of
+another tenant is not found).
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Details(NamedTuple):
 
 
 def describe(name: str, data: Source, media_type: str | None, about: Iterable[str]) -> Details:
-    """Check what is said about an artifact, before anything is stored. A type that is not given follows the name."""
+    """Check what is said about an artifact, before anything is stored. A type that is not given follows the
+    name."""
     check_name(name, "name")
     if media_type is None:
         media_type = _TYPES.get(PurePath(name).suffix.lower())
@@ -77,7 +80,8 @@ def pin(tx: Tx, address: bytes, holder: str) -> None:
 
 
 def take_in(blobs: Blobs, tenant: int, data: Source) -> BlobRow:
-    """Store the content, streaming if it is large; returns the row that makes it a blob. Blocking work, outside the lane."""
+    """Store the content, streaming if it is large; returns the row that makes it a blob. Blocking work,
+    outside the lane."""
     head, rest = split_at(pieces_from(data), BLOB_IN_DATABASE_MAX_BYTES)
     if blobs.place is not None and len(head) > BLOB_IN_DATABASE_MAX_BYTES:
         stored = blobs.place.put(blobs.partition(tenant), rejoined(head, rest))
@@ -99,8 +103,8 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
     if row[4] is None:
         tx.touch(BLOB_PINS, {"address": row[1], "holder": holder}, None)
     columns = {
-        "name": details.name, "media_type": details.media_type, "size": size, "address": address, "actor": tx.actor,
-        "at": tx.now,
+        "name": details.name, "media_type": details.media_type, "size": size, "address": address,
+        "actor": tx.actor, "at": tx.now,
     }  # fmt: skip
     change = Change(
         "artifact.attached", stream, ARTIFACTS, set=columns, blobs=[address], subjects=details.about
@@ -133,9 +137,12 @@ def _rows(reads: Reads, stream: Stream, name: str | None, upto: int, limit: int)
     for part in segments(reads, stream, upto):
         if len(found) < limit:
             found += reads.query(
-                Q.artifacts_page, touches=[(ARTIFACTS, part.stream)], stream=part.stream, first=part.first,
-                last=part.last, name=name, limit=limit - len(found),
-            )  # fmt: skip
+                Q.artifacts_page,
+                touches=[(ARTIFACTS, part.stream)],
+                **part._asdict(),
+                name=name,
+                limit=limit - len(found),
+            )
     return found
 
 

@@ -1,4 +1,4 @@
--- Artifacts: rows of the own stream, and of its parents up to where it was forked.
+-- The statements of artifacts: rows of the own stream, and of its parents up to where it was forked.
 
 -- artifacts_page: the artifacts of a segment of a lineage, newest first.
 SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.uid, a.stream
@@ -23,4 +23,4 @@ ORDER BY a.at DESC, a.stream DESC, a.seq DESC LIMIT :limit
 SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.uid, a.stream
 FROM artifacts a JOIN streams s ON s.id = a.stream
 WHERE a.tenant = :tenant AND a.address = :address
-ORDER BY a.at DESC, a.stream DESC, a.seq DESC LIMIT 1
+ORDER BY +a.at DESC, a.stream DESC, a.seq DESC LIMIT 1

@@ -1,15 +1,16 @@
-"""Checkpoints: the whole state of an agent, saved again and again at the cost of what changed. The plane behind
-`checkpoint restore checkpoints prune_checkpoints`.
+"""Checkpoints: the whole state of an agent, saved again and again at the cost of what changed. The plane
+behind `checkpoint restore checkpoints prune_checkpoints`.
 
-A state is a tree of content-addressed nodes (`artifacts.tree`), which are blobs; the event names the root alone. What costs time
-(`freeze`, `prepare`) is done before the lane is entered; the verb asks once whether what the new nodes build on still stands.
-Keeps P5 (a prune is recorded), P6 (every node is verified by its address), P8 (a checkpoint costs what changed).
+A state is a tree of content-addressed nodes (`artifacts.tree`), which are blobs; the event names the root
+alone. What costs time (`freeze`, `prepare`) is done before the lane is entered; the verb asks once whether
+what the new nodes build on still stands. Keeps P5 (a prune is recorded), P6 (every node is verified by its
+address), P8 (a checkpoint costs what changed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,9 +33,11 @@ from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "checkpoints.sql")
 
-PRUNE_MAX_ROWS = 500  # in one transaction
+PAGE_ROWS = 500  # pruned in one transaction, read at once
 
-# -- saving ----------------------------------------------------------------------------------------------------------------
+T = TypeVar("T")
+
+# -- saving --------------------------------------------------------------------------------------------------
 
 
 class Prepared(NamedTuple):
@@ -48,12 +51,14 @@ class Prepared(NamedTuple):
 
 
 def freeze(state: Any) -> bytes:
-    """The state as it is now: whatever the caller does to it afterwards is not saved. Invalid names the path inside it."""
+    """The state as it is now: whatever the caller does to it afterwards is not saved. Invalid names the path
+    inside it."""
     return msgspec.msgpack.encode(to_plain(state, "state"))
 
 
 def prepare(reads: Reads, frozen: bytes) -> Prepared:
-    """Cut a state into nodes and pack those that are not stored. Writes nothing (a huge node may go to the place early)."""
+    """Cut a state into nodes and pack those that are not stored. Writes nothing (a huge node may go to the
+    place early)."""
     leans_on: set[bytes] = set()
 
     def known(addresses: Collection[bytes]) -> set[bytes]:
@@ -102,13 +107,14 @@ def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[tuple[int, str]
         )
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 def restore(
     reads: Reads, stream: Stream, seq: int | None = None, *, name: str = "default", default: Any = None
 ) -> Any:
-    """The state of the newest checkpoint of a name (`default` when there is none), or of the one with this number.
+    """The state of the newest checkpoint of a name (`default` when there is none), or of the one with this
+    number.
 
     NotFound when no checkpoint has this number; Damaged names the node that is missing or was altered.
     """
@@ -148,9 +154,12 @@ def listing(
     for part in segments(reads, stream, upto):
         if len(found) < limit:
             rows = reads.query(
-                Q.checkpoints_page, touches=[(CHECKPOINTS, part.stream)], stream=part.stream, first=part.first,
-                last=part.last, name=name, limit=limit - len(found),
-            )  # fmt: skip
+                Q.checkpoints_page,
+                touches=[(CHECKPOINTS, part.stream)],
+                **part._asdict(),
+                name=name,
+                limit=limit - len(found),
+            )
             found += [_record(row) for row in rows]
     return found
 
@@ -160,34 +169,38 @@ def _record(row: tuple[Any, ...]) -> CheckpointRecord:
     return CheckpointRecord(seq, name, parent, root, size, to_datetime(at), actor, Ref(bytes(uid).hex(), seq))
 
 
-# -- pruning ---------------------------------------------------------------------------------------------------------------
+# -- pruning -------------------------------------------------------------------------------------------------
 
 
 class Choice(NamedTuple):
-    """What a prune would take (seq and root, oldest first), and the roots that stay."""
+    """What a prune would take (seq and root, oldest first), the roots that stay, and where forks left this
+    session."""
 
     doomed: list[tuple[int, str]]
     kept: list[str]
+    forks: set[int]
 
 
 def choose(
     reads: Reads, stream: Stream, *, keep: int, name: str | None = None, older_than: Duration | None = None
 ) -> Choice:
-    """The checkpoints beyond the newest `keep` of each name, and older than that; what a fork goes on from is spared."""
+    """The checkpoints beyond the newest `keep` of each name that are older than that; what a fork restores is
+    spared."""
     if type(keep) is not int or keep < 1:
         raise Invalid(f"expected how many to keep, at least 1, got {keep!r}", path="keep")
     if name is not None:
         check_name(name, "name")
     before = MAX_SEQ if older_than is None else store_now(reads) - duration_us(older_than, "older_than")
     rows = reads.query(Q.checkpoints_own, touches=[(CHECKPOINTS, stream.id)], stream=stream.id)
-    spared = _newest_of_each(rows, keep) | _forked(reads, stream, rows)
+    forks = _forks(reads, stream)
+    spared = _newest_of_each(rows, keep)
+    for fork in forks:
+        spared |= _newest_of_each([row for row in rows if row[0] <= fork], 1)
     doomed = {
         seq for seq, of, _, at in rows if seq not in spared and at < before and (name is None or of == name)
     }
-    return Choice(
-        [(seq, root) for seq, _, root, _ in reversed(rows) if seq in doomed],
-        [root for seq, _, root, _ in rows if seq not in doomed],
-    )
+    taken = [(seq, root) for seq, _, root, _ in reversed(rows) if seq in doomed]
+    return Choice(taken, [root for seq, _, root, _ in rows if seq not in doomed], forks)
 
 
 def _newest_of_each(rows: list[tuple[Any, ...]], keep: int) -> set[int]:
@@ -201,17 +214,15 @@ def _newest_of_each(rows: list[tuple[Any, ...]], keep: int) -> set[int]:
     return spared
 
 
-def _forked(reads: Reads, stream: Stream, rows: list[tuple[Any, ...]]) -> set[int]:
-    """What was the newest of its name where a fork began: the fork restores it."""
-    forks = reads.query(Q.forks_of, touches=[(EVENTS, stream.id)], stream=stream.id)
-    return {seq for (at,) in forks for seq in _newest_of_each([row for row in rows if row[0] <= at], 1)}
+def _forks(reads: Reads, stream: Stream) -> set[int]:
+    return {seq for (seq,) in reads.query(Q.forks_of, touches=[(EVENTS, stream.id)], stream=stream.id)}
 
 
-def plan(reads: Reads, stream: Stream, **choice: Any) -> PruneReport:
+def plan(reads: Reads, stream: Stream, **chosen: Any) -> PruneReport:
     """What a prune would take, with the bytes: this walks the trees of all checkpoints of the session."""
-    doomed, kept = choose(reads, stream, **choice)
+    doomed, kept, _ = choose(reads, stream, **chosen)
     only_theirs = _reach(reads, [root for _, root in doomed]) - _reach(reads, kept)
-    freed_bytes = sum(len(node) for page in _pages(only_theirs) for node in reads.fetch(page).values())
+    freed_bytes = sum(len(node) for page in pages(only_theirs) for node in reads.fetch(page).values())
     return PruneReport(tuple(seq for seq, _ in doomed), len(kept), freed_bytes, dry_run=True)
 
 
@@ -219,21 +230,26 @@ def _reach(reads: Reads, roots: list[str]) -> set[bytes]:
     return tree.reachable([bytes.fromhex(root) for root in roots], reads.fetch)
 
 
-def _pages(addresses: Collection[bytes], size: int = 500) -> Iterator[list[bytes]]:
-    ordered = sorted(addresses)
-    return (ordered[start : start + size] for start in range(0, len(ordered), size))
+def pages(items: Collection[T]) -> Iterator[list[T]]:
+    """The items in order, so many at a time as one transaction takes."""
+    ordered = sorted(items)  # type: ignore[type-var]
+    return (ordered[start : start + PAGE_ROWS] for start in range(0, len(ordered), PAGE_ROWS))
 
 
-def prune(tx: Tx, stream: Stream, **choice: Any) -> list[int]:
-    """Take away the oldest checkpoints that were chosen, at most PRUNE_MAX_ROWS; returns their numbers, [] when none is left.
+def prune(tx: Tx, stream: Stream, seqs: list[int], forks: set[int], **chosen: Any) -> list[int]:
+    """Take away checkpoints that were chosen outside the lane; returns those that were still there.
 
-    Recorded: each row goes with an event of its own, and `log.pruned` names the events whose bodies are emptied. The nodes
-    themselves go with the next collection, unless something else reaches them.
+    What was beyond the newest stays so, whatever was saved since; only a new fork makes us choose again.
+    Recorded: each row goes with an event of its own, and `log.pruned` names the events whose bodies are
+    emptied. The nodes themselves go with the next collection, unless something else reaches them.
     """
-    doomed = [seq for seq, _ in choose(tx, stream, **choice).doomed[:PRUNE_MAX_ROWS]]
-    for seq in doomed:
+    if _forks(tx, stream) != forks:
+        doomed = {seq for seq, _ in choose(tx, stream, **chosen).doomed}
+        seqs = [seq for seq in seqs if seq in doomed]
+    seqs = [seq for seq in seqs if tx.row(CHECKPOINTS, stream, seq) is not None]
+    for seq in seqs:
         tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key={"seq": seq}))
-    if doomed:
-        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": doomed}))
-        tx.empty(stream, doomed)
-    return doomed
+    if seqs:
+        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": seqs}))
+        tx.empty(stream, seqs)
+    return seqs

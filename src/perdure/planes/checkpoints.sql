@@ -1,8 +1,8 @@
--- Checkpoints: rows of the own stream, and of its parents up to where it was forked.
+-- The statements of checkpoints: rows of the own stream, and of its parents up to where it was forked.
 
 -- checkpoint_last: the newest checkpoint of a name in a segment of a lineage.
-SELECT seq, root FROM checkpoints
-WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last ORDER BY seq DESC LIMIT 1
+SELECT seq, root FROM checkpoints WHERE stream = :stream AND seq = (
+  SELECT max(seq) FROM checkpoints WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last)
 
 -- checkpoint_root: the root of one checkpoint.
 SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq

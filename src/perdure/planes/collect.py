@@ -1,13 +1,16 @@
 """Collection: blobs and files that nothing refers to any more go. The plane behind `store.collect`.
 
-Live is what an event with a body names (`blob_refs`), what the root of a checkpoint leads to, and what is pinned.
+Live is what an event with a body names (`blob_refs`), what the root of a checkpoint leads to, and what is
+pinned.
 
     mark     outside the lane: walk the trees of all checkpoints; note the position of the feed first
-    sweep    in small transactions that have the blobs alone (`tx.claim_blobs`): walk what came after that position, ask again
-             what is named, delete the rest. Whoever keeps a blob, or builds on a stored one, does so before (and is seen
-             here) or after (and finds it gone, and stores it anew). So no row needs an age
-    files    in the artifact place without a row, if they were last put before the grace: a put makes its file young, and
-             its row follows within the store's timeout. Content that is known ahead is pinned as well
+    sweep    in small transactions that have the blobs alone (`tx.claim_blobs`): walk what came after that
+             position, ask again what is named, delete the rest. Whoever keeps a blob, or builds on a stored
+             one, does so before (and is seen here) or after (and finds it gone, and stores it anew). So no
+             row needs an age
+    files    in the artifact place without a row, if they were last put before the grace: a put makes its file
+             young, and its row follows within the store's timeout. Content that is known ahead is pinned as
+             well
 
 What a collector that dies leaves behind is found by the next one. Keeps P1, P11 (one tenant at a time), P15.
 """
@@ -15,7 +18,7 @@ What a collector that dies leaves behind is found by the next one. Keeps P1, P11
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.artifacts import tree
@@ -33,7 +36,7 @@ Q = Statements("perdure.planes", "collect.sql")
 
 PAGE_ROWS = 500
 SWEEP_ROWS = 100  # in one transaction, during which nobody else keeps a blob
-_MARK_ATTEMPTS = 3
+_WALK_ATTEMPTS = 3
 
 T = TypeVar("T")
 
@@ -57,23 +60,24 @@ class Dead(NamedTuple):
 
 
 def find_dead(reads: Reads) -> tuple[Marks, list[Dead]]:
-    """Mark what is live and list the rest. Damaged when the tree of a checkpoint cannot be walked: then nothing may go."""
-    marks = _mark(reads)
+    """Mark what is live and list the rest. Damaged when the tree of a checkpoint cannot be walked: then
+    nothing may go."""
+    marks = _patiently(_mark, reads)
     dead = [Dead(bytes(address), size) for _, address, size in _unreferenced(reads)]
     return marks, [blob for blob in dead if blob.address not in marks.live]
 
 
-def _mark(reads: Reads) -> Marks:
-    """A checkpoint that is pruned and collected by others during the walk is no damage: then we look again."""
-    for _ in range(_MARK_ATTEMPTS - 1):
+def _patiently(walk: Callable[..., T], *args: Any) -> T:
+    """A checkpoint that others prune and collect while we walk is no damage: then we look again."""
+    for _ in range(_WALK_ATTEMPTS - 1):
         try:
-            return _walk(reads)
+            return walk(*args)
         except Damaged:
             continue
-    return _walk(reads)
+    return walk(*args)
 
 
-def _walk(reads: Reads) -> Marks:
+def _mark(reads: Reads) -> Marks:
     xid, pos = reads.query(LOG.feed_end)[0]
     roots = reads.query(Q.roots_all, tenant=reads.tenant)
     return Marks(xid, pos, _reach(reads, roots))
@@ -93,7 +97,7 @@ def _unreferenced(reads: Reads) -> Iterator[tuple[int, bytes, int]]:
 def refresh(reads: Reads, marks: Marks) -> Marks:
     """The marks brought up to now: what the sweep has to walk while it has the blobs alone becomes short."""
     xid, pos = reads.query(LOG.feed_end)[0]
-    return Marks(xid, pos, marks.live | _newer(reads, marks))
+    return Marks(xid, pos, marks.live | _patiently(_newer, reads, marks))
 
 
 def _newer(reads: Reads, marks: Marks) -> set[bytes]:
@@ -125,7 +129,8 @@ def forget_pins(tx: Tx) -> None:
 
 
 def cutoff_us(grace: Duration) -> int:
-    """Before this instant, on the clock of this machine as files have it, a file without a row is an orphan."""
+    """Before this instant, on the clock of this machine as files have it, a file without a row is an
+    orphan."""
     return system_clock() - duration_us(grace, "grace")
 
 

@@ -1,20 +1,22 @@
--- Collection: what nothing refers to any more.
+-- The statements of collection: what nothing refers to any more.
 
 -- roots_all: the roots of all checkpoints of a tenant.
 SELECT DISTINCT c.root FROM checkpoints c JOIN streams s ON s.id = c.stream WHERE s.tenant = :tenant
 
 -- roots_since: the roots of checkpoints whose events come after a position of the feed.
 SELECT DISTINCT c.root FROM events e JOIN checkpoints c ON c.stream = e.stream AND c.seq = e.seq
-WHERE e.tenant = :tenant AND e.tbl = 'checkpoints' AND e.pos > :pos AND :xid = 0
+WHERE +e.tenant = :tenant AND e.tbl = 'checkpoints' AND e.pos > :pos AND :xid = 0
 
 -- roots_since @postgres: positions are given out before commit; the order of the feed is by transaction first.
 SELECT DISTINCT c.root FROM events e JOIN checkpoints c ON c.stream = e.stream AND c.seq = e.seq
 WHERE e.tenant = :tenant AND e.tbl = 'checkpoints' AND (e.xid, e.pos) > (:xid::bigint::text::xid8, :pos)
 
 -- blobs_unreferenced: blobs that no event names, in pages. Nodes below the root of a checkpoint are among them.
+-- (CROSS JOIN and + keep the order of looking: from a blob to its few references, and blobs in the order of their ids.)
 SELECT b.id, b.address, b.size FROM blobs b
-WHERE b.tenant = :tenant AND b.id > :after
-  AND NOT EXISTS (SELECT 1 FROM blob_refs r JOIN streams s ON s.id = r.stream WHERE r.address = b.address AND s.tenant = b.tenant)
+WHERE +b.tenant = :tenant AND b.id > :after
+  AND NOT EXISTS (
+    SELECT 1 FROM blob_refs r CROSS JOIN streams s WHERE r.address = b.address AND s.id = r.stream AND s.tenant = b.tenant)
   AND NOT EXISTS (SELECT 1 FROM blob_pins p WHERE p.tenant = b.tenant AND p.address = b.address AND p.expires_at > :now)
 ORDER BY b.id LIMIT :limit
 

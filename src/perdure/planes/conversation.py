@@ -1,7 +1,8 @@
 """Sessions: their name, status, goal, labels and pins, and finding them. The plane behind `store.session(s)`.
 
-`crashed` is never stored: an open session reads as crashed while somebody is written down as attending it and nobody
-who is has a living heartbeat (see `presence`). Turns are in `turns`, summaries in `covers`. Keeps P8, P13.
+`crashed` is never stored: an open session reads as crashed while somebody is written down as attending it and
+nobody who is has a living heartbeat (see `presence`). Turns are in `turns`, summaries in `covers`. Keeps P8,
+P13.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def mark_active(tx: Tx, stream: Stream) -> None:
 
 
 def close_session(tx: Tx, stream: Stream, status: str, holder: str) -> None:
-    """The session is over; its holder steps out, so that what becomes of it later is no crash of this session."""
+    """The session is over; its holder steps out, so that what becomes of it later is no crash of this
+    session.
+    """
     if status not in (Status.COMPLETED, Status.FAILED):
         raise Invalid(f"a session is closed as completed or failed, not {str(status)[:40]!r}", path="status")
     _move(tx, stream, "session.closed", OPEN, Status(status))
@@ -183,7 +186,9 @@ def pin(
     doc = before | given
     mark = digest(doc, "pins").hex()[:PIN_DIGEST_CHARS]
     if doc != before:
-        tx.record(Change("session.pinned", stream, SESSIONS, Op.SET, set={"pin": mark}, doc=doc, mark="pin_seq"))
+        tx.record(
+            Change("session.pinned", stream, SESSIONS, Op.SET, set={"pin": mark}, doc=doc, mark="pin_seq")
+        )
     return _pins_of(doc, mark)
 
 

@@ -83,15 +83,15 @@ SELECT t.seq, c.seq FROM turns t JOIN calls c ON c.stream = t.stream AND c.call 
 WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut
 ORDER BY t.seq LIMIT 1
 
--- cover_before: the outermost cover of all that end before a sequence number and are the last to do so.
+-- cover_before: the outermost cover of all that end before a sequence number and are the last to do so. (`+ 0`: by range.)
 SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
 FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
-WHERE c.stream = :stream AND c.seq <= :last AND c.last_seq < :before
+WHERE c.stream = :stream AND c.seq + 0 <= :last AND c.last_seq < :before
 ORDER BY c.last_seq DESC, c.first_seq, c.seq DESC LIMIT 1
 
 -- cover_crossing: a cover that a new one over this range would cut, or lie inside of.
 SELECT seq, first_seq, last_seq FROM covers
-WHERE stream = :stream AND seq <= :last AND (
+WHERE stream = :stream AND seq + 0 <= :last AND (
   (last_seq > :upto AND first_seq <= :upto) OR (last_seq >= :start AND last_seq <= :upto AND first_seq < :start))
 LIMIT 1
 

@@ -1,8 +1,10 @@
-"""Covers: summaries that stand for a range of turns, which stays. The plane behind `summarise covers transcript`.
+"""Covers: summaries that stand for a range of turns, which stays. The plane behind `summarise covers
+transcript`.
 
-Ranges never cross: a later cover swallows earlier ones whole or lies apart from them. So the covers that nothing has
-swallowed, and the turns that none of them covers, tell the whole session in order; reading them costs what happened
-since the last summary (P8). System turns are the rules that were given: a summary never stands for them.
+Ranges never cross: a later cover swallows earlier ones whole or lies apart from them. So the covers that
+nothing has swallowed, and the turns that none of them covers, tell the whole session in order; reading them
+costs what happened since the last summary (P8). System turns are the rules that were given: a summary never
+stands for them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from perdure.planes.documents import doc_of
 from perdure.planes.lineage import MAX_SEQ, segments
 from perdure.planes.origins import check_seq, home
 from perdure.planes.tables import CALLS, COVERS, TURNS
-from perdure.planes.transcript import Format, Item, Transcript, format_of, render
+from perdure.planes.transcript import Item, Transcript, format_of, render
 from perdure.planes.turns import pending, turns_back, turns_on
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -61,9 +63,11 @@ def _refuse_crossing(tx: Tx, stream: Stream, first: int, last: int) -> None:
         if rows:
             seq, begin, end = rows[0]
             raise Conflict(
-                f"the summary {seq} covers {begin} to {end}, which is not inside {first} to {last}", path="upto",
-                hint=f"use upto={max(end, last)}, from_={min(begin, first)}", seq=seq,
-            )  # fmt: skip
+                f"the summary {seq} covers {begin} to {end}, which is not inside {first} to {last}",
+                path="upto",
+                hint=f"use upto={max(end, last)}, from_={min(begin, first)}",
+                seq=seq,
+            )
 
 
 def _refuse_cut(tx: Tx, stream: Stream, cut: int, path: str) -> None:
@@ -72,7 +76,9 @@ def _refuse_cut(tx: Tx, stream: Stream, cut: int, path: str) -> None:
     rows = tx.query(Q.answer_across, touches=touches, stream=stream.id, cut=cut)
     if rows:
         answer, maker = rows[0]
-        raise Conflict(f"turn {answer} is the result of a call that turn {maker} made: cover both or none", path=path)
+        raise Conflict(
+            f"turn {answer} is the result of a call that turn {maker} made: cover both or none", path=path
+        )
 
 
 def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
@@ -89,14 +95,18 @@ def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
 
 
 def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]:
-    """The summaries that stand now, in the order of what they cover; nested: also those that others have swallowed."""
+    """The summaries that stand now, in the order of what they cover; nested: also those that others have
+    swallowed.
+    """
     return _all(reads, stream) if nested else _outermost(reads, stream)
 
 
 def _all(reads: Reads, stream: Stream) -> list[Cover]:
     found: list[Cover] = []
     for span in reversed(segments(reads, stream)):
-        rows = reads.query(Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS)
+        rows = reads.query(
+            Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS
+        )
         found += [_cover_of(reads, stream, row) for row in rows]
     return found
 
@@ -111,7 +121,11 @@ def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
             row
             for span in spans
             for row in reads.query(
-                Q.cover_before, touches=[(COVERS, span.stream)], stream=span.stream, last=span.last, before=before
+                Q.cover_before,
+                touches=[(COVERS, span.stream)],
+                stream=span.stream,
+                last=span.last,
+                before=before,
             )
         ]
         if not rows:
@@ -131,16 +145,16 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
 
 
 def transcript(
-    reads: Reads, stream: Stream, *, format: str = "openai", full: bool = False, last: int | None = None
-) -> Transcript:  # fmt: skip
+    reads: Reads, stream: Stream, shape: str, *, full: bool = False, last: int | None = None
+) -> Transcript:
     """The session as messages: rules, summaries, and the turns that they do not cover."""
-    shape: Format = format_of(format)
+    chosen = format_of(shape)
     summaries = [] if full else _outermost(reads, stream)
     if last is None:
         items = _uncovered(reads, stream, summaries)
     else:
         items = _newest(reads, stream, summaries, check_page(last, "last"))
-    return render(items, shape)
+    return render(items, chosen)
 
 
 def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Item]:
@@ -155,7 +169,9 @@ def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Ite
 
 
 def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) -> list[Item]:
-    """Rules and summaries, and the newest turns after them: at least `count`, more where a call would be cut off."""
+    """Rules and summaries, and the newest turns after them: at least `count`, more where a call would be
+    cut off.
+    """
     floor = summaries[-1].last_seq if summaries else 0
     tail = turns_back(reads, stream, floor, MAX_SEQ, count)
     while tail and tail[0].role is Role.TOOL:
@@ -171,7 +187,7 @@ def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) ->
 def _range(reads: Reads, stream: Stream, first: int, last: int, role: Role | None = None) -> list[Turn]:
     found: list[Turn] = []
     while first < last:
-        page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, role)
+        page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, role=role)
         found += page
         if len(page) < PAGE_MAX_ROWS:
             break

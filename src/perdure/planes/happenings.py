@@ -218,26 +218,30 @@ def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str 
 
 
 def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
-    """One index range where there is one; else one for each kind, merged, so that no more than a page of each is read."""
+    """One range of an index for each kind, merged: no more than a page of each is read, however many events there are."""
     last_at, last_pos = (None, None) if after is None else decode_cursor(after, 2)
-    low, high = filters.pop("low"), filters.pop("high")
-    kinds: Iterable[str | None] = [filters.pop("kind")]
-    if kinds == [None] and (low is not None or filters["actor"] is None):
-        kinds = _kinds(reads, low or "", high or _LAST_KIND, filters["emitted"])
+    low, high, kind = filters.pop("low"), filters.pop("high"), filters.pop("kind")
+    kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
     found: list[Event] = []
-    for kind in kinds:
-        found += [
-            event_of(row)
-            for row in reads.query(
-                Q.events_across, tenant=reads.tenant, kind=kind, last_at=last_at, last_pos=last_pos, limit=limit + 1, **filters
-            )
-        ]
-    return sorted(found, key=lambda event: (event.at, event.position), reverse=True)[: limit + 1]
+    for each in kinds:
+        rows = reads.query(
+            Q.events_across, tenant=reads.tenant, kind=each, last_at=last_at, last_pos=last_pos, limit=limit + 1, **filters
+        )
+        found = _newest([*found, *map(event_of, rows)], limit + 1)
+        if len(found) > limit:
+            filters["since"] = found[-1].at  # nothing older can be on this page
+    return found
 
 
-def _kinds(reads: Reads, low: str, high: str, emitted: int | None) -> list[str]:
-    found = [kind for (kind,) in reads.query(Q.kinds_across, tenant=reads.tenant, low=low, high=high, emitted=emitted)]
-    return [kind for kind in found if not (emitted and kind.startswith(_OURS))]
+def _newest(events: list[Event], count: int) -> list[Event]:
+    return sorted(events, key=lambda event: (event.at, event.position), reverse=True)[:count]
+
+
+def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[str]:
+    emitted = filters["emitted"]
+    actor = None if emitted else filters["actor"]  # the index of emitted events does not know actors
+    rows = reads.query(Q.kinds_across, tenant=reads.tenant, low=low, high=high, emitted=emitted, actor=actor)
+    return [kind for (kind,) in rows if not (emitted and kind.startswith(_OURS))]
 
 
 # --- folding --------------------------------------------------------------------------------------

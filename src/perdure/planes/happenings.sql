@@ -21,11 +21,10 @@ WHERE stream = :stream AND seq > :after AND seq <= :upto
   AND at < :until --? until
 ORDER BY seq DESC LIMIT :limit
 
--- events_across: events of one kind, or of one actor, or both, newest first.
+-- events_across: events of one kind, newest first.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
-WHERE tenant = :tenant
+WHERE tenant = :tenant AND kind = :kind
   AND tbl = '' --? emitted
-  AND kind = :kind --? kind
   AND actor = :actor --? actor
   AND at >= :since --? since
   AND at < :until --? until
@@ -36,10 +35,12 @@ ORDER BY at DESC, pos DESC LIMIT :limit
 WITH RECURSIVE kinds (kind) AS (
   SELECT min(kind) FROM events WHERE tenant = :tenant AND kind >= :low
     AND tbl = '' --? emitted
+    AND actor = :actor --? actor
   UNION ALL
   SELECT (
     SELECT min(e.kind) FROM events e WHERE e.tenant = :tenant AND e.kind > kinds.kind
       AND e.tbl = '' --? emitted
+      AND e.actor = :actor --? actor
   ) FROM kinds WHERE kinds.kind IS NOT NULL AND kinds.kind < :high
 )
 SELECT kind FROM kinds WHERE kind IS NOT NULL AND kind < :high

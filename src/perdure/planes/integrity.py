@@ -9,10 +9,11 @@ anchor names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from perdure.errors import Damaged, Error
-from perdure.log.anchor import Anchor, faults_of, make_anchor
+from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
@@ -81,14 +82,25 @@ def verify(
     for stream_id in _stream_ids(snapshots):
         _check_one(findings, snapshots, stream_id, progress, total)
         if blobs:
-            _check_blobs(findings, snapshots, stream_id, seen)
-    findings.take(snapshots(check_strays))
-    if anchor is not None:
-        for start in range(0, len(anchor.heads), PAGE_STREAMS):
-            findings.take(snapshots(check_anchored, anchor.heads[start : start + PAGE_STREAMS]))
+            with _readable(findings, f"number {stream_id}"):
+                _check_blobs(findings, snapshots, stream_id, seen)
+    with _readable(findings):
+        findings.take(snapshots(check_strays))
+    for heads in _pages(anchor.heads if anchor else []):
+        with _readable(findings):
+            findings.take(snapshots(check_anchored, heads))
     if progress:
         progress(findings.events, max(total, findings.events))
     return findings.report(seen.count, signature)
+
+
+@contextmanager
+def _readable(findings: Findings, stream: str = "") -> Iterator[None]:
+    """A database that cannot read its own pages is a finding, and what else can be read is looked at."""
+    try:
+        yield
+    except Damaged as error:
+        findings.add(Problem(ProblemKind.DATABASE_DAMAGED, stream, "", None, "", error.message))
 
 
 class Findings:
@@ -159,11 +171,8 @@ def _check_one(
         if progress:
             progress(done + events, max(total, done + events))
 
-    try:
+    with _readable(findings, f"number {stream_id}"):
         findings.take(snapshots(check_stream, stream_id, advance))
-    except Damaged as error:
-        what = ProblemKind.DATABASE_DAMAGED
-        findings.add(Problem(what, f"number {stream_id}", "", None, "", error.message))
 
 
 def check_stream(reader: Reader, stream_id: int, advance: Callable[[int], None]) -> Findings:
@@ -340,7 +349,12 @@ def _check_anchor(findings: Findings, anchor: Anchor | None, public_key: bytes |
     return "bad" if faults else "good"
 
 
-def check_anchored(reads: Reads, heads: list[tuple[str, int, str]]) -> Findings:
+def _pages(heads: list[AnchoredHead]) -> Iterator[list[AnchoredHead]]:
+    for start in range(0, len(heads), PAGE_STREAMS):
+        yield heads[start : start + PAGE_STREAMS]
+
+
+def check_anchored(reads: Reads, heads: list[AnchoredHead]) -> Findings:
     """Every anchored head must still stand at its place, as an event with exactly that hash."""
     findings = Findings()
     for uid, seq, digest in heads:

@@ -21,7 +21,9 @@ _INT_MAX = 2**63 - 1
 
 
 class Page(list[T]):
-    """The rows of one page. `next` is the cursor to pass as `after=` for the one that follows, if one does."""
+    """The rows of one page. `next` is the cursor to pass as `after=` for the one that follows, if one
+    does.
+    """
 
     __slots__ = ("next",)
 

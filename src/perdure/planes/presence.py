@@ -1,8 +1,10 @@
-"""Presence: who is at work, proved by a heartbeat. A lapsed heartbeat is how a crash shows; a clean leave is none.
+"""Presence: who is at work, proved by a heartbeat. A lapsed heartbeat is how a crash shows; a clean leave is
+none.
 
-A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance row
-for each session that it has written in. Both are ephemeral. Callers: the handles (first write, heartbeat thread,
-close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
+A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
+row for each session that it has written in. Both are ephemeral. Callers: the handles (first write, heartbeat
+thread, close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps
+P8, P15.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def is_alive(reads: Reads, holder: str) -> bool:
 
 
 def touch_holder(tx: Tx, holder: str) -> None:
-    """Renew a holder's heartbeat, or begin it. Whoever leases something to a holder calls this in the same commit."""
+    """Renew a holder's heartbeat, or begin it. Whoever leases something to a holder calls this in the same
+    commit.
+    """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
     began = row or {"actor": tx.actor, "host": platform.node(), "started_at": now}
@@ -55,13 +59,17 @@ def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:
 def attending(
     tx: Tx, stream: Stream, verb: Callable[..., T], holder: str, begin: bool, /, *args: Any, **kwargs: Any
 ) -> T:
-    """A verb and, in the same commit, the attendance of who calls it: the first write of a handle in a session."""
+    """A verb and, in the same commit, the attendance of who calls it: the first write of a handle in a
+    session.
+    """
     attend(tx, stream, holder, begin=begin)
     return verb(tx, stream, *args, **kwargs)
 
 
 def step_out(tx: Tx, stream: Stream, holder: str) -> None:
-    """End a holder's attendance in one session: nothing that happens to it later is a crash of this session."""
+    """End a holder's attendance in one session: nothing that happens to it later is a crash of this
+    session.
+    """
     tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
 
 

@@ -1,9 +1,10 @@
-"""The transcript: turns and summaries as messages that a provider accepts, whatever crashed (P14). Pure functions.
+"""The transcript: turns and summaries as messages that a provider accepts, whatever crashed (P14). Pure
+functions.
 
-The log is never repaired; this view of it is. Every call has exactly one result, right after the message that made
-it: one that came late is put in its place, one that never came is said to be unknown, one whose call is not in view is
-left out. Nothing is empty, ids and names have the characters that providers allow, and for Anthropic roles take
-turns, beginning with the user. Callers: `covers.transcript`.
+The log is never repaired; this view of it is. Every call has exactly one result, right after the message that
+made it: one that came late is put in its place, one that never came is said to be unknown, one whose call is
+not in view is left out. Nothing is empty, ids and names have the characters that providers allow, and for
+Anthropic roles take turns, beginning with the user. Callers: `covers.transcript`.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
 
 
 def _heading(cover: Cover) -> str:
-    return f"Summary of what was said before (turns {cover.first_seq} to {cover.last_seq}):\n{_filled(cover.text)}"
+    turns = f"turns {cover.first_seq} to {cover.last_seq}"
+    return f"Summary of what was said before ({turns}):\n{_filled(cover.text)}"
 
 
 def _filled(text: str) -> str:

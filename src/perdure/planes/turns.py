@@ -1,7 +1,8 @@
-"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns pending`.
+"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns
+pending`.
 
-A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all (P8).
-Identity comes from the caller's key or call id, never from the content.
+A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all
+(P8). Identity comes from the caller's key or call id, never from the content.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
+from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Stream
+from perdure.log.event import Body
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
 from perdure.model.records.conversation import Call, Pending, PendingKind, Role, Turn
@@ -133,7 +135,11 @@ def _same(stored: Turn, given: Turn, what: str, path: str) -> Turn:
     if before == now:
         return stored
     raise KeyReused(
-        f"{what} stands for another input, turn {stored.seq}", path=path, seq=stored.seq, stored=before, given=now
+        f"{what} stands for another input, turn {stored.seq}",
+        path=path,
+        seq=stored.seq,
+        stored=before,
+        given=now,
     )
 
 
@@ -181,7 +187,7 @@ def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) 
 
 
 def turns_on(
-    reads: Reads, stream: Stream, first: int, upto: int, limit: int, role: Role | None = None
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, role: Role | None = None
 ) -> list[Turn]:
     """The oldest turns (of a role) with first < seq <= upto, in order."""
     found: list[Turn] = []
@@ -206,7 +212,9 @@ def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **p
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
     for span in segments(reads, stream):
-        rows = reads.query(statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params)
+        rows = reads.query(
+            statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params
+        )
         if rows:
             return _turn_of(reads, stream, rows[0])
     return None
@@ -217,13 +225,18 @@ def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
     path = f"session {stream.name} seq {seq}"
     body = body_of(reads, stored, path)
     doc = body.doc if isinstance(body.doc, dict) else {}
-    args = doc.get("args") or [{}] * len(body.calls)
-    calls = tuple(
-        Call(made, tool, stored_value(given, path)) for (made, tool), given in zip(body.calls, args, strict=True)
-    )
+    calls = _calls_of(body, doc, path) if body.calls else ()
     content = stored_value(doc.get("content"), path)
     error = bool(doc.get("error"))
     return Turn(seq, Role(role), content, calls, to_datetime(at), actor, key, call, error, stream.ref(seq))
+
+
+def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
+    args = doc.get("args") or []
+    if len(args) != len(body.calls):
+        raise Damaged("the calls of a turn and their arguments differ in number", path=path)
+    made = zip(body.calls, args, strict=True)
+    return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
 
 
 def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
@@ -243,7 +256,9 @@ def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
 
 
 def pending(reads: Reads, stream: Stream) -> Pending | None:
-    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet; else None."""
+    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
+    else None.
+    """
     tail = [
         turn
         for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)

@@ -100,12 +100,14 @@ def sync(path: Path) -> None:
 
 def sweep_partials(path: Path, infix: str) -> None:
     """Remove what copies that died left behind; only for who knows that none is under way."""
-    for leftover in path.parent.glob(f"{_literal(path.name + infix)}*{_PARTIAL}"):
-        leftover.unlink(missing_ok=True)
+    remove_all(path.parent, path.name + infix, _PARTIAL)
 
 
-def _literal(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+def remove_all(folder: Path, prefix: str, suffix: str = "") -> None:
+    """Remove the files of a folder that are named like this."""
+    for path in folder.iterdir():
+        if path.name.startswith(prefix) and path.name.endswith(suffix):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

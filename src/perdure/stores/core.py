@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from perdure.artifacts.place import Place, place_from_url
 from perdure.errors import Error, NotFound, ReadOnly, Refused
@@ -270,7 +271,7 @@ def open_core(
             scripts.check_readable(engine)
         else:
             scripts.bring_up_to_date(engine)
-        return Core(engine, _place_for(address, artifacts), clock, timeout_seconds)
+        return Core(engine, place_for(address, artifacts), clock, timeout_seconds)
     except Fault as fault:
         engine.close()
         raise _naming(fault, address).as_error("store") from fault
@@ -296,8 +297,9 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
     return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
 
 
-def _place_for(address: url.Address, artifacts: str | None) -> Place | None:
+def place_for(address: url.Address, artifacts: str | None) -> Place | None:
+    """Where large blobs of this store go: what was said, or a folder beside the SQLite file."""
     where = artifacts or address.artifacts
     if where is None and address.path is not None:
-        where = f"file://{address.path.absolute()}.blobs"
+        where = f"file://{quote(str(address.path.absolute()))}.blobs"
     return place_from_url(where) if where else None

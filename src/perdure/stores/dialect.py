@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from perdure.errors import Invalid
-from perdure.log.table import Table
+from perdure.log.table import Table, TableClass
 from perdure.stores.statements import Statement
 
 _ONLY = re.compile(r"\s*-- @(\w+)$")
@@ -47,7 +47,9 @@ def conflict_key(table: Table) -> tuple[str, ...]:
 
 
 def upsert_tail(table: Table) -> str:
-    """What a put does when the row exists: everything else is set anew."""
+    """What a put does when the row exists: everything else is set anew. A fixed row never exists before."""
+    if table.fixed and table.table_class is TableClass.RECORDED:
+        return ""
     key = conflict_key(table)
     rest = [column for column in table.all_columns if column not in key]
     sets = ", ".join(f"{column} = excluded.{column}" for column in rest)
@@ -65,7 +67,8 @@ def rows_page(table: Table, *, first: bool) -> Statement:
     key, marks = listed(table.key), listed(f":after_{column}" for column in table.key)
     beyond = "" if first else f" AND ({key}) > ({marks})"
     order = f" ORDER BY {key}" if key else ""
-    text = f"SELECT {listed(table.all_columns)} FROM {table.name} WHERE stream = :stream{beyond}{order} LIMIT :limit"
+    columns, name = listed(table.all_columns), table.name
+    text = f"SELECT {columns} FROM {name} WHERE stream = :stream{beyond}{order} LIMIT :limit"  # noqa: S608
     return Statement(f"{table.name}_page", "generated", text)
 
 

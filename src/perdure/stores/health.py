@@ -1,7 +1,7 @@
 """What state a store is in: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
 
-Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an error.
-What only `verify` can prove (that nothing was changed) is not asked here. Keeps P15.
+Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an
+error. What only `verify` can prove (that nothing was changed) is not asked here. Keeps P15.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _unreadable(error: Error) -> Finding:
     return wrong("open", error.message, error.hint or RESTORE)
 
 
-# -- the file ----------------------------------------------------------------------------------------------------------------
+# -- the file ---------------------------------------------------------------------------------------
 
 
 def library(version: str) -> Finding:
@@ -215,7 +215,7 @@ def _mounts() -> str:
         return ""
 
 
-# -- the database ------------------------------------------------------------------------------------------------------------
+# -- the database -----------------------------------------------------------------------------------
 
 
 def _schema(engine: Engine) -> tuple[Finding, bool]:

@@ -91,6 +91,7 @@ class Lane:
 
     def run(self, job: Job) -> Any:
         """Run a job and wait for its commit. Raises what the verb raised, or why it could not be committed."""
+        self._check_process()
         try:
             if self._enter(job) or self._wait(job):
                 self._hold(job)
@@ -153,7 +154,6 @@ class Lane:
 
     def _enter(self, job: Job, *, final: bool = False) -> bool:
         """Whether the caller now holds the lane; if not, its job is queued."""
-        self._check_process()
         job.deadline = math.inf if final else time.monotonic() + self._timeout_seconds
         with self._mutex:
             if not final:

@@ -39,7 +39,7 @@ SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()
 SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'
 
 -- page_faults: SQLite only; what the database itself finds wrong with its file.
-SELECT integrity_check FROM pragma_integrity_check(1)
+SELECT integrity_check FROM pragma_integrity_check() LIMIT 1
 
 -- key_faults: SQLite only; references that lead nowhere.
 SELECT count(*) FROM pragma_foreign_key_check()

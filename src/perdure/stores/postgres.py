@@ -30,6 +30,7 @@ _FAULTS = {
     "57P03": FaultKind.LOST,  # cannot connect now
     "57P05": FaultKind.LOST,  # idle session timeout
     "25P03": FaultKind.LOST,  # idle in transaction timeout
+    "26000": FaultKind.LOST,  # psycopg counts on a statement whose preparation a failed pipeline skipped
     "40": FaultKind.RACED,  # serialisation failure, deadlock
     "22012": FaultKind.RACED,  # division by zero: the guard of a head that had moved
     "23505": FaultKind.RACED,  # somebody else made the same row
@@ -70,8 +71,8 @@ def _type(table: str, column: str) -> str:
 def _source(table: str, columns: tuple[str, ...], *, single: bool) -> str:
     """Rows as parameters: plain ones for a single row, one array a column for many."""
     if single:
-        return f"VALUES ({listed(f'%s::{_type(table, column)}' for column in columns)})"
-    return f"SELECT * FROM unnest({listed(f'%s::{_type(table, column)}[]' for column in columns)})"
+        return f"VALUES ({listed(f'%b::{_type(table, column)}' for column in columns)})"
+    return f"SELECT * FROM unnest({listed(f'%b::{_type(table, column)}[]' for column in columns)})"
 
 
 @cache
@@ -113,19 +114,26 @@ _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
 _END_PAUSE_SECONDS = 0.002
 _ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
-_MOVE_HEAD = """UPDATE streams SET seq = %s, hash = %s WHERE id = %s AND seq = %s AND hash = %s RETURNING 1"""
+_MOVE_HEAD = """UPDATE streams s SET seq = %s, hash = %s WHERE s.id = %s AND s.seq = %s AND s.hash = %s{} RETURNING 1"""
 _MOVE_HEADS = """
 UPDATE streams s SET seq = m.seq, hash = m.hash
-FROM unnest(%s::bigint[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bytea[]) AS m (seq, hash, id, old_seq, old_hash)
+FROM unnest(%b::bigint[], %b::bytea[], %b::bigint[], %b::bigint[], %b::bytea[]) AS m (seq, hash, id, old_seq, old_hash)
 JOIN (SELECT id FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id FOR UPDATE) AS locked ON locked.id = m.id
-WHERE s.id = m.id AND s.seq = m.old_seq AND s.hash = m.old_hash RETURNING 1"""
+WHERE s.id = m.id AND s.seq = m.old_seq AND s.hash = m.old_hash{} RETURNING 1"""
+# The feed's order is that of transaction ids. A transaction that had got its id before it came to see this head could have a
+# smaller one than the head's own: then it has lost the race too, and is run again with a new id. (Ids that are not given out
+# yet are of the cluster that this database was restored from.)
+_IN_ORDER = """ AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND e.seq = s.seq
+  AND e.xid > pg_current_xact_id() AND e.xid < pg_snapshot_xmax(pg_current_snapshot()))"""
 _GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
 
 
 class Flush:
     """One statement that writes everything: each table a common table expression, and a guard that no head had moved."""
 
-    def __init__(self, writes: Writes) -> None:
+    def __init__(self, writes: Writes, *, alone: bool) -> None:
+        self._in_order = "" if alone else _IN_ORDER
+        self.single = len(writes.events) <= 1  # a plan made once for any number of rows is a bad one for most numbers
         self._parts: list[str] = []
         self._params: list[Any] = []
         if writes.streams:
@@ -156,10 +164,10 @@ class Flush:
             self._add("SELECT 1 WHERE false", (), "moved")
         elif len(heads) == 1:
             stream, before, after = heads[0]
-            self._add(_MOVE_HEAD, (*after, stream, *before), "moved")
+            self._add(_MOVE_HEAD.format(self._in_order), (*after, stream, *before), "moved")
         else:
             moves = _columns([(*after, stream, *before) for stream, before, after in heads])
-            self._add(_MOVE_HEADS, (*moves, [move.stream for move in heads]), "moved")
+            self._add(_MOVE_HEADS.format(self._in_order), (*moves, [move.stream for move in heads]), "moved")
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
@@ -239,22 +247,22 @@ class PostgresConnection:
         try:
             if self._wants_begin and commit and not (writes.blobs or writes.empties):
                 self._wants_begin = False
-                self._run(writes)  # one statement is a transaction of its own
+                self._run(writes, alone=True)  # one statement is a transaction of its own
             else:
                 with self.raw.pipeline():
                     self._begin_now()
-                    self._run(writes)
+                    self._run(writes, alone=False)
                     if commit:
                         self.raw.execute("COMMIT")
         except psycopg.Error as error:
             raise fault_of(error) from error
 
-    def _run(self, writes: Writes) -> None:
+    def _run(self, writes: Writes, *, alone: bool) -> None:
         if writes.blobs:
             self.raw.execute(_SHARE_BLOBS)
         if writes:
-            flush = Flush(writes)
-            self.raw.execute(flush.text, flush.params, prepare=True)
+            flush = Flush(writes, alone=alone)
+            self.raw.execute(flush.text, flush.params, prepare=flush.single)
         if writes.empties:
             self._empty(writes.empties)
 
@@ -292,8 +300,9 @@ class PostgresConnection:
     def close(self) -> None:
         """Let the connection go."""
         try:
-            if self._lost is not None and self.raw.info.transaction_status != TransactionStatus.IDLE and not self.raw.closed:
+            if self._lost is not None and self.raw.info.transaction_status != TransactionStatus.IDLE:
                 self._lost.add(self._name)
+            self._lost = None
             self.raw.close()
         except psycopg.Error:
             return

@@ -18,7 +18,7 @@ import apsw
 
 from perdure.artifacts.disk import DiskPlace
 from perdure.artifacts.place import Place
-from perdure.errors import Damaged, Invalid, NotFound, Refused
+from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.model.ids import new_uid
 from perdure.model.instants import system_clock
 from perdure.model.points import reach
@@ -26,12 +26,12 @@ from perdure.model.records.integrity import Report, Restored
 from perdure.stores import archive, migrate, url
 from perdure.stores.backup import OutsideBlob, blobs_beside, columns_of, opened_copy
 from perdure.stores.blobs import Blobs
-from perdure.stores.copies import Progress, disk_errors, fill_copy, publish
+from perdure.stores.copies import Progress, disk_errors, fill_copy, publish, remove_all
 from perdure.stores.core import Core, Reader, engine_for, place_for
 from perdure.stores.dialect import copy_in
 from perdure.stores.migrate import Q, Script
-from perdure.stores.scripts import PostgresScript, bring_up_to_date, changing, told
-from perdure.stores.sqlite import SqliteEngine, configured
+from perdure.stores.scripts import PostgresScript, SqliteScript, bring_up_to_date, changing, told
+from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.tx import Clocks
 from perdure.stores.url import without_password
 
@@ -85,12 +85,19 @@ def _restore_file(
                 outside = script.query(Q.blobs_outside)
             reach("restore.loaded")
             report, uid, epoch = _checked_file(engine, source, outside, place, check)  # type: ignore[arg-type]
-            publish(staging, target)
+            _publish_database(staging, target)
         finally:
-            for leftover in staging.parent.glob(f"{staging.name}*"):
-                leftover.unlink(missing_ok=True)
+            remove_all(staging.parent, staging.name)
     schema = migrate.latest(migrate.migrations())
     return Restored(address.url, uid, epoch, schema, len(outside), report)
+
+
+def _publish_database(staging: Path, target: Path) -> None:
+    """The last connection has moved everything into the file itself; if it could not, part would be left behind."""
+    wal = staging.with_name(staging.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise Unavailable("the restored database could not be brought into one file: run it again", path=str(target))
+    publish(staging, target)
 
 
 def _refuse_existing(target: Path) -> None:
@@ -133,8 +140,6 @@ def _reference(number: int) -> Script:
     engine = SqliteEngine("memory:", None)
     steps = [step for step in migrate.migrations() if step.number <= number]
     bring_up_to_date(engine, steps)
-    from perdure.stores.scripts import SqliteScript  # noqa: PLC0415
-
     return SqliteScript(engine.connect())
 
 
@@ -249,24 +254,26 @@ def _refuse_unclean(report: Report) -> None:
 
 @contextmanager
 def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | None]:
-    """The artifact place of the new store. One that did not exist goes again if the restore fails."""
+    """The artifact place of the new store. A folder that did not exist goes again if the restore fails."""
     place = place_for(address, artifacts)
     with ExitStack() as undo:
-        if isinstance(place, DiskPlace) and not Path(place.root).exists():
+        if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)
+        elif isinstance(place, DiskPlace) and not (artifacts or address.artifacts):
+            raise Refused("there are blobs of another store already: restore into a new place", path=str(place.root))
         yield place
         undo.pop_all()
 
 
 def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:
-    if outside and blobs.place is None:
-        raise Refused("the backup has large blobs, and there is no place for them", path="artifacts",
-                      hint="say where: artifacts=file:///dir")  # fmt: skip
-    beside = Blobs(DiskPlace(blobs_beside(source)), blobs.store_uid)
-    for tenant, address, size, codec in outside:
-        assert blobs.place is not None
-        pieces = beside.open(tenant, bytes(address), (size, codec, None))
-        blobs.place.put(blobs.partition(tenant), pieces)
-
-
-__all__ = ["Check", "configured", "restore"]
+    """Durable before the store is visible (P1); what an existing place keeps of a failed restore is an orphan there."""
+    beside = DiskPlace(blobs_beside(source))
+    for tenant, address, _, _ in outside:
+        if blobs.place is None:
+            what = "the backup has large blobs, and there is no place for them"
+            raise Refused(what, path="artifacts", hint="say where: artifacts=file:///dir")
+        partition = blobs.partition(tenant)
+        try:
+            blobs.place.put(partition, beside.open(partition, bytes(address).hex()))
+        except NotFound as error:
+            raise Damaged("a blob of the backup is missing", path=bytes(address).hex()) from error

@@ -174,7 +174,7 @@ class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
     __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "empties", "events", "flushed_early", "now", "pin",
-                 "rows", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
+                 "rows", "seen", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -186,6 +186,7 @@ class Tx:
         self.uid = batch.entropy.take(UID_BYTES)
         self.events: list[_Pending] = []
         self.seqs: dict[int, int] = {}
+        self.seen: dict[tuple[Table, int, tuple[Any, ...]], Row | None] = {}  # rows as they were read
         self.rows: dict[Table, dict[_Place, Row | None]] = {}
         self.dirty: set[tuple[Table, int]] = set()
         self.streams: dict[int, Stream] = {}
@@ -357,6 +358,12 @@ class Tx:
                 return rows[owner, key]
         if owner in self.streams or owner in self._batch.streams:
             return None
+        place = (table, owner, key)
+        if place not in self.seen:  # `record` must build on what the verb decided by, not on what came after it
+            self.seen[place] = self._select(table, owner, tenant, key)
+        return self.seen[place]
+
+    def _select(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
         if table.streamed:
             self._batch.head(owner)  # known before its state is read: if it moves meanwhile, the flush finds out
         self._batch.queried = True
@@ -424,6 +431,7 @@ class Tx:
         self._batch.absorb(self)
         self._batch.flush(commit=False)
         self.events, self.rows, self.dirty, self.streams, self.blob_rows, self.empties = [], {}, set(), {}, {}, []
+        self.seen = {}
 
 
 def known_blobs(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:

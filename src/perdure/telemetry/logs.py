@@ -1,8 +1,9 @@
 """Logs: what the `perdure.*` loggers say, with fields, as lines for people or for machines.
 
-The library only writes to its loggers; it installs nothing. An application that wants our formats calls `configure`, as the
-command line does for --log-level. Where records come from: `stores/traces.py`, at the one commit point.
-What a log never holds: the content of an event. A test sends a canary through every verb and looks for it.
+The library only writes to its loggers; it installs nothing. An application that wants our formats calls
+`configure`, as the command line does for --log-level. Where records come from: `stores/traces.py`, at the one
+commit point. What a log never holds: the content of an event. A test sends a canary through every verb and
+looks for it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Lines(logging.Formatter):
 
 
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> logging.Logger:
-    """Send what the `perdure.*` loggers say to a stream (stderr by default). Calling it again replaces the first call."""
+    """Send what the `perdure.*` loggers say to a stream (default: stderr). A later call replaces it."""
     root = logging.getLogger(ROOT)
     for old in [out for out in root.handlers if isinstance(out.formatter, (JsonLines, Lines))]:
         root.removeHandler(old)

@@ -1,7 +1,8 @@
-"""Damage on purpose: what an intruder with the file could do. The tour and the tests prove with it that verify notices (P6).
+"""Damage on purpose: what an intruder with the file could do. The tour and the tests prove with it that
+verify notices (P6).
 
-`python -m perdure.testing.damage FILE OLD NEW` replaces bytes inside one stored event, past every trigger and past the log, in a
-process of its own.
+`python -m perdure.testing.damage FILE OLD NEW` replaces bytes inside one stored event, past every trigger and
+past the log, in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class NotThere(LookupError):
 
 
 def forge_event(path: Path, old: bytes, new: bytes) -> int:
-    """Replace `old` by as many bytes in the newest event body that holds it; returns the event's position in the feed.
+    """Replace `old` by as many bytes in the newest event body that holds it; returns its position.
 
     Uses SQLite's blob interface: no statement is run, so no trigger and no constraint can object.
     """
@@ -33,7 +34,7 @@ def forge_event(path: Path, old: bytes, new: bytes) -> int:
 
 
 def _last(connection: apsw.Connection) -> int:
-    """One past any position: found by asking for rows that may not exist, because a forger writes no SQL here."""
+    """Past every position: found by asking for rows that may not exist, without a line of SQL."""
     step = 1
     while _exists(connection, step):
         step *= 2

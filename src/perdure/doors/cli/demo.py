@@ -58,7 +58,7 @@ def _styled(text: str, **style: object) -> str:
 )
 @log_options
 def demo(*, rounds: int, seed: int, keep: Path | None) -> None:
-    """A short tour on the embedded default: write, kill -9, reopen, nothing lost, verify; then a forger is caught.
+    """A short tour on the embedded default: write, kill -9, reopen, nothing lost; then a forger is caught.
 
     Exits with 1 if anything did not hold. Takes a few seconds and leaves nothing behind unless --keep.
     """
@@ -67,9 +67,8 @@ def demo(*, rounds: int, seed: int, keep: Path | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         held = _tell(Teller(), folder / "tour.db", rounds, seed)
     if keep:
-        click.echo(
-            f"\nLook around: PERDURE_STORE=sqlite:///{visible((folder / 'tour.db').absolute())} perdure show tour"
-        )
+        path = visible((folder / "tour.db").absolute())
+        click.echo(f"\nLook around: PERDURE_STORE=sqlite:///{path} perdure show tour")
     sys.exit(0 if held else 1)
 
 
@@ -102,14 +101,16 @@ def _lives(teller: Teller, url: str, rounds: int, seed: int) -> list[Round]:
     from perdure.doors.cli import tour  # noqa: PLC0415 - as above
 
     teller.chapter(
-        f"An agent writes to {url}; it is killed with SIGKILL in the middle of its work, {rounds} times (seed {seed})."
+        f"An agent writes to {url};\n"
+        f"it is killed with SIGKILL in the middle of its work, {rounds} times (seed {seed})."
     )
     chance, lives = tour.Chance(seed), []
     for number in range(1, rounds + 1):
         life = tour.live_and_die(url, chance)
         lives.append(life)
         teller.line(
-            f"life {number}: went on after step {life.resumed_after}, {len(life.acknowledged)} steps acknowledged, "
+            f"life {number}: went on after step {life.resumed_after}, "
+            f"{len(life.acknowledged)} steps acknowledged, "
             f"killed after step {life.acknowledged[-1]['step']}"
         )
     return lives

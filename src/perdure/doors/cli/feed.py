@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.output import compact, moment, say_json_line, say_page
+from perdure.doors.cli.output import compact, moment, note, say_json_line, say_page
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
     from perdure.model.records.happenings import EventRecord
+    from perdure.planes.paging import Page
 
-COLUMNS = (
-    ("at", lambda event: event.at),
-    ("session", lambda event: event.session),
-    ("seq", lambda event: event.seq),
-    ("kind", lambda event: event.kind),
-    ("actor", lambda event: event.actor),
-    ("what", lambda event: digest(event)),
-)
 FEED_PAGE = 200
 WAIT = "1s"
 DIGEST_CHARS = 60
@@ -33,6 +26,16 @@ def digest(event: EventRecord) -> str:
     if event.emptied:
         return "(emptied)"
     return "" if event.data is None else shortened(compact(event.data), DIGEST_CHARS)
+
+
+COLUMNS = (
+    ("at", lambda event: event.at),
+    ("session", lambda event: event.session),
+    ("seq", lambda event: event.seq),
+    ("kind", lambda event: event.kind),
+    ("actor", lambda event: event.actor),
+    ("what", digest),
+)
 
 
 @command(
@@ -83,18 +86,25 @@ def tail(
 
     With --json: one JSON object a line, as it happens.
     """
+    shown = 0
     with asked.open() as store:
         cursor = after if after or from_start else store.feed_end()
-        found = (event for event in follow(store, cursor, once=once) if _wanted(event, name, kind))
-        for event in _first(found, limit):
-            _say_event(event, as_json=asked.as_json)
+        for page in follow(store, cursor, once=once):
+            for event in page:
+                if _wanted(event, name, kind):
+                    _say_event(event, as_json=asked.as_json)
+                    shown += 1
+                if shown == limit:
+                    return
+            cursor = page.next
+    note(f"more: the same command with --after {cursor}")
 
 
-def follow(store: Store, cursor: str | None, *, once: bool) -> Iterator[EventRecord]:
-    """The feed from a cursor on (None: the beginning); endless unless `once`."""
+def follow(store: Store, cursor: str | None, *, once: bool) -> Iterator[Page[EventRecord]]:
+    """The feed from a cursor on (None: the beginning), page by page; endless unless `once`."""
     while True:
         page = store.feed(cursor, limit=FEED_PAGE, wait=None if once else WAIT)
-        yield from page
+        yield page
         cursor = page.next
         if once and len(page) < FEED_PAGE:
             return
@@ -104,13 +114,6 @@ def _wanted(event: EventRecord, name: str | None, kind: str | None) -> bool:
     if name is not None and event.session != name:
         return False
     return kind is None or event.kind == kind or (kind.endswith(".*") and event.kind.startswith(kind[:-1]))
-
-
-def _first(events: Iterable[EventRecord], limit: int | None) -> Iterator[EventRecord]:
-    for number, event in enumerate(events, 1):
-        yield event
-        if number == limit:
-            return
 
 
 def _say_event(event: EventRecord, *, as_json: bool) -> None:

@@ -1,7 +1,8 @@
 """`perdure` on the command line: the list of commands, and how errors become exit codes.
 
-A command is loaded when it is called, so that `perdure --help` costs next to nothing; what stands below the doors (benchmarks,
-logs) is found by name. Errors are one line on stderr, or one JSON object with --json, and exit with their own code. Keeps P10, P15.
+A command is loaded when it is called, so that `perdure --help` costs next to nothing; what stands below the
+doors (benchmarks, logs) is found by name. Errors are one line on stderr, or one JSON object with --json, and
+exit with their own code. Keeps P10, P15.
 """
 
 from __future__ import annotations

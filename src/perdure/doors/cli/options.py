@@ -1,7 +1,8 @@
 """What every command takes: which store, for which tenant, as whom, for people or for machines.
 
-`@command(…)` makes a command with examples; `@reads` and `@writes` hand it an `Asked` as its first argument, which opens the store.
-A command that only reads never makes a store: a missing file is NotFound, with the way out.
+`@command(…)` makes a command with examples; `@reads` and `@writes` hand it an `Asked` as its first argument,
+which opens the store. A command that only reads never makes a store: a missing file is NotFound, with the way
+out.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Asked:
             raise NotFound(
                 f"there is no store at {path}",
                 path="store",
-                hint="name one with --store URL or PERDURE_STORE; perdure.open makes one, perdure demo shows how",
+                hint="name one with --store URL or PERDURE_STORE; perdure.open makes one",
             )
 
 

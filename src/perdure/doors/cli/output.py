@@ -1,6 +1,7 @@
 """How results look: a table for people, one JSON document for machines, plain columns when nobody watches.
 
-Text from rows never reaches a terminal as it is: `visible` escapes control characters, and no markup is read. Keeps P10.
+Text from rows never reaches a terminal as it is: `visible` escapes control characters, and no markup is read.
+Keeps P10.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +30,11 @@ SHORT_MAX_CHARS = 19  # an instant: breaking it helps nobody
 Column = tuple[str, Callable[[Any], object]]
 
 
-# -- for machines ----------------------------------------------------------------------------------------------------------
+# -- for machines -----------------------------------------------------------------------------------
 
 
-def plain(value: Any) -> Any:
-    """A record as JSON can hold it: instants in ISO 8601, states as text, the users' values as they are stored."""
+def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
+    """A record as JSON can hold it: instants in ISO 8601, states as text, values as they are stored."""
     match value:
         case None | bool():
             return value
@@ -48,7 +50,7 @@ def plain(value: Any) -> Any:
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple() | Set():
+        case list() | tuple() | AbstractSet():
             return [plain(item) for item in value]
     return _stored_form(value)
 
@@ -63,7 +65,7 @@ def _stored_form(value: Any) -> Any:
 
 
 def say_json(value: Any) -> None:
-    """One JSON document on one line (several on a terminal); ASCII, so that a terminal takes no command from it."""
+    """One JSON document, on one line unless it is for a terminal; ASCII, so that no terminal obeys it."""
     indent = 2 if sys.stdout.isatty() else None
     click.echo(json.dumps(plain(value), indent=indent))
 
@@ -79,7 +81,7 @@ def compact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
 
 
-# -- for people ------------------------------------------------------------------------------------------------------------
+# -- for people -------------------------------------------------------------------------------------
 
 
 def instant(value: datetime | None) -> str:
@@ -113,7 +115,7 @@ def cell(value: object) -> str:
     """A value in a table: one short line that is safe to show."""
     if isinstance(value, datetime):
         return moment(value)
-    if isinstance(value, (list, tuple, Set)):
+    if isinstance(value, (list, tuple, AbstractSet)):
         return shortened(", ".join(map(str, value)), CELL_MAX_CHARS)
     return (
         ""

@@ -1,23 +1,20 @@
-"""`perdure verify` and `perdure anchor`: proof that nothing was changed, and statements to be kept elsewhere."""
+"""`perdure verify` and `perdure anchor`: proof that nothing was changed, and statements to keep elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from perdure.doors.cli.anchors import READABLE_FILE, anchored, read_anchored
 from perdure.doors.cli.keys import new_key_pair, write_private
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import note, plain, say_json, say_table
 from perdure.doors.cli.progress import progress
 from perdure.errors import Damaged
 
-if TYPE_CHECKING:
-    from perdure.log.anchor import Anchor
-
-READABLE_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
 UNVERIFIABLE_SHOWN = 20
 
 COLUMNS = (
@@ -35,17 +32,7 @@ COLUMNS = (
     "perdure verify --anchor anchor.json --public-key anchor.pub",
     "perdure verify --json | jq '.problems[]'",
 )
-@click.option(
-    "--anchor",
-    "anchor_file",
-    type=READABLE_FILE,
-    help="An anchor that was kept elsewhere: shows a cut tail, too.",
-)
-@click.option(
-    "--public-key",
-    type=READABLE_FILE,
-    help="The PEM of whoever signed it. Without it the signature is not checked.",
-)
+@anchored
 @click.option(
     "--blobs/--no-blobs", default=True, show_default=True, help="Whether to read and hash every blob."
 )
@@ -53,13 +40,10 @@ COLUMNS = (
 def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
     """Prove that every event, row and blob is as it was written. Changes nothing; others may write meanwhile.
 
-    Exits with 8 if anything is wrong. Costs a fold of every stream. Without an anchor, events that were cut off
-    the end of a stream together with its head cannot be noticed by anybody.
+    Exits with 8 if anything is wrong. Costs a fold of every stream. Without an anchor, events that were cut
+    off the end of a stream together with its head cannot be noticed by anybody.
     """
-    anchor = _read_anchor(anchor_file) if anchor_file else None
-    if public_key and anchor is None:
-        raise click.UsageError("--public-key is for the signature of an --anchor FILE")
-    key = public_key.read_bytes() if public_key else None
+    anchor, key = read_anchored(anchor_file, public_key)
     with asked.open() as store, progress("verifying") as step:
         report = store.verify(anchor=anchor, public_key=key, progress=step, blobs=blobs)
     if asked.as_json:
@@ -69,21 +53,14 @@ def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, b
     sys.exit(0 if report.ok else Damaged.exit_code)
 
 
-def _read_anchor(path: Path) -> Anchor:
-    from perdure.log.anchor import Anchor  # noqa: PLC0415 - only for who has one
-
-    return Anchor.from_json(path.read_bytes())
-
-
 def _say_report(report: Any) -> None:
     if report.problems:
         say_table(COLUMNS, report.problems)
     for gone in report.unverifiable[:UNVERIFIABLE_SHOWN]:
         note(f"no longer verifiable: {gone.stream} seq {gone.seq}: its body was pruned; the chain holds")
     if len(report.unverifiable) > UNVERIFIABLE_SHOWN:
-        note(
-            f"… and {len(report.unverifiable) - UNVERIFIABLE_SHOWN} more such events (all of them with --json)"
-        )
+        more = len(report.unverifiable) - UNVERIFIABLE_SHOWN
+        note(f"… and {more} more such events (all of them with --json)")
     counts = report.counts
     looked = f"{counts.streams} streams, {counts.events} events, {counts.rows} rows, {counts.blobs} blobs"
     signed = f"; the anchor's signature: {report.signature}" if report.signature else ""

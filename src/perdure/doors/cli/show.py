@@ -21,7 +21,7 @@ PREVIEW_CHARS = 200
 
 
 def find_session(store: Store, name: str) -> Session:
-    """The session of this name; NotFound instead of making it, because the store is open for reading alone."""
+    """The session of this name; NotFound instead of making it: the store is open for reading alone."""
     try:
         return store.session(name)
     except ReadOnly:
@@ -145,6 +145,5 @@ def _say_turn(turn: Any) -> None:
     if turn.content is not None:
         say_prose(compact(turn.content), indent=" " * 8)
     for call in turn.calls:
-        click.echo(
-            f"        → {visible(call.tool)}({shortened(compact(call.args), PREVIEW_CHARS)}) as {visible(call.id)}"
-        )
+        args = shortened(compact(call.args), PREVIEW_CHARS)
+        click.echo(f"        → {visible(call.tool)}({args}) as {visible(call.id)}")

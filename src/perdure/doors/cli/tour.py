@@ -1,7 +1,8 @@
-"""The tour: an agent is killed again and again, and everything that was acknowledged to it is still there (P1, P6).
+"""The tour: an agent is killed again and again, and everything that was acknowledged to it is still there
+(P1, P6).
 
-`perdure demo` tells it. Nothing is pretended: the agent is a real process, it dies by SIGKILL at moments that the seed chooses,
-and the checks read the store anew. What kill -9 cannot show (a power loss) is not claimed.
+`perdure demo` tells it. Nothing is pretended: the agent is a real process, it dies by SIGKILL at moments that
+the seed chooses, and the checks read the store anew. What kill -9 cannot show (a power loss) is not claimed.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ class Chance:
 
 def live_and_die(store_url: str, chance: Chance) -> Round:
     """Start the agent, let it work for a while, and kill it in the middle of whatever it is doing."""
-    agent = subprocess.Popen(
-        [sys.executable, "-m", "perdure.doors.cli.tour_agent", store_url], stdout=subprocess.PIPE
-    )  # noqa: S603
+    command = [sys.executable, "-m", "perdure.doors.cli.tour_agent", store_url]
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 - our own module
     assert agent.stdout is not None
     too_long = threading.Timer(LIFE_SECONDS_MAX, agent.kill)  # whatever happens, reading ends
     too_long.start()
@@ -87,7 +87,7 @@ def _listen(stdout: IO[bytes], lines: int) -> bytes:
     return b"".join(heard)
 
 
-# -- what must hold --------------------------------------------------------------------------------------------------------
+# -- what must hold ---------------------------------------------------------------------------------
 
 
 def check_nothing_lost(session: Session, rounds: list[Round]) -> list[Check]:
@@ -125,7 +125,7 @@ def _check_whole(session: Session, turns: int, decisions: int) -> Check:
 
 
 def _check_continued(rounds: list[Round]) -> Check:
-    """The step after the last acknowledged one may have been committed without a chance to say so; no more than that."""
+    """One step more than was acknowledged may be there: committed, with no time left to say so."""
     ends = [life.acknowledged[-1]["step"] for life in rounds]
     starts = [life.resumed_after for life in rounds[1:]]
     lost = [(end, start) for end, start in zip(ends, starts, strict=False) if not end <= start <= end + 1]
@@ -137,7 +137,8 @@ def _check_continued(rounds: list[Round]) -> Check:
 def check_clean(store: Any) -> Check:
     """Verify finds nothing."""
     report = store.verify()
-    says = f"verify: {report.counts.events} events, {report.counts.rows} rows, nothing is changed, lost or unrecorded"
+    looked = f"{report.counts.events} events, {report.counts.rows} rows"
+    says = f"verify: {looked}, nothing is changed, lost or unrecorded"
     return Check(says, report.ok, "; ".join(map(str, report.problems[:3])))
 
 
@@ -151,7 +152,8 @@ def forge(path: Path, step: int) -> tuple[str, str]:
     """Another program changes one byte of one event, in the file itself; returns what it said and says."""
     true = text_of(step)
     false = true.replace("Transfer 1", "Transfer 9")
-    subprocess.run([sys.executable, "-m", "perdure.testing.damage", str(path), true, false], check=True)  # noqa: S603
+    command = [sys.executable, "-m", "perdure.testing.damage", str(path), true, false]
+    subprocess.run(command, check=True)  # noqa: S603 - our own module
     return true, false
 
 

@@ -1,7 +1,9 @@
-"""The agent of the tour: a process that works until it is killed, and says on stdout what was acknowledged to it.
+"""The agent of the tour: a process that works until it is killed, and says on stdout what was acknowledged
+to it.
 
-`python -m perdure.doors.cli.tour_agent STORE`. Each step is a turn, a value and now and then a decision, in one commit; the line is
-printed after the commit has returned, so a line that the tour has read is a promise that it may check (P1).
+`python -m perdure.doors.cli.tour_agent STORE`. Each step is a turn, a value and now and then a decision, in
+one commit; the line is printed after the commit has returned, so a line that the tour has read is a promise
+that it may check (P1).
 """
 
 from __future__ import annotations

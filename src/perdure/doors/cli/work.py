@@ -108,10 +108,7 @@ def tasks(asked: Asked, *, session: str | None, ready: bool, **filters: Any) -> 
 
 def _of_session(session: Session, filters: dict[str, Any], *, ready: bool) -> Any:
     """The filters of a session are fewer; those that do not fit are refused rather than passed over."""
-    if ready:
-        fitting = ("limit", "label")
-    else:
-        fitting = ("limit", "label", "status", "stuck", "after")
+    fitting = ("limit", "label") if ready else ("limit", "label", "status", "stuck", "after")
     wrong = [name for name, value in filters.items() if value and name not in fitting]
     if wrong:
         raise click.UsageError(f"--{wrong[0]} does not go together with --{'ready' if ready else 'session'}")

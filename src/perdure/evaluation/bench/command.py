@@ -1,4 +1,5 @@
-"""`perdure bench`: run the cases and show each figure beside its target. The command line finds this module by name."""
+"""`perdure bench`: run the cases and show each figure beside its target. The command line finds this module
+by name."""
 
 from __future__ import annotations
 

@@ -68,13 +68,15 @@ class AsyncArtifact:
         return await self._caller.read(artifacts.content, self.hash)
 
     async def open(self) -> AsyncIterator[bytes]:
-        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
+        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is
+        given."""
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         while piece := await self._caller.work(artifacts.next_piece, pieces):
             yield piece
 
     async def save(self, path: str | Path) -> Path:
-        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it raises."""
+        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it
+        raises."""
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         return await self._caller.work(save_file, Path(path), pieces)
 
@@ -88,11 +90,13 @@ class AsyncArtifacts(AsyncStreamHandle):
     async def attach(
         self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
     ) -> ArtifactRecord:
-        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones are streamed.
+        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones
+        are streamed.
 
-        Atomic: the content is durable before the reference to it is committed. The same name again is a new version; the same
-        content again takes no room. A crash leaves at most content that nothing refers to, which `store.collect` removes.
-        Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable; nothing is attached then.
+        Atomic: the content is durable before the reference to it is committed. The same name again is a new
+        version; the same content again takes no room. A crash leaves at most content that nothing refers to,
+        which `store.collect` removes. Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable;
+        nothing is attached then.
         """
         details = artifacts.describe(name, data, media_type, about)
         core, tenant = self._caller.core, self._caller.tenant
@@ -105,7 +109,8 @@ class AsyncArtifacts(AsyncStreamHandle):
     async def artifacts(
         self, name: str | None = None, *, limit: int = 50, after: str | None = None
     ) -> Page[ArtifactRecord]:
-        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next page."""
+        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
+        page."""
         return await self._read(artifacts.listing, name=name, limit=limit, after=after)
 
     async def artifact(self, name: str) -> AsyncArtifact:
@@ -132,7 +137,5 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         after: str | None = None,
     ) -> Page[ArtifactRecord]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        return await self._caller.read(
-            artifacts.across, media_type=media_type, actor=actor, name=name, since=since, until=until, limit=limit,
-            after=after,
-        )  # fmt: skip
+        filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
+        return await self._caller.read(artifacts.across, **filters, limit=limit, after=after)

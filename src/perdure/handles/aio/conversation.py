@@ -1,12 +1,23 @@
 """Handles for sessions, turns, summaries, transcripts."""
 
+# ruff: noqa: ERA001 - lines that begin with `sync:` are code of the sync twin
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.model.records.conversation import Call, Cover, Pending, Pins, SessionHeader, SessionRecord, Status, Turn
+from perdure.model.records.conversation import (
+    Call,
+    Cover,
+    Pending,
+    Pins,
+    SessionHeader,
+    SessionRecord,
+    Status,
+    Turn,
+)
 from perdure.planes import conversation, covers, turns
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
@@ -30,57 +41,70 @@ class AsyncConversation(AsyncStreamHandle):
         calls: Sequence[Call] = (),
         about: Iterable[str] = (),
     ) -> Turn:
-        """Add a turn: role system, user or assistant; content is any value, most often text or a provider's parts.
+        """Add a turn: role system, user or assistant; content is any value, mostly text or content parts.
 
-        key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn that stands,
-        other input raises KeyReused. Without a key every call is a new turn. calls: tool calls of an assistant turn;
-        their ids are unique in the session (Conflict). about: whom it is about, for erasure and access.
-        Raises Invalid or TooLarge with the path of what is wrong.
+        key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
+        that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
+        of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
+        erasure and access. Raises Invalid or TooLarge with the path of what is wrong.
         """
         return await self._write(turns.say, role, content, key=key, calls=calls, about=about)
 
     async def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
-        The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn made the call.
+        The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
+        made the call.
         """
         return await self._write(turns.result, call_id, value, error=error)
 
     async def turns(
-        self, last: int | None = None, *, after: int | None = None, before: int | None = None, limit: int = 100
+        self,
+        last: int | None = None,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[Turn]:
         """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
 
-        Without arguments, the last 100. At most 1,000 at once; go on with `after=` the last one's `seq`. A fork shows the
-        turns of what it was forked from.
+        Without arguments, the last 100. At most 1,000 at once; go on with `after=` the last one's `seq`. A
+        fork shows the turns of what it was forked from.
         """
         return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
     async def pending(self) -> Pending | None:
-        """What the conversation waits for: the results of calls, or the answer to a turn; None when nothing."""
+        """What the conversation waits for: the results of calls, or the answer to a turn; None when
+        nothing.
+        """
         return await self._read(turns.pending)
 
     async def summarise(self, upto: int, text: str, *, from_: int | None = None) -> Cover:
         """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
 
-        A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or part a call
-        from its result. NotFound if there are no such turns. Not idempotent: the newest of two equal ranges stands.
+        A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or
+        part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
+        equal ranges stands.
         """
         return await self._write(covers.summarise, upto, text, from_=from_)
 
     async def covers(self, *, nested: bool = False) -> list[Cover]:
-        """The summaries that stand, in the order of what they cover; nested: also those that others have swallowed."""
+        """The summaries that stand, in the order of what they cover; nested: also those that others have
+        swallowed.
+        """
         return await self._read(covers.covers, nested=nested)
 
     async def transcript(
         self, format: str = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
     ) -> Transcript:  # fmt: skip
-        """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always valid (P14).
+        """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always
+        valid (P14).
 
-        Summaries stand for what they cover, unless `full`; system turns always stay. last: only so many of the newest
-        turns, and more where a call would be parted from its result. A call whose result never came gets one that says so.
+        Summaries stand for what they cover, unless `full`; system turns always stay. last: only so many of
+        the newest turns, and more where a call would be parted from its result. A call whose result never
+        came gets one that says so.
         """
-        return await self._read(covers.transcript, format=format, full=full, last=last)
+        return await self._read(covers.transcript, format, full=full, last=last)
 
     # -- status ----------------------------------------------------------------------------------------------
 
@@ -152,12 +176,15 @@ class AsyncConversation(AsyncStreamHandle):
         tools: Mapping[str, str] | None = None,
         commit: str | None = None,
     ) -> Pins:
-        """Pin the software versions in force: what is given replaces what was pinned, the rest stays. Idempotent.
+        """Pin the software versions in force: what is given replaces what was pinned, the rest stays.
+        Idempotent.
 
-        The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are opened from
-        now on, carries the digest.
+        The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are
+        opened from now on, carries the digest.
         """
-        pins: Pins = await self._write(conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit)
+        pins: Pins = await self._write(
+            conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit
+        )
         self._pin = pins.digest
         return pins
 
@@ -181,10 +208,11 @@ class AsyncConversationAcross(AsyncStoreHandle):
         limit: int = 50,
         after: str | None = None,
     ) -> Page[SessionHeader]:
-        """A page of sessions, newest first; go on with `after=page.next`. They are headers: `info()` has the rest.
+        """A page of sessions, newest first; go on with `after=page.next`. They are headers: `info()` has the
+        rest.
 
-        since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are left out
-        unless `expired`. Raises Invalid with the path of a filter that makes no sense.
+        since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are
+        left out unless `expired`. Raises Invalid with the path of a filter that makes no sense.
         """
         return await self._caller.read(
             conversation.sessions, status=status, label=label, creator=creator, since=since, until=until,

@@ -42,7 +42,9 @@ class AsyncStore(
         return self._caller.actor
 
     def as_(self, actor: str) -> AsyncStore:
-        """The same store, another actor. Closing it does nothing: the handle that was opened closes the store."""
+        """The same store, another actor. Closing it does nothing: the handle that was opened closes the
+        store.
+        """
         return AsyncStore(self._caller.acting_as(check_name(actor, "actor")), owner=False)
 
     async def session(
@@ -58,8 +60,8 @@ class AsyncStore(
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
         The options are for its creation. A session that exists is only read: they change nothing about it.
-        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software versions,
-        see `session.pin`. Raises Invalid with the path of what is wrong.
+        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
+        versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
         found = await self._caller.read(conversation.find_session, name)
@@ -72,7 +74,8 @@ class AsyncStore(
         return AsyncScope(self._caller, stream)
 
     async def atomic(self, fn: Callable[[Atomic], T]) -> T:
-        """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and `tx.scope(…)`.
+        """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
+        `tx.scope(…)`.
 
         All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
         """
@@ -81,7 +84,9 @@ class AsyncStore(
         return result
 
     async def beat(self) -> None:
-        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to `open`."""
+        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to
+        `open`.
+        """
         await self._caller.work(self._caller.heartbeat.beat)
 
     async def close(self) -> None:

@@ -69,13 +69,15 @@ class Artifact:
         return self._caller.read(artifacts.content, self.hash)
 
     def open(self) -> Iterator[bytes]:
-        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is given."""
+        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is
+        given."""
         pieces = self._caller.read(artifacts.pieces, self.hash)
         while piece := self._caller.work(artifacts.next_piece, pieces):
             yield piece
 
     def save(self, path: str | Path) -> Path:
-        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it raises."""
+        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it
+        raises."""
         pieces = self._caller.read(artifacts.pieces, self.hash)
         return self._caller.work(save_file, Path(path), pieces)
 
@@ -89,11 +91,13 @@ class Artifacts(StreamHandle):
     def attach(
         self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
     ) -> ArtifactRecord:
-        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones are streamed.
+        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones
+        are streamed.
 
-        Atomic: the content is durable before the reference to it is committed. The same name again is a new version; the same
-        content again takes no room. A crash leaves at most content that nothing refers to, which `store.collect` removes.
-        Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable; nothing is attached then.
+        Atomic: the content is durable before the reference to it is committed. The same name again is a new
+        version; the same content again takes no room. A crash leaves at most content that nothing refers to,
+        which `store.collect` removes. Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable;
+        nothing is attached then.
         """
         details = artifacts.describe(name, data, media_type, about)
         core, tenant = self._caller.core, self._caller.tenant
@@ -106,7 +110,8 @@ class Artifacts(StreamHandle):
     def artifacts(
         self, name: str | None = None, *, limit: int = 50, after: str | None = None
     ) -> Page[ArtifactRecord]:
-        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next page."""
+        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
+        page."""
         return self._read(artifacts.listing, name=name, limit=limit, after=after)
 
     def artifact(self, name: str) -> Artifact:
@@ -133,7 +138,5 @@ class ArtifactsAcross(StoreHandle):
         after: str | None = None,
     ) -> Page[ArtifactRecord]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        return self._caller.read(
-            artifacts.across, media_type=media_type, actor=actor, name=name, since=since, until=until, limit=limit,
-            after=after,
-        )  # fmt: skip
+        filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
+        return self._caller.read(artifacts.across, **filters, limit=limit, after=after)

@@ -17,16 +17,19 @@ class Checkpoints(StreamHandle):
     def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 
-        Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After a crash it is
-        there whole or not at all. The state is taken as it is at the call. Raises Invalid or TooLarge with the path inside it.
+        Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
+        a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
+        TooLarge with the path inside it.
         """
         prepared = self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
         return self._write(checkpoints.save, prepared, name)
 
     def restore(self, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
-        """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that checkpoint.
+        """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that
+        checkpoint.
 
-        Every node is checked against its hash. Raises NotFound for a `seq` that is none, Damaged with the node's address.
+        Every node is checked against its hash. Raises NotFound for a `seq` that is none, Damaged with the
+        node's address.
         """
         return self._read(checkpoints.restore, seq, name=name, default=default)
 
@@ -41,15 +44,16 @@ class Checkpoints(StreamHandle):
     ) -> PruneReport:
         """Take away all but the newest `keep` of each name (or of one name), if they are older than that.
 
-        What is kept reads back as before, and so does what a fork goes on from. Recorded, and atomic in pages of 500; after
-        a crash, call it again. It frees no bytes by itself: `store.collect` does. `dry_run` changes nothing.
+        What is kept reads back as before, and so does what a fork goes on from. Recorded; atomic in pages of
+        500; after a crash, call it again. It frees no bytes by itself: `store.collect` does. `dry_run`
+        changes nothing and tells the bytes as well, which costs a walk over the session's checkpoints. Raises
+        Invalid.
         """
         chosen = {"keep": keep, "name": name, "older_than": older_than}
-        planned = self._read(checkpoints.plan, **chosen)
         if dry_run:
-            return planned
+            return self._read(checkpoints.plan, **chosen)
+        doomed, kept, forks = self._read(checkpoints.choose, **chosen)
         pruned: list[int] = []
-        while page := self._write(checkpoints.prune, **chosen):
-            pruned += page
-        kept = planned.kept + len(planned.pruned) - len(pruned)
-        return PruneReport(tuple(pruned), kept, planned.bytes, dry_run=False)
+        for page in checkpoints.pages([seq for seq, _ in doomed]):
+            pruned += self._write(checkpoints.prune, page, forks, **chosen)
+        return PruneReport(tuple(pruned), len(kept) + len(doomed) - len(pruned), None, dry_run=False)

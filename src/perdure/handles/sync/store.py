@@ -43,7 +43,9 @@ class Store(
         return self._caller.actor
 
     def as_(self, actor: str) -> Store:
-        """The same store, another actor. Closing it does nothing: the handle that was opened closes the store."""
+        """The same store, another actor. Closing it does nothing: the handle that was opened closes the
+        store.
+        """
         return Store(self._caller.acting_as(check_name(actor, "actor")), owner=False)
 
     def session(
@@ -59,8 +61,8 @@ class Store(
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
         The options are for its creation. A session that exists is only read: they change nothing about it.
-        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software versions,
-        see `session.pin`. Raises Invalid with the path of what is wrong.
+        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
+        versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
         found = self._caller.read(conversation.find_session, name)
@@ -73,7 +75,8 @@ class Store(
         return Scope(self._caller, stream)
 
     def atomic(self, fn: Callable[[Atomic], T]) -> T:
-        """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and `tx.scope(…)`.
+        """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
+        `tx.scope(…)`.
 
         All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
         """
@@ -82,7 +85,9 @@ class Store(
         return result
 
     def beat(self) -> None:
-        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to `open`."""
+        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to
+        `open`.
+        """
         self._caller.work(self._caller.heartbeat.beat)
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ from perdure.model.refs import Ref
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True):
-    """One version of an artifact. `hash` is the sha256 of its content, in hex: equal content is stored once."""
+    """One version of an artifact. `hash` is the sha256 of its content, in hex: equal content is stored
+    once."""
 
     seq: int
     session: str
@@ -26,8 +27,9 @@ class ArtifactRecord(msgspec.Struct, frozen=True):
 class CollectReport(msgspec.Struct, frozen=True):
     """What a collection removed, or with `dry_run` would.
 
-    blobs, bytes: rows that nothing referred to, and the size of their content. files: what lay in the artifact place
-    without a row. leftovers: remains of writes that died. addresses: of all blobs and files, in hex.
+    blobs, bytes: rows that nothing referred to, and the size of their content. files: what lay in the
+    artifact place without a row. leftovers: remains of writes that died. addresses: of all blobs and files,
+    in hex.
     """
 
     blobs: int

@@ -12,7 +12,8 @@ from perdure.model.refs import Ref
 class CheckpointRecord(msgspec.Struct, frozen=True):
     """One checkpoint. `hash` is the root of its state: equal states have equal hashes, on every store.
 
-    parent: the sequence number of the checkpoint of that name before it. size: bytes of the whole state, shared or not.
+    parent: the sequence number of the checkpoint of that name before it. size: bytes of the whole state,
+    shared or not.
     """
 
     seq: int
@@ -29,10 +30,11 @@ class PruneReport(msgspec.Struct, frozen=True):
     """What a prune took away, or with `dry_run` would.
 
     pruned: the sequence numbers, oldest first. kept: how many remain in this session.
-    bytes: the size of the nodes that only they reached in this session; `store.collect` frees those that nobody shares.
+    bytes: of the nodes that only they reach in this session, of which `store.collect` frees what nobody else
+    shares; None when it was not a dry run.
     """
 
     pruned: tuple[int, ...]
     kept: int
-    bytes: int
+    bytes: int | None
     dry_run: bool

@@ -1,4 +1,6 @@
-"""What the conversation plane returns: sessions, turns, summaries, pins. Frozen; instants are aware, in UTC."""
+"""What the conversation plane returns: sessions, turns, summaries, pins. Frozen; instants are aware, in
+UTC.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import msgspec
 
 
 class Status(enum.StrEnum):
-    """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has died.
+    """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has
+    died.
 
         active ⇄ waiting        mark_waiting, mark_active
         active, waiting ──▶ completed | failed        close
@@ -42,7 +45,8 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it failed.
+    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it
+    failed.
 
     `ref` is what decisions, tasks and others refer to it by.
     """
@@ -79,7 +83,9 @@ class PendingKind(enum.StrEnum):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What is open in a conversation: `turn` waits for an answer, or made the `calls` that have no result yet."""
+    """What is open in a conversation: `turn` waits for an answer, or made the `calls` that have no result
+    yet.
+    """
 
     kind: PendingKind
     turn: Turn

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import Conflict, Invalid, ReadOnly
 from perdure.handles.aio.session import AsyncSession
@@ -41,9 +42,9 @@ async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
 async def facts(session: AsyncSession) -> dict[str, Any]:
     """What the read verbs say, but for what a fork changes about itself."""
     return {
-        "turns": await session.turns(last=50),
+        "turns": [replace(turn, ref=None) for turn in await session.turns(last=50)],
         "transcript": await session.transcript(format="openai"),
-        "pending": await session.pending(),
+        "pending": getattr(await session.pending(), "calls", None),
         "branch": await session.get("branch"),
         "gone": await session.get("gone", "none"),
         "decisions": [(d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)

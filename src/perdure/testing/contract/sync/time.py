@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import Conflict, Invalid, ReadOnly
 from perdure.handles.sync.session import Session
@@ -44,9 +45,9 @@ def lived_in(store: Store, name: str = "a") -> Session:
 def facts(session: Session) -> dict[str, Any]:
     """What the read verbs say, but for what a fork changes about itself."""
     return {
-        "turns": session.turns(last=50),
+        "turns": [replace(turn, ref=None) for turn in session.turns(last=50)],
         "transcript": session.transcript(format="openai"),
-        "pending": session.pending(),
+        "pending": getattr(session.pending(), "calls", None),
         "branch": session.get("branch"),
         "gone": session.get("gone", "none"),
         "decisions": [(d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)

@@ -28,7 +28,7 @@ def rows(store: Store, session: Session, view: str, *columns: str) -> list[tuple
     """What a view says of a session, all as text, in the order of the first column."""
     listed = ", ".join(f"CAST({column} AS TEXT)" for column in columns)
     where = f"WHERE tenant = 'default' AND session = '{session.name}'"
-    return ask(store, f"SELECT {listed} FROM {view} {where} ORDER BY {columns[0]}")  # noqa: S608
+    return ask(store, f"SELECT {listed} FROM {view} v {where} ORDER BY v.{columns[0]}")  # noqa: S608
 
 
 class ViewsContract:

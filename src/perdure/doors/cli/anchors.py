@@ -1,0 +1,34 @@
+"""--anchor and --public-key, and reading what they name: for `verify` and `restore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from perdure.log.anchor import Anchor
+
+READABLE_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
+ANCHOR_HELP = "An anchor that was kept elsewhere: a cut tail shows, too."
+KEY_HELP = "Of whoever signed it (PEM); without it, nobody checks the signature."
+
+
+def anchored(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options."""
+    key = click.option("--public-key", type=READABLE_FILE, help=KEY_HELP)
+    anchor = click.option("--anchor", "anchor_file", type=READABLE_FILE, help=ANCHOR_HELP)
+    return anchor(key(function))
+
+
+def read_anchored(anchor_file: Path | None, public_key: Path | None) -> tuple[Anchor | None, bytes | None]:
+    """What the options name. Raises Invalid when the file is no anchor."""
+    if anchor_file is None:
+        if public_key is not None:
+            raise click.UsageError("--public-key is for the signature of an --anchor FILE")
+        return None, None
+    from perdure.log.anchor import Anchor  # noqa: PLC0415 - only for who has one
+
+    return Anchor.from_json(anchor_file.read_bytes()), public_key.read_bytes() if public_key else None

@@ -1,0 +1,99 @@
+"""`perdure migrate`, `backup` and `restore`: a store over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perdure.doors.cli.anchors import anchored, read_anchored
+from perdure.doors.cli.options import Asked, command, json_option, log_options, reads, store_option
+from perdure.doors.cli.output import bytes_size, note, say_facts, say_json, say_table
+from perdure.doors.cli.progress import progress
+
+STEPS = (("number", lambda step: step.number), ("step", lambda step: step.name))
+
+
+@command("migrate", "perdure migrate --dry-run", "perdure migrate --store sqlite:///agent.db")
+@click.option("--dry-run", is_flag=True, help="Only say what would be applied.")
+@store_option
+@json_option
+@log_options
+def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
+    """Bring a store to the schema of this version. On SQLite a copy of the old file is kept beside it.
+
+    Forward only, all of it or nothing. A store that a newer Perdure wrote is refused.
+    """
+    from perdure.stores import core, scripts, url  # noqa: PLC0415 - help must not load the stores
+
+    Asked(store, "default", as_json=as_json).check_exists()
+    engine = core.engine_for(url.parse(store))
+    try:
+        with scripts.told("store"):
+            steps = scripts.plan(engine) if dry_run else scripts.bring_up_to_date(engine)
+    finally:
+        engine.close()
+    if as_json:
+        done = [{"number": step.number, "name": step.name} for step in steps]
+        say_json({"dry_run": dry_run, "steps": done})
+        return
+    if steps:
+        say_table(STEPS, steps)
+    applied = "would be applied" if dry_run else "applied"
+    note(f"{len(steps)} steps {applied}" if steps else "the schema is the newest: nothing to do")
+
+
+@command("backup", "perdure backup agent-$(date +%F).bak", "perdure backup agent.bak --json")
+@click.argument("path", type=click.Path(path_type=Path))
+@reads
+def backup(asked: Asked, *, path: Path) -> None:
+    """Write a consistent copy of the store to PATH while others write; nothing is ever overwritten.
+
+    SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical
+    snapshot of one schema; no point in time between two backups, no roles, no settings of the server.
+    """
+    with asked.open() as store, progress("backing up") as step:
+        made = store.backup(path, progress=step)
+    if asked.as_json:
+        say_json(made)
+        return
+    facts = {"backup": made.path, "size": bytes_size(made.size), "large blobs": str(made.blobs)}
+    say_facts({**facts, "store": made.store, "epoch": str(made.epoch), "schema": str(made.schema)})
+    note(made.note)
+
+
+@command(
+    "restore",
+    "perdure restore agent.bak --store sqlite:///restored.db",
+    "perdure restore agent.bak --store 'postgresql://me@host/db?schema=restored' --json",
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@anchored
+@store_option
+@json_option
+@log_options
+def restore(
+    *, source: Path, anchor_file: Path | None, public_key: Path | None, store: str, as_json: bool
+) -> None:
+    """Make a new store from backup SOURCE; it is verified before it becomes visible.
+
+    An existing store is never touched. The store keeps its identity and gets the next epoch, so that cursors
+    from before are refused and open effects are settled rather than trusted.
+    """
+    from perdure.handles import restoring  # noqa: PLC0415 - help must not load the stores
+
+    anchor, key = read_anchored(anchor_file, public_key)
+    with progress("restoring") as step:
+        made = restoring.restore(source, store, anchor=anchor, public_key=key, progress=step)
+    if as_json:
+        say_json(made)
+        return
+    say_facts(
+        {
+            "store": made.store,
+            "epoch": str(made.epoch),
+            "schema": str(made.schema),
+            "large blobs": str(made.blobs),
+        }
+    )
+    note(f"restored and verified: {made.report.counts.events} events")

@@ -1,0 +1,173 @@
+"""Faults to put a store to the test with: a network that loses replies, and a process that dies by SIGKILL.
+
+Who calls it: our own tests, and the tests of outside stores. What must hold afterwards: everything acknowledged is there, once
+(P1), and what was not acknowledged is there once or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+CHUNK_BYTES = 65_536
+
+
+class Cut(enum.StrEnum):
+    """What becomes of the request at which a connection is cut."""
+
+    BEFORE = "before"  # it never reaches the server
+    UNHEARD = "unheard"  # it reaches the server, and nobody waits for the answer
+    REPLY = "reply"  # the server answers, and the answer is lost
+    LATER = "later"  # it reaches the server only after `Proxy.release`, when its sender has long given up
+
+
+class Proxy:
+    """A TCP proxy in front of a server: passes everything on until it is told to cut. A context manager.
+
+    `cut(how, nth)` cuts, once, at the n-th request from now; `cuts` counts the cuts made. Any thread may call it.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._mutex = threading.Lock()
+        self._armed: tuple[Cut, int] | None = None
+        self._links: list[_Link] = []
+        self._late: list[Callable[[], None]] = []
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True, name="proxy").start()
+
+    @property
+    def port(self) -> int:
+        """Where to connect to instead."""
+        return self._listener.getsockname()[1]
+
+    def cut(self, how: Cut, nth: int = 1) -> None:
+        """Cut the connection that sends the n-th request from now."""
+        with self._mutex:
+            self._armed = (how, nth)
+
+    def release(self) -> None:
+        """Let the requests that were kept back (`Cut.LATER`) reach the server now."""
+        with self._mutex:
+            late, self._late = self._late, []
+        for send in late:
+            send()
+
+    def close(self) -> None:
+        """Cut everything and stop listening. Idempotent."""
+        self._listener.close()
+        with self._mutex:
+            links, self._links = self._links, []
+        for link in links:
+            link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                link = _Link(self, client, socket.create_connection(self._target))
+                with self._mutex:
+                    self._links.append(link)
+
+    def due(self) -> Cut | None:
+        """Count one request; the cut that is to be made at it, if any."""
+        with self._mutex:
+            if self._armed is None:
+                return None
+            how, nth = self._armed
+            self._armed = (how, nth - 1) if nth > 1 else None
+            self.cuts += nth == 1
+            return how if nth == 1 else None
+
+    def keep(self, send: Callable[[], None]) -> None:
+        """Keep a request back until `release`."""
+        with self._mutex:
+            self._late.append(send)
+
+
+class _Link:
+    """One connection through the proxy: a thread for each direction."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._deaf = False  # whether the next answer is lost, and the connection with it
+        for pump in (self._requests, self._replies):
+            threading.Thread(target=pump, daemon=True, name="proxy-link").start()
+
+    def _requests(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := self._client.recv(CHUNK_BYTES):
+                how = self._proxy.due()
+                if how is Cut.LATER:
+                    self._proxy.keep(lambda: self._send_late(chunk))  # noqa: B023 - the loop ends here
+                    return _shut(self._client)
+                if how is Cut.BEFORE:
+                    break
+                self._deaf = how is Cut.REPLY
+                self._server.sendall(chunk)
+                if how is Cut.UNHEARD:
+                    break
+        return self.close()
+
+    def _replies(self) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := self._server.recv(CHUNK_BYTES):
+                if self._deaf:
+                    break
+                self._client.sendall(chunk)
+        self.close()
+
+    def _send_late(self, chunk: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._server.sendall(chunk)
+
+    def close(self) -> None:
+        """Cut both sides."""
+        _shut(self._client)
+        _shut(self._server)
+
+
+def _shut(side: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        side.shutdown(socket.SHUT_RDWR)
+    side.close()
+
+
+def kill_after(command: Sequence[str], lines: int, env: dict[str, str] | None = None) -> list[str]:
+    """Run a program that prints one line for each acknowledged write; SIGKILL it, and its whole group, after some of them.
+
+    Returns all the whole lines that it printed, those that were under way when it died included. A program that ends by
+    itself before that is an error.
+    """
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True, start_new_session=True)  # noqa: S603
+    assert program.stdout is not None
+    try:
+        acks = [program.stdout.readline() for _ in range(lines)]
+        os.killpg(program.pid, signal.SIGKILL)
+        acks += program.stdout.readlines()
+    finally:
+        program.kill()
+        program.stdout.close()
+        status = program.wait()
+    if status != -signal.SIGKILL:
+        raise RuntimeError(f"the program ended by itself, with {status}")
+    return [ack.rstrip("\n") for ack in acks if ack.endswith("\n")]

@@ -1,0 +1,57 @@
+"""What the tests of the command line share: a store with content, hostile text, the real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import perdure
+
+HOSTILE_NAME = "../../x'; DROP TABLE--<script>"
+HOSTILE_TEXT = "[bold red]hi[/] \x1b[31mred \x1b]0;owned\x07 \x9b31m \u202egnp.exe \r overwritten"
+TERMINAL_COMMANDS = ("\x1b[31m", "\x1b]0;", "\x07", "\x9b", "\u202e", "\r overwritten")
+
+
+def fill(url: str) -> None:
+    """Something of everything."""
+    with perdure.open(url, actor="alice") as store:
+        session = store.session("issue-42", title="Fix login", labels=["prod"], goal="Login works\non Safari")
+        session.pin(model="m-1")
+        turn = session.say("user", "Login fails on Safari", key="m1")
+        session.say("assistant", "Let me look", calls=[perdure.Call("c1", "grep", {"q": "Safari"})])
+        session.set("branch", "fix-42")
+        session.decide("Use approach A", because="B breaks Safari", refs=[turn], tags=["auth"])
+        first = session.task("Write the test", priority=1, labels=["release"])
+        session.task("Ship it", needs=[first])
+        session.emit("deploy.finished", {"sha": "abc"})
+        session.attach("build.log", b"hello log", media_type="text/plain")
+        session.checkpoint({"cursor": 7})
+        done = store.as_("bob").session("done", labels=["old"])
+        done.say("user", "Bye")
+        done.close("completed")
+
+
+def fill_with_hostile_text(url: str) -> None:
+    """Text that would command a terminal, wherever text can be stored."""
+    with perdure.open(url, actor=HOSTILE_NAME) as store:
+        session = store.session(HOSTILE_NAME, title=HOSTILE_TEXT, goal=HOSTILE_TEXT, labels=[HOSTILE_NAME])
+        session.say("user", HOSTILE_TEXT, key=HOSTILE_NAME)
+        session.say("assistant", HOSTILE_TEXT, calls=[perdure.Call("c1", "[red]x", {HOSTILE_NAME: HOSTILE_TEXT})])
+        session.decide(HOSTILE_TEXT, because=HOSTILE_TEXT, tags=[HOSTILE_NAME])
+        session.task(HOSTILE_NAME, labels=[HOSTILE_NAME])
+        session.emit("deploy.done", {HOSTILE_NAME: HOSTILE_TEXT})
+        session.attach(HOSTILE_NAME, b"x", media_type="text/plain")
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "NO_COLOR"))}
+    return {**kept, **extra}
+
+
+def started(*words: str, **options: Any) -> subprocess.Popen[bytes]:
+    """The real thing, in a process of its own."""
+    command = [sys.executable, "-m", "perdure", *words]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": clean_environment(), **options}
+    return subprocess.Popen(command, **options)

@@ -1,0 +1,57 @@
+"""bench: the door alone; what is measured has tests of its own."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure import errors
+from perdure.evaluation.bench import run as benches
+from perdure.evaluation.bench.case import Case, at_most
+
+
+@pytest.fixture
+def cases(monkeypatch):
+    made = {
+        "good": Case("good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]),
+        "bad": Case("bad", "never met", lambda _: [at_most("work", 11, 10, "s")]),
+        "pg": Case("pg", "needs PostgreSQL", lambda _: [], needs_postgres=True),
+    }
+    monkeypatch.setattr(benches, "CASES", made)
+    monkeypatch.setattr(benches, "_own_postgres", lambda *_: None)
+
+
+@pytest.mark.usefixtures("cases")
+def test_figures_beside_their_targets(run) -> None:
+    result = run("bench", "--case", "good", "--quick")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1].split() == ["good", "work", "0.05", "s", "≤", "10", "yes", "detail"]
+    assert result.stderr == "good: done\n"
+
+
+@pytest.mark.usefixtures("cases")
+def test_a_missed_target_is_exit_1(run) -> None:
+    result = run("bench", "--case", "good", "--case", "bad", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [(figure["case"], figure["met"]) for figure in found["figures"]] == [("good", True), ("bad", False)]
+    assert found["met"] is False
+
+
+@pytest.mark.usefixtures("cases")
+def test_what_cannot_be_measured_is_said(run) -> None:
+    found = json.loads(run("bench", "--case", "pg", "--json").stdout)
+    assert "no PostgreSQL" in found["skipped"]["pg"]
+
+
+@pytest.mark.usefixtures("cases")
+def test_an_unknown_case_and_the_list(run) -> None:
+    assert run("bench", "--case", "zzz").exit_code == errors.Invalid.exit_code
+    assert json.loads(run("bench", "--case", "list", "--json").stdout)["good"] == "always met"
+    assert "never met" in run("bench", "--case", "list").stdout
+
+
+@pytest.mark.parametrize("words", [("--scale", "0"), ("--folder", "no-such-folder")])
+def test_wrong_arguments(run, words) -> None:
+    assert run("bench", *words).exit_code == 2

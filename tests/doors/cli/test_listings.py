@@ -1,0 +1,154 @@
+"""Listings: tables, JSON, filters, pages; for sessions, decisions, tasks, artifacts and events alike."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure import errors
+
+LISTS = ["sessions", "decisions", "tasks", "artifacts", "events"]
+FIELDS = {
+    "sessions": {"name", "title", "status", "creator", "labels", "created_at", "ended_at", "expires_at", "last_seq", "last_at"},
+    "decisions": {"seq", "session", "text", "because", "then", "status", "outcome", "tags", "actor", "at", "refs", "ref"},
+    "tasks": {"id", "session", "title", "status", "priority", "needs", "labels", "note", "claimed_by", "abandoned"},
+    "artifacts": {"seq", "session", "name", "media_type", "size", "hash", "at", "actor", "ref"},
+    "events": {"seq", "kind", "table", "actor", "at", "data", "session", "uid", "ref", "emptied"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_json_has_stable_fields(ask, url, name) -> None:
+    found = ask(name, "--store", url)
+    assert found["next"] is None
+    assert found["items"]
+    for item in found["items"]:
+        assert FIELDS[name] <= item.keys()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_piped_tables_are_plain_text(run, url, name) -> None:
+    result = run(name, "--store", url)
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    heading, *rows = result.stdout.splitlines()
+    assert rows
+    assert not set(result.stdout) & set("\x1b│─━┃┏┗")
+    assert heading.split("  ")[0] in ("session", "at")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_pages_go_on_where_they_ended(ask, run, url, name) -> None:
+    everything = ask(name, "--store", url)["items"]
+    collected, after = [], ()
+    while True:
+        page = ask(name, "--store", url, "--limit", 1, *after)
+        collected += page["items"]
+        if page["next"] is None:
+            break
+        after = ("--after", page["next"])
+    assert collected == everything
+
+
+@pytest.mark.parametrize("name", ["sessions", "tasks", "events"])
+def test_people_are_told_how_to_go_on(run, ask, url, name) -> None:
+    result = run(name, "--store", url, "--limit", 1)
+    cursor = ask(name, "--store", url, "--limit", 1)["next"]
+    assert result.stderr == f"more: the same command with --after {cursor}\n"
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_wrong_cursor_is_refused(run, url, name) -> None:
+    result = run(name, "--store", url, "--after", "bogus")
+    assert result.exit_code == errors.Invalid.exit_code
+    assert result.stderr.startswith("perdure: after: ")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_wrong_instant_is_refused(run, url, name) -> None:
+    result = run(name, "--store", url, "--since", "yesterday-ish")
+    assert result.exit_code == errors.Invalid.exit_code
+    assert "since" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("sessions", "--status", "completed"), ["done"]),
+        (("sessions", "--label", "prod"), ["issue-42"]),
+        (("sessions", "--creator", "bob"), ["done"]),
+        (("sessions", "--since", "1h"), ["done", "issue-42"]),
+        (("sessions", "--until", "1h"), []),
+        (("decisions", "--status", "open"), ["Use approach A"]),
+        (("decisions", "--status", "closed"), []),
+        (("decisions", "--tag", "auth", "--actor", "alice"), ["Use approach A"]),
+        (("decisions", "--actor", "bob"), []),
+        (("tasks", "--status", "todo"), ["Ship it", "Write the test"]),
+        (("tasks", "--label", "release"), ["Write the test"]),
+        (("tasks", "--actor", "bob"), []),
+        (("tasks", "--session", "issue-42", "--ready"), ["Write the test"]),
+        (("tasks", "--session", "issue-42"), ["Ship it", "Write the test"]),
+        (("tasks", "--session", "done"), []),
+        (("artifacts", "--media-type", "text/plain"), ["build.log"]),
+        (("artifacts", "--name", "other"), []),
+        (("events", "--kind", "deploy.*"), ["deploy.finished"]),
+        (("events", "--emitted"), ["deploy.finished"]),
+        (("events", "--kind", "decision.made", "--actor", "alice"), ["decision.made"]),
+        (("events", "--session", "done", "--kind", "turn.said"), ["turn.said"]),
+    ],
+)  # fmt: skip
+def test_filters(ask, url, words, expected) -> None:
+    named = {"sessions": "name", "decisions": "text", "tasks": "title", "artifacts": "name", "events": "kind"}[words[0]]
+    assert [item[named] for item in ask(*words, "--store", url)["items"]] == expected
+
+
+def test_nothing_found_is_no_error(run, url) -> None:
+    result = run("sessions", "--store", url, "--label", "nobody")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no such sessions\n")
+
+
+def test_ready_needs_a_session(run, url) -> None:
+    assert run("tasks", "--ready", "--store", url).exit_code == 2
+
+
+def test_filters_that_a_session_has_not_are_refused(run, url) -> None:
+    result = run("tasks", "--session", "issue-42", "--actor", "bob", "--store", url)
+    assert result.exit_code == 2
+    assert "--actor does not go together" in result.stderr
+
+
+def test_tasks_of_an_unknown_session(run, url) -> None:
+    assert run("tasks", "--session", "nope", "--store", url).exit_code == errors.NotFound.exit_code
+
+
+def test_instants_are_iso_in_utc(ask, url) -> None:
+    assert ask("sessions", "--store", url)["items"][0]["created_at"].endswith("Z")
+
+
+# -- artifacts ---------------------------------------------------------------------------------------------
+
+
+def test_an_artifact_is_saved(run, ask, url, tmp_path) -> None:
+    digest = ask("artifacts", "--store", url)["items"][0]["hash"]
+    result = run("artifacts", "--store", url, "--save", digest, tmp_path / "out.log")
+    assert result.exit_code == 0
+    assert (tmp_path / "out.log").read_bytes() == b"hello log"
+    saved = json.loads(run("artifacts", "--store", url, "--save", digest, tmp_path / "again.log", "--json").stdout)
+    assert saved["artifact"]["hash"] == digest
+
+
+def test_an_unknown_artifact_saves_nothing(run, url, tmp_path) -> None:
+    result = run("artifacts", "--store", url, "--save", "0" * 64, tmp_path / "out.log")
+    assert result.exit_code == errors.NotFound.exit_code
+    assert not (tmp_path / "out.log").exists()
+
+
+def test_collect_is_a_dry_run_unless_told(run, ask, url) -> None:
+    assert ask("collect", "--store", url)["dry_run"] is True
+    assert ask("collect", "--store", url, "--execute")["dry_run"] is False
+    assert "--execute removes" in run("collect", "--store", url).stderr
+
+
+def test_collect_checks_its_grace(run, url) -> None:
+    assert run("collect", "--store", url, "--grace", "soon").exit_code == errors.Invalid.exit_code

@@ -1,0 +1,221 @@
+"""The frame: help, unknown commands, errors as lines and exit codes, interrupts, pipes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+from doors.cli.content import clean_environment, started
+from perdure import errors
+from perdure.doors.cli.main import COMMANDS, cli
+
+TAKES_NO_STORE = {"bench", "demo", "completion"}
+
+
+def commands() -> dict[str, click.Command]:
+    found = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+# -- help --------------------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_list_exists() -> None:
+    assert list(commands()) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_two_examples_that_parse(run, name) -> None:
+    result = run(name, "--help")
+    examples = [line.strip() for line in result.stdout.partition("Examples:\n")[2].splitlines()]
+    assert result.exit_code == 0
+    assert len(examples) >= 2
+    assert all(f"perdure {name}" in example for example in examples)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_that_examples_use_exist(name) -> None:
+    command = commands()[name]
+    known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    for example in command.examples:  # type: ignore[attr-defined]
+        mine = example.partition(f"perdure {name}")[2].partition("|")[0]
+        assert {word for word in mine.split() if word.startswith("--")} <= known, example
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
+def test_every_command_on_a_store_takes_store_and_json(name) -> None:
+    options = {option for param in commands()[name].params for option in param.opts}
+    assert {"--store", "--json", "--log-level"} <= options
+
+
+def test_the_help_loads_no_store_and_no_rich() -> None:
+    program = (
+        "import sys, perdure.doors.cli.main as m\n"
+        "try: m.cli(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({n.partition('.')[0] for n in sys.modules} & {'rich', 'apsw', 'psycopg', 'asyncio'}), "
+        "'perdure.stores' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[] False"
+
+
+def test_version(run) -> None:
+    assert run("--version").stdout.startswith("perdure 0.")
+
+
+# -- wrong arguments -----------------------------------------------------------------------------------
+
+
+def test_a_misspelt_command_names_the_near_ones(run) -> None:
+    result = run("sesions")
+    assert result.exit_code == 2
+    assert "Did you mean sessions" in result.stderr
+
+
+def test_a_wholly_unknown_command_guesses_nothing(run) -> None:
+    result = run("zzzz")
+    assert result.exit_code == 2
+    assert "Did you mean" not in result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_is_a_usage_error(run, name) -> None:
+    result = run(name, "--no-such-option")
+    assert result.exit_code == 2
+    assert "Usage: " in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_usage_error_with_json_is_an_object(run) -> None:
+    result = run("sessions", "--no-such-option", "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stderr)["path"] == "arguments"
+
+
+@pytest.mark.parametrize("words", [("sessions", "--limit", "0"), ("sessions", "--status", "odd"), ("tail", "--limit", "x")])
+def test_values_are_checked(run, words) -> None:
+    assert run(*words).exit_code == 2
+
+
+# -- stores that are not there --------------------------------------------------------------------------
+
+LOOKING = ["sessions", "tail", "decisions", "tasks", "artifacts", "events", "verify", "doctor", "collect", "migrate"]
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_looking_never_makes_a_store(run, tmp_path, name) -> None:
+    result = run(name)
+    assert result.exit_code == errors.NotFound.exit_code
+    assert result.stderr.startswith("perdure: store: there is no store at agent.db (")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [*LOOKING, "backup"])
+def test_not_a_store_url(run, name) -> None:
+    words = [name, "out.bak"] if name == "backup" else [name]
+    result = run(*words, "--store", "mysql://x")
+    assert result.exit_code == errors.Invalid.exit_code
+    assert "unknown store 'mysql'" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["sessions", "events", "verify"])
+def test_a_file_that_is_no_database(run, tmp_path, name) -> None:
+    (tmp_path / "x.db").write_bytes(b"not a database" * 500)
+    result = run(name, "--store", f"sqlite:///{tmp_path}/x.db")
+    assert result.exit_code == errors.Damaged.exit_code
+    assert (tmp_path / "x.db").read_bytes() == b"not a database" * 500
+
+
+def test_an_unknown_tenant_is_not_made(run, url) -> None:
+    for _ in range(2):
+        result = run("sessions", "--store", url, "--tenant", "acme")
+        assert result.exit_code == errors.NotFound.exit_code
+        assert "no tenant 'acme'" in result.stderr
+
+
+def test_the_store_comes_from_the_environment(run, url) -> None:
+    assert "issue-42" in run("sessions", PERDURE_STORE=url).stdout
+
+
+# -- errors ------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_one_line_on_stderr(run, url) -> None:
+    result = run("show", "nope", "--store", url)
+    assert result.exit_code == errors.NotFound.exit_code
+    assert result.stdout == ""
+    assert result.stderr == "perdure: session: there is no session 'nope' (perdure sessions lists them)\n"
+
+
+def test_an_error_with_json_is_its_record(run, url) -> None:
+    result = run("show", "nope", "--store", url, "--json")
+    assert json.loads(result.stderr)["error"] == "NotFound"
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_trace(run, url) -> None:
+    result = run("show", "nope", "--store", url, PERDURE_DEBUG="1")
+    assert isinstance(result.exception, errors.NotFound)
+
+
+def test_a_bug_is_a_line_too(run, url, monkeypatch) -> None:
+    from perdure.doors.cli import sessions
+
+    monkeypatch.setattr(sessions, "say_page", lambda *_, **__: 1 / 0)
+    result = run("sessions", "--store", url)
+    assert result.exit_code == errors.Error.exit_code
+    assert result.stderr.startswith("perdure: ZeroDivisionError: ")
+
+
+@pytest.mark.parametrize("error", [errors.Conflict, errors.Unavailable, errors.Refused, errors.Damaged, errors.InDoubt])
+def test_every_error_exits_with_its_own_code(run, url, monkeypatch, error) -> None:
+    from perdure.doors.cli import sessions
+
+    def refuse(*_args, **_options):
+        raise error("no\x1b[31m\nwonder", hint="try later")
+
+    monkeypatch.setattr(sessions, "say_page", refuse)
+    result = run("sessions", "--store", url)
+    assert result.exit_code == error.exit_code
+    assert result.stderr == "perdure: no\\x1b[31m wonder (try later)\n"
+
+
+# -- the real process ----------------------------------------------------------------------------------------
+
+
+def test_interrupted_is_quiet_and_130(url) -> None:
+    process = started("tail", "--from-start", "--store", url)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (130, b"")
+
+
+def test_a_reader_that_goes_away_is_no_error_message(url) -> None:
+    process = started("tail", "--from-start", "--store", url)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    import perdure
+
+    with perdure.open(url) as store:
+        store.session("more").say("user", "so that it writes")
+    assert process.stderr is not None
+    process.wait(timeout=30)
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_the_module_runs(url) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "perdure", "sessions", "--store", url, "--json"],
+        capture_output=True, check=True, env=clean_environment(),
+    )  # fmt: skip
+    assert json.loads(ran.stdout)["next"] is None

@@ -1,0 +1,66 @@
+"""A store with something in every table: what verify, backups and migrations are tried on. Deterministic but for the salts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import perdure
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
+
+LARGE = bytes(range(256)) * 400  # above what is kept in the database
+
+
+def furnish(store: Store) -> None:
+    """Fill a store through its public surface alone."""
+    session = store.session("main", title="Fix login", labels=["prod", "web"], goal="Login works")
+    turn = session.say("user", "Login fails on Safari", key="m1", about=["customer:7"])
+    session.say("assistant", "Let me look", calls=[perdure.Call("c1", "grep", {"q": "Safari"})])
+    session.result("c1", {"hits": 3})
+    session.say("user", "x" * 20_000)  # a document that becomes a blob
+    session.summarise(upto=turn.seq, text="The user reports a fault")
+    session.pin(model="m-1", prompt="be brief")
+    _work(session, turn)
+    _values(store, session)
+    _states(session)
+    session.attach("build.log", b"all good", media_type="text/plain")
+    session.attach("core.bin", LARGE)
+    session.emit("deploy.finished", {"sha": "abc"}, refs=[turn])
+    session.fold(lambda count, _: (count or 0) + 1, name="count")
+    fork = session.fork(name="try-b")
+    fork.say("user", "And on Firefox?")
+    fork.set("branch", "other")
+    store.subscribe("indexer").next()
+    store.anchor()
+
+
+def _work(session, turn) -> None:
+    first = session.task("Write the test", labels=["test"], priority=1)
+    second = session.task("Fix it", needs=[first], parent=first)
+    first.claim(ttl="1h").done("works")
+    second.block("waiting for CI")
+    third = session.task("Deploy")
+    third.claim(ttl="1h")
+    decision = session.decide("Use A", because="B breaks", then="patch", refs=[turn], tags=["auth"])
+    decision.supersede("Use C", because="A is slow")
+    session.decide("Ship it", because="green").close("worked")
+
+
+def _values(store, session) -> None:
+    for version in range(3):
+        session.set("branch", f"fix-{version}")
+    session.set("gone", 1)
+    session.delete("gone")
+    store.scope("user:alice").set("colour", {"name": "blue"}, ttl="1d")
+    with session.lock("deploy"):
+        pass
+
+
+def _states(session) -> None:
+    state = {"cursor": 0, "log": []}
+    for step in range(4):
+        state["cursor"] = step
+        state["log"] += [f"entry {step} {number} " + "y" * 60 for number in range(30)]
+        session.checkpoint(state)
+    session.prune_checkpoints(keep=2)

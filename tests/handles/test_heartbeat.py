@@ -1,0 +1,146 @@
+"""The heartbeat: it beats while something is held, never in anybody's way, and ends with the store."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+
+import pytest
+
+from perdure.errors import Unavailable
+from perdure.handles import heartbeat as module
+from perdure.handles.opening import open as open_store
+from perdure.testing.clock import FakeClock
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "perdure-heartbeat"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        yield store
+
+
+def holders(store):
+    return store._caller.core.engine.reader().raw.execute("SELECT holder FROM holders").fetchall()
+
+
+def attended(store):
+    return store._caller.core.engine.reader().raw.execute("SELECT stream FROM attendance").fetchall()
+
+
+def test_opening_and_reading_begin_nothing(store):
+    store.session("a").turns()
+    assert store._caller.heartbeat._thread is None
+    assert holders(store) == []
+
+
+def test_the_first_write_begins_one_thread_that_ends_with_the_store(store):
+    store.session("a").say("user", "x")
+    thread = store._caller.heartbeat._thread
+    store.as_("bob").session("b").say("user", "x")
+    assert store._caller.heartbeat._thread is thread
+    assert thread.daemon
+    assert thread.is_alive()
+    assert (len(holders(store)), len(attended(store))) == (1, 2)
+    store.close()
+    assert not thread.is_alive()
+    store.close()
+
+
+def test_closing_leaves_nothing_behind(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_store(url) as store:
+        store.session("a").say("user", "x")
+    with open_store(url) as store:
+        assert holders(store) == attended(store) == []
+
+
+def test_an_injected_clock_has_no_thread(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/a.db", clock=FakeClock()) as store:
+        store.session("a").say("user", "x")
+        assert store._caller.heartbeat._thread is None
+
+
+def test_it_goes_on_while_something_is_held(store):
+    heart = store._caller.heartbeat
+    session = store.session("a")
+    session.say("user", "x")
+    assert heart.tick()
+    heart.hold(("task", 1))
+    session.close()
+    assert heart.tick()
+    heart.release(("task", 1))
+    assert not heart.tick()
+    assert heart._thread is None
+    store.session("b").say("user", "x")
+    assert heart._thread is not None
+
+
+def test_a_beat_that_fails_is_tried_again_later(store, monkeypatch, caplog):
+    store.session("a").say("user", "x")
+    heart = store._caller.heartbeat
+
+    def refuse(*_args, **_kwargs):
+        raise Unavailable("later")
+
+    monkeypatch.setattr(heart.core, "write", refuse)
+    assert heart.tick()
+    assert "not renewed" in caplog.text
+
+
+def test_closing_does_not_fail_when_the_database_is_gone(tmp_path, monkeypatch, caplog):
+    store = open_store(f"sqlite:///{tmp_path}/a.db")
+    store.session("a").say("user", "x")
+
+    def refuse(*_args, **_kwargs):
+        raise Unavailable("gone")
+
+    monkeypatch.setattr(store._caller.core, "write", refuse)
+    store.close()
+    assert "will lapse" in caplog.text
+
+
+class Impatient:
+    """An event whose wait is over at once, and which is set after so many."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def wait(self, _seconds):
+        self.times -= 1
+        return self.times < 0
+
+
+def test_the_thread_beats_until_it_is_stopped(store):
+    heart = store._caller.heartbeat
+    store.session("a").say("user", "x")
+    beats = []
+    heart.beat = lambda: beats.append(1)
+    module._keep_beating(weakref.ref(heart), Impatient(3))
+    assert len(beats) == 3
+
+
+def test_a_forgotten_store_is_not_kept_alive():
+    class Gone:
+        pass
+
+    module._keep_beating(weakref.ref(Gone()), Impatient(10**9))  # returns: there is nobody to beat for
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_leaves_its_parents_heartbeat_alone(store):
+    store.session("a").say("user", "x")
+    child = os.fork()
+    if child == 0:
+        try:
+            store._caller.heartbeat.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(holders(store)) == 1

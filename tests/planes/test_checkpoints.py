@@ -1,0 +1,158 @@
+"""Checkpoints: what they cost, and that the log still folds to the tables after a prune."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.errors import Damaged
+from perdure.handles.opening import open as open_store
+from perdure.log.fold import fold
+from perdure.planes import checkpoints
+from perdure.planes.tables import CHECKPOINTS, RECORDED
+from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.store import event_of
+from perdure.stores.tx import LOG
+from perdure.testing.contract.sync.checkpoints import grown
+
+ALPHABET = string.ascii_letters + string.digits + "  "
+
+
+def events_of(session):
+    def ask(reads, stream):
+        return reads.query(LOG.events_page, stream=stream.id, after=0, upto=10**9, limit=10**6)
+
+    return [event_of(row) for row in session._read(ask)]
+
+
+def rows_of(session):
+    return {
+        one.seq: session._read(lambda reads, stream, seq=one.seq: reads.row(CHECKPOINTS, stream, seq))
+        for one in session.checkpoints(limit=1000)
+    }
+
+
+def test_400_turns_with_a_checkpoint_each_take_less_than_5_mb(tmp_path):
+    rng = random.Random(1)
+    turns = []
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("a")
+        for _ in range(400):
+            text = "".join(rng.choices(ALPHABET, k=2_000))
+            session.say("user", text)
+            turns.append({"role": "user", "content": text})
+            session.checkpoint({"turns": turns})
+        assert session.restore() == {"turns": turns}
+    connection = apsw.Connection(f"{tmp_path}/a.db")
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    connection.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir() if path.is_file()) <= 5_000_000
+
+
+def cost_of(session, state, monkeypatch) -> tuple[int, int, int]:
+    """Statements, blobs and bytes of one checkpoint."""
+    counts = [0, 0, 0]
+    query, write = SqliteConnection.query, SqliteConnection.write
+
+    def counted_query(self, *args):
+        counts[0] += 1
+        return query(self, *args)
+
+    def counted_write(self, writes, *, commit):
+        counts[0] += 1
+        counts[1] += len(writes.blobs)
+        counts[2] += sum(len(row[4]) for row in writes.blobs) + sum(
+            len(event.body) for event in writes.events
+        )
+        return write(self, writes, commit=commit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteConnection, "query", counted_query)
+        patch.setattr(SqliteConnection, "write", counted_write)
+        session.checkpoint(state)
+    return counts[0], counts[1], counts[2]
+
+
+def test_statements_and_bytes_of_a_checkpoint_stay_flat(tmp_path, monkeypatch):
+    """P8: ten times the history adds at most a level of the tree."""
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("a")
+        costs = {}
+        for size in (60, 600):
+            session.checkpoint(grown(size))
+            each = [cost_of(session, grown(size + i), monkeypatch) for i in range(1, 11)]
+            costs[size] = [sum(column) / len(each) for column in zip(*each, strict=True)]
+        statements, blobs, size_bytes = zip(costs[60], costs[600], strict=True)
+        assert statements[1] <= statements[0] + 2
+        assert blobs[1] <= blobs[0] + 2
+        assert size_bytes[1] <= size_bytes[0] * 1.6, "one index node more on the way, of at most 6 kB"
+
+
+def test_after_a_prune_the_log_folds_to_the_tables(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("a")
+        for i in range(6):
+            session.checkpoint(i)
+        session.prune_checkpoints(keep=2)
+        folded = fold(RECORDED, events_of(session))
+        stored = rows_of(session)
+        assert set(folded.rows["checkpoints"]) == {(seq,) for seq in stored}
+        for (seq,), row in folded.rows["checkpoints"].items():
+            assert row.items() <= stored[seq].items()
+        assert len(folded.emptied) == 4
+
+
+def test_control_a_delete_of_what_never_was_is_damage(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("a")
+        session.checkpoint(1)
+        session.checkpoint(2)
+        session.prune_checkpoints(keep=1)
+        as_if_never = [event for event in events_of(session) if event.body is not None]
+        with pytest.raises(Damaged, match="not there"):
+            fold(RECORDED, as_if_never)
+
+
+def test_large_prunes_go_in_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "PAGE_ROWS", 3)
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("a")
+        made = [session.checkpoint(i) for i in range(10)]
+        report = session.prune_checkpoints(keep=2)
+        assert report.pruned == tuple(one.seq for one in made[:8])
+        assert report.kept == 2
+        assert sum(event.kind == "log.pruned" for event in events_of(session)) == 3
+
+
+TEXT = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+SMALL_STATES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.text(TEXT, max_size=3_000)
+    | st.binary(max_size=50),
+    lambda inner: (
+        st.lists(inner, max_size=20) | st.dictionaries(st.text(TEXT, max_size=10), inner, max_size=20)
+    ),
+    max_leaves=30,
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(st.lists(SMALL_STATES, min_size=2, max_size=6), st.integers(1, 3))
+def test_any_kept_state_survives_prune_and_collection(states, keep):
+    with open_store("memory:") as store:
+        session = store.session("a")
+        made = [(session.checkpoint(state).seq, state) for state in states]
+        session.prune_checkpoints(keep=keep)
+        store.collect(dry_run=False)
+        for seq, state in made[-keep:]:
+            assert session.restore(seq) == state
+        assert len(session.checkpoints()) == min(keep, len(states))

@@ -1,0 +1,213 @@
+"""The feed where it can go wrong: concurrent writers, transactions that commit late, two readers of one name, restores."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+import perdure
+from perdure.errors import Stale
+from perdure.planes import feed
+from perdure.stores.statements import Statement
+from perdure.testing.clock import FakeClock
+
+PATIENCE = "60s"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    return f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def ask(store, text):
+    return store._caller.core.read(lambda reads: reads.query(Statement("ask", "", text)), tenant=0)
+
+
+def read_until(store, count, cursor=None, limit=7):
+    """Read the feed to the end of so many emitted events."""
+    found = []
+    while sum(event.emitted for event in found) < count:
+        page = store.feed(cursor, limit=limit, wait=PATIENCE)
+        assert page, "the feed never shows the rest"
+        found += page
+        cursor = page.next
+    return found, cursor
+
+
+def test_concurrent_writers_and_readers_lose_nothing(url):
+    writers, each = 4, 25
+    with perdure.open(url) as store:
+        subscription = store.subscribe("s")
+        seen, done = [], threading.Event()
+
+        def write(number):
+            with perdure.open(url) as mine:
+                session = mine.session(f"s{number % 2}")
+                for n in range(each):
+                    session.emit("n.added", {"writer": number, "n": n})
+
+        def consume():
+            while len([e for e in seen if e.emitted]) < writers * each and not done.is_set():
+                batch = subscription.next(limit=10, wait="1s")
+                seen.extend(batch)
+                batch.ack()
+
+        with ThreadPoolExecutor(writers + 1) as pool:
+            reader = pool.submit(consume)
+            try:
+                list(pool.map(write, range(writers)))
+                reader.result(timeout=120)
+            finally:
+                done.set()
+        emitted = [(e.data["writer"], e.data["n"]) for e in seen if e.emitted]
+        assert sorted(emitted) == [(w, n) for w in range(writers) for n in range(each)]
+        for session in ("s0", "s1"):  # and each stream in its own order
+            seqs = [e.seq for e in seen if e.session == session]
+            assert seqs == sorted(seqs)
+        assert [(e.uid, e.seq) for e in read_until(store, writers * each)[0]] == [(e.uid, e.seq) for e in seen]
+
+
+def connected(url):
+    address, _, schema = url.partition("?schema=")
+    return psycopg.connect(address, options=f"-c search_path={schema}")
+
+
+class HeldBack:
+    """A writer of another process whose COMMIT takes its time: it has its position in the feed, but nobody sees it yet."""
+
+    def __init__(self, url, store, session):
+        self.raw = connected(url)
+        stream, seq, digest = ask(store, f"SELECT id, seq, hash FROM streams WHERE name = '{session}'")[0]
+        self.raw.execute(
+            """INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)
+               SELECT tenant, stream, %s, 'late.one', '', 'late', at, codec, tx, commitment, hash, salt, body
+               FROM events WHERE stream = %s AND seq = %s""",
+            (seq + 1, stream, seq),
+        )
+
+    def commit(self):
+        self.raw.commit()
+        self.raw.close()
+
+
+def naive(store, after):
+    """How one must not do it: by position alone."""
+    return ask(store, f"SELECT pos, kind FROM events WHERE pos > {after} AND tbl = '' ORDER BY pos")
+
+
+def test_a_late_commit_is_not_skipped_on_postgresql(postgres_url):
+    with perdure.open(postgres_url) as store:
+        store.session("slow")
+        quick = store.session("quick")
+        first = quick.emit("quick.one")
+        found, cursor = read_until(store, 1)
+        assert first in found
+        control = naive(store, 0)
+        late = HeldBack(postgres_url, store, "slow")
+        second = quick.emit("quick.two")  # committed, but after the position of the one that is not
+        control += naive(store, control[-1][0])
+        assert store.feed(cursor) == []
+        assert store._caller.read(feed.waiting, _subscribed_at_end(store)) is False
+        late.commit()
+        rest, _ = read_until(store, 2, cursor)
+        assert [event.kind for event in rest] == ["late.one", "quick.two"]
+        assert second in rest
+        control += naive(store, control[-1][0])
+        assert [kind for _, kind in control] == ["quick.one", "quick.two"]  # the naive reader never sees `late.one`
+
+
+def _subscribed_at_end(store):
+    return store.subscribe("end", start="end").name
+
+
+def test_the_feed_uses_its_index_on_postgresql(postgres_url):
+    with perdure.open(postgres_url) as store:
+        session = store.session("a")
+        store.atomic(lambda tx: [tx.session("a").emit("n.added") for _ in range(2000)] and None)
+        session.emit("n.added")
+        with connected(postgres_url) as raw:
+            raw.execute("ANALYZE events")
+        params = {"tenant": 1, "xid": 10, "pos": 1, "end_xid": 2**40, "end_pos": 1, "limit": 10}
+        text = "EXPLAIN " + feed.Q.feed_after.overrides["postgres"][1]
+        plan = "\n".join(
+            row[0]
+            for row in store._caller.core.read(lambda reads: reads.query(Statement("e", "", text), **params), tenant=0)
+        )
+        assert "events_by_xid" in plan
+        assert "Sort" not in plan
+
+
+def test_of_many_who_ask_at_once_one_gets_the_batch(url):
+    with perdure.open(url) as store:
+        store.session("a").emit("n.added")
+        read_until(store, 1)
+        stores = [perdure.open(url) for _ in range(4)]
+        try:
+            for _ in range(5):
+                barrier = threading.Barrier(4)
+
+                def take(mine, barrier=barrier):
+                    subscription = mine.subscribe("shared")
+                    barrier.wait()
+                    return subscription.next()
+
+                with ThreadPoolExecutor(4) as pool:
+                    batches = [batch for batch in pool.map(take, stores) if batch]
+                assert len(batches) == 1
+                store.subscribe("shared").reset("beginning")
+        finally:
+            for mine in stores:
+                mine.close()
+
+
+def test_of_many_acknowledgements_one_moves(url):
+    with perdure.open(url) as store, perdure.open(url) as other:
+        store.session("a").emit("n.added")
+        read_until(store, 1)
+        batch = store.subscribe("s").next()
+        twin = type(batch)(other._caller, "s", feed.Delivery(batch.events, batch._token))
+        barrier = threading.Barrier(2)
+
+        def ack(which):
+            barrier.wait()
+            try:
+                which.ack()
+            except Stale:
+                return "stale"
+            return "moved"
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(ack, [batch, twin])) == ["moved", "stale"]
+
+
+def test_after_a_restore_positions_of_before_are_stale_and_reset_is_the_way_out(tmp_path):
+    url = f"sqlite:///{tmp_path}/agent.db"
+    with perdure.open(url, clock=FakeClock()) as store:
+        session = store.session("a")
+        session.emit("n.added")
+        cursor = store.feed().next
+        subscription = store.subscribe("s")
+        batch = subscription.next()
+        ask(store, "UPDATE meta SET value = '2' WHERE name = 'epoch' RETURNING 1")  # what a restore does
+        for refused in (lambda: store.feed(cursor), subscription.next, batch.ack):
+            with pytest.raises(Stale) as stale:
+                refused()
+            assert "beginning" in stale.value.hint
+        subscription.reset("beginning")
+        assert list(subscription.next()) == list(batch)
+        assert store.feed() == list(batch)
+
+
+def test_waiting_wakes_up_when_something_comes(url):
+    with perdure.open(url) as store, perdure.open(url) as other:
+        subscription = store.subscribe("s", start="end")
+        with ThreadPoolExecutor(1) as pool:
+            batch = pool.submit(subscription.next, 10, PATIENCE)
+            event = other.session("a").emit("n.added")
+            found = list(batch.result(timeout=90))
+            while event not in found:  # the session's own first event may have come alone
+                store.subscribe("s").reset("beginning")
+                found = list(subscription.next(wait=PATIENCE))

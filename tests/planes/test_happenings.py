@@ -1,0 +1,109 @@
+"""How events across the store are found: one index range for each kind, whatever the filters."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import perdure
+from perdure.planes import happenings
+from perdure.planes.happenings import Q
+from perdure.stores.statements import Statement
+
+EVENTS = 3000
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    with perdure.open(url) as opened:
+        opened.atomic(fill)
+        if request.param == "postgres":
+            address, _, schema = url.partition("?schema=")
+            with psycopg.connect(address, options=f"-c search_path={schema}") as raw:
+                raw.execute("ANALYZE events")
+        yield opened
+
+
+def fill(tx):
+    session = tx.session("a")
+    for n in range(EVENTS):
+        session.emit(f"k{n % 3}.x", {"n": n})
+        if n % 4 == 0:
+            session.set("v", n)
+
+
+def plan(store, statement, **params):
+    """How the database would run a statement."""
+    core, tenant = store._caller.core, store._caller.tenant
+    given = {"tenant": tenant, **params}
+    source = statement._render("sqlite", frozenset(given))
+    explain = "EXPLAIN QUERY PLAN " if core.engine.dialect == "sqlite" else "EXPLAIN "
+    rows = core.read(lambda reads: reads.query(Statement("plan", "", explain + source), **given), tenant=tenant)
+    return "\n".join(str(row[-1] if core.engine.dialect == "sqlite" else row[0]) for row in rows)
+
+
+CASES = {
+    "kind": {},
+    "emitted": {"emitted": 1},
+    "actor": {"actor": "me"},
+    "day": {"actor": "me", "since": 0, "until": 2**60},
+    "page": {"last_at": 2**60, "last_pos": 10},
+}
+
+
+@pytest.mark.parametrize("filters", CASES.values(), ids=CASES)
+def test_a_page_is_one_range_of_an_index(store, filters):
+    found = plan(store, Q.events_across, kind="k1.x", limit=50, **filters)
+    assert "events_by_" in found or "events_emitted_by_kind" in found
+    assert "Seq Scan" not in found
+    assert "SCAN events" not in found
+    assert "TEMP B-TREE" not in found
+    for line in found.splitlines():
+        assert "Sort  " not in line or "Incremental Sort" in line
+
+
+def test_the_control_shows_that_a_plan_without_an_index_is_noticed(store):
+    broken = Statement("broken", "", Q.events_across.source.replace("kind = :kind", "kind || '' = :kind"))
+    found = plan(store, broken, kind="k1.x", limit=50)
+    assert "TEMP B-TREE" in found or "Seq Scan" in found or "Sort  " in found or "events_by_kind" not in found
+
+
+def test_kinds_are_found_by_hopping(store):
+    found = plan(store, Q.kinds_across, low="", high=chr(0x10FFFF))
+    assert "Seq Scan" not in found
+    assert "SCAN events" not in found
+
+
+def test_no_more_than_a_page_of_each_kind_is_read(store, monkeypatch):
+    read = []
+
+    class Counted(happenings.Names):
+        def record(self, event):
+            read.append(event)
+            return super().record(event)
+
+    monkeypatch.setattr(happenings, "Names", Counted)
+    page = store.events(limit=20)
+    assert [event.data for event in page][:1] == [{"n": EVENTS - 1}]
+    assert len(read) == len(page) == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("a.*", {"kind": None, "low": "a.", "high": "a/"}),
+        ("a.b.*", {"kind": None, "low": "a.b.", "high": "a.b/"}),
+        ("a.b", {"kind": "a.b", "low": None, "high": None}),
+        ("%", {"kind": "%", "low": None, "high": None}),
+        (None, {"kind": None, "low": None, "high": None}),
+    ],
+)
+def test_a_kind_becomes_an_equality_or_a_range(kind, expected):
+    assert happenings._kind_filter(kind) == expected
+
+
+@pytest.mark.parametrize("kind", ["*", "a*", "a.*.b", "*.a", "a.**", ""])
+def test_other_patterns_are_refused(kind):
+    with pytest.raises(perdure.Invalid):
+        happenings._kind_filter(kind)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 LARGE = bytes(range(256)) * 400  # above what is kept in the database
 
 
-def furnish(store: Store) -> None:
-    """Fill a store through its public surface alone."""
+def furnish(store: Store, large: bytes = LARGE) -> None:
+    """Fill a store through its public surface alone; `large` is the artifact that may lie outside."""
     session = store.session("main", title="Fix login", labels=["prod", "web"], goal="Login works")
     turn = session.say("user", "Login fails on Safari", key="m1", about=["customer:7"])
     session.say("assistant", "Let me look", calls=[perdure.Call("c1", "grep", {"q": "Safari"})])
@@ -25,7 +25,7 @@ def furnish(store: Store) -> None:
     _values(store, session)
     _states(session)
     session.attach("build.log", b"all good", media_type="text/plain")
-    session.attach("core.bin", LARGE)
+    session.attach("core.bin", large)
     session.emit("deploy.finished", {"sha": "abc"}, refs=[turn])
     session.fold(lambda count, _: (count or 0) + 1, name="count")
     fork = session.fork(name="try-b")

@@ -76,7 +76,7 @@ def trespasses(texts: dict[str, str]) -> list[str]:
     return [
         f"perdure/{module.replace('.', '/')}.py:{line}: imports {target or 'perdure'}: {why}"
         for module, text in texts.items()
-        if module != "__init__"
+        if module not in ("__init__", "__main__")
         for line, target in imported(module, text)
         if (why := trespass(module, target))
     ]

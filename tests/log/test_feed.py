@@ -29,7 +29,10 @@ def test_a_changed_character_shows(at, character):
     cursor = encode_cursor("store", 1, Position(5, 7))
     changed = cursor[:at] + character + cursor[at + 1 :]
     try:
-        assert decode_cursor(changed, "store", 1) == (5, 7)  # the spare bits of the last character mean nothing
+        assert decode_cursor(changed, "store", 1) == (
+            5,
+            7,
+        )  # the spare bits of the last character mean nothing
     except Error as error:
         assert isinstance(error, Invalid)
     else:

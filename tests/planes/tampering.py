@@ -65,3 +65,11 @@ class Intruder:
         """Run something as it is, guards and all."""
         with self._connected() as connection:
             connection.execute(text)
+
+    def drop_checks(self, table: str) -> None:
+        """Take the constraints off a table of PostgreSQL (on SQLite they are off while the intruder works)."""
+        if self.sqlite:
+            return
+        named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = to_regclass(?)"
+        for (name,) in self.ask(named, table):
+            self.raw(f"ALTER TABLE {table} DROP CONSTRAINT {name}")

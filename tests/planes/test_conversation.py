@@ -9,6 +9,7 @@ import pytest
 
 from perdure.errors import Conflict, Error
 from perdure.handles.opening import open as open_store
+from perdure.log.event import decode_body
 from perdure.model.records.conversation import Call
 from perdure.planes import conversation
 from perdure.stores.sqlite import SqliteConnection
@@ -96,6 +97,18 @@ def test_one_of_many_crossing_summaries_stands(url):
     outcomes = race(url, act)
     assert outcomes[None] == WRITERS // 2
     assert outcomes["Conflict"] == WRITERS // 2
+
+
+def test_later_events_carry_the_pin(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("s")
+        session.say("user", "before")
+        pins = session.pin(model="m-1")
+        session.say("user", "after")
+        store.session("s").say("user", "and after")
+        raw = store._caller.core.engine.reader().raw
+        bodies = raw.execute("SELECT body FROM events WHERE kind = 'turn.said' ORDER BY seq")
+        assert [decode_body(body).pin for (body,) in bodies] == ["", pins.digest, pins.digest]
 
 
 # -- cost ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def database(tmp_path_factory):
 
 def plan_of(database, statement, given=()):
     params = dict.fromkeys(re.findall(r":(\w+)", statement.source), 1)
-    params |= {"addresses": "[]", **{name: 1 for name in given}}
+    params |= {"addresses": "[]", **dict.fromkeys(given, 1)}
     optional = set(re.findall(r"--\? (\w+)", statement.source)) - set(given)
     text = statement.text("sqlite", {name: value for name, value in params.items() if name not in optional})
     return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {text}", params)]
@@ -36,6 +36,16 @@ def plan_of(database, statement, given=()):
         (checkpoints.Q.checkpoints_page, (), "PRIMARY KEY (stream=? AND seq>? AND seq<?)"),
         (checkpoints.Q.forks_of, (), "streams_by_parent (parent=?)"),
         (artifacts.Q.artifacts_page, (), "PRIMARY KEY (stream=? AND seq>? AND seq<?)"),
+        (
+            artifacts.Q.artifacts_page,
+            ("name",),
+            "artifacts_by_name (stream=? AND name=? AND seq>? AND seq<?)",
+        ),
+        (
+            checkpoints.Q.checkpoints_page,
+            ("name",),
+            "checkpoints_by_name (stream=? AND name=? AND seq>? AND seq<?)",
+        ),
         (artifacts.Q.artifacts_across, (), "artifacts_by_time (tenant=?"),
         (artifacts.Q.artifacts_across, ("media_type",), "artifacts_by_type (tenant=? AND media_type=?"),
         (artifacts.Q.artifacts_across, ("last_at",), "artifacts_by_time (tenant=? AND (at,stream,seq)<"),

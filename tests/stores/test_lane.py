@@ -1,5 +1,7 @@
-"""The lane, step by step: who runs what, in which commit, and who hears of it (P1, P15). Faults of the disk and the network
-are in tests/faults."""
+"""The lane, step by step: who runs what, in which commit, and who hears of it (P1, P15).
+
+Faults of the disk and the network are in test_sqlite, test_postgres and tests/faults.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, opened, until
 
 import perdure
 from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
 from perdure.model import points
 from perdure.stores import lane as lanes
 from perdure.stores.lane import Lane
+from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, opened, until
 
 
 @pytest.fixture
@@ -34,8 +36,11 @@ def store(url) -> Iterator[Opened]:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def any_store(request, tmp_path) -> Iterator[Opened]:
-    urls = {"memory": lambda: "memory:", "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
-            "postgres": lambda: request.getfixturevalue("postgres_url")}  # fmt: skip
+    urls = {
+        "memory": lambda: "memory:",
+        "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
+        "postgres": lambda: request.getfixturevalue("postgres_url"),
+    }
     with opened(urls[request.param]()) as store:
         yield store
 
@@ -71,7 +76,7 @@ def ran_by(_tx: Any, names: dict[str, int], name: str) -> None:
     names[name] = threading.get_ident()
 
 
-# -- who runs what ---------------------------------------------------------------------------------------------
+# -- who runs what ------------------------------------------------------------------------------------------
 
 
 def test_a_caller_that_finds_the_lane_free_runs_its_own_job(store, commits):
@@ -167,7 +172,7 @@ def test_a_batch_is_bounded(store, monkeypatch, commits):
     assert len(commits) == 1 + 3  # the holder alone, then 3 + 3 + 1
 
 
-# -- async -----------------------------------------------------------------------------------------------------
+# -- async --------------------------------------------------------------------------------------------------
 
 
 def count_wakes() -> list[Any]:
@@ -212,7 +217,9 @@ def test_two_loops_and_threads_share_one_lane(store):
     stream = store.write(begin, "a")
 
     async def some(who: str) -> list[int]:
-        return await asyncio.gather(*(store.submit(append, stream, f"{who}{number}") for number in range(100)))
+        return await asyncio.gather(
+            *(store.submit(append, stream, f"{who}{number}") for number in range(100))
+        )
 
     def threaded(who: str) -> list[int]:
         return [store.write(append, stream, f"{who}{number}") for number in range(50)]
@@ -270,7 +277,9 @@ def test_errors_that_no_future_takes_reach_their_caller_alone(store):
     """StopIteration cannot be set on a future, SystemExit would end the thread that serves everybody."""
 
     async def main() -> None:
-        jobs = [store.submit(verb, *args) for verb, *args in ((stop_iteration,), (leave_program,), (begin, "a"))]
+        jobs = [
+            store.submit(verb, *args) for verb, *args in ((stop_iteration,), (leave_program,), (begin, "a"))
+        ]
         outcomes = await asyncio.gather(*jobs[::2], return_exceptions=True)
         assert isinstance(outcomes[0], RuntimeError)
         assert outcomes[1].name == "a"
@@ -280,7 +289,7 @@ def test_errors_that_no_future_takes_reach_their_caller_alone(store):
     asyncio.run(main())
 
 
-# -- failing jobs ----------------------------------------------------------------------------------------------
+# -- failing jobs -------------------------------------------------------------------------------------------
 
 
 def fail_after(tx: Any, stream: Any, content: str) -> None:
@@ -329,7 +338,12 @@ def test_a_broken_constraint_hits_only_who_broke_it(any_store):
     store = any_store
     stream, other = store.write(begin, "a"), store.write(begin, "b")
     store.write(append, stream, "first", "k")
-    jobs = [(append, other, "x"), (append, stream, "second", "k"), (append, other, "y"), (append, stream, "z")]
+    jobs = [
+        (append, other, "x"),
+        (append, stream, "second", "k"),
+        (append, other, "y"),
+        (append, stream, "z"),
+    ]
     outcomes = in_one_batch(store, *jobs)
     assert isinstance(outcomes[1], (Invalid, Conflict))
     assert outcomes[0] == 2
@@ -360,7 +374,7 @@ def test_a_verb_that_calls_its_own_store_is_told_so(any_store):
     assert any_store.write(begin, "b").name == "b"
 
 
-# -- interrupts ------------------------------------------------------------------------------------------------
+# -- interrupts ---------------------------------------------------------------------------------------------
 
 
 def interrupted(_tx: Any) -> None:
@@ -402,7 +416,7 @@ def written_around_an_interrupt(store: Opened, point: str) -> list[str]:
     for count, name in enumerate("xyz", 1):
         callers.append(Called(store.write, append, stream, name))
         queued(store, count)
-    disarm = points.arm("lane.after_commit", lambda: (disarm(), interrupt_once(point)) and None)
+    disarm = points.arm("lane.after_commit", lambda: disarm() or interrupt_once(point))
     gate.open()  # the holder's own commit arms it for the batch of the others
     holder.outcome()
     with pytest.raises(KeyboardInterrupt):
@@ -450,7 +464,7 @@ def test_a_real_interrupt_while_waiting_does_not_take_the_lane_along(store):
     assert store.contents(stream) == ["after"]
 
 
-# -- deadlines, closing, forks ---------------------------------------------------------------------------------
+# -- deadlines, closing, forks ------------------------------------------------------------------------------
 
 
 def test_who_waits_too_long_is_told_and_never_runs(url):
@@ -546,8 +560,13 @@ with opened(sys.argv[1]) as store:
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_fork_refuses_in_the_child_and_spares_the_parent(kind, request, url):
     target = url if kind == "sqlite" else request.getfixturevalue("postgres_url")
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, target], timeout=60, capture_output=True,
-                         env=child_environment())  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, target],
+        timeout=60,
+        capture_output=True,
+        check=False,
+        env=child_environment(),
+    )
     assert run.returncode == 0, run.stderr.decode()
 
 
@@ -559,7 +578,7 @@ def child_environment() -> dict[str, str]:
 
 
 def test_new_streams_survive_an_early_flush(any_store):
-    """A stream that has no event yet when a query brings the batch into the database becomes real with its first."""
+    """A stream that has no event yet when the batch is flushed becomes real with its first."""
 
     def late_first_event(tx: Any, old: Any) -> tuple[str, int]:
         new = tx.new_stream("session", "late")

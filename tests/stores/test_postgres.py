@@ -11,15 +11,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from stores.verbs import Called, Opened, append, begin, begin_and_append, count_turns, everything, opened
 
-from perdure.errors import Error, Invalid, Refused, Unavailable
+from perdure.errors import Invalid, Refused, Unavailable
 from perdure.log.change import Change, Op, Stream
 from perdure.model import points
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.postgres import PostgresEngine
 from perdure.testing.faults import Cut, Proxy
+from stores.verbs import Called, Opened, append, begin, begin_and_append, count_turns, everything, opened
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -48,7 +48,7 @@ def plain(url: str) -> Any:
     return psycopg.connect(address, autocommit=True, options=f"-c search_path={schema}")
 
 
-# -- races -----------------------------------------------------------------------------------------------------
+# -- races --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 200), ("system_postgres_url", 40)])
@@ -116,7 +116,7 @@ def test_two_stores_create_the_same_session_at_once(postgres_url):
             assert len({caller.outcome() for caller in callers}) == 1
 
 
-# -- lost connections ------------------------------------------------------------------------------------------
+# -- lost connections ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 30), ("system_postgres_url", 8)])
@@ -134,8 +134,10 @@ def test_a_terminated_backend_is_not_noticed(fixture, count, request):
 
 
 def kill_backends(admin: Any) -> None:
-    admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                  "WHERE pid <> pg_backend_pid() AND application_name LIKE 'perdure-%'").fetchall()  # fmt: skip
+    admin.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND application_name LIKE 'perdure-%'"
+    ).fetchall()
 
 
 def test_a_backend_terminated_inside_the_transaction(postgres_url):
@@ -212,12 +214,12 @@ def test_a_server_that_has_gone_silent_is_an_error_after_the_deadline(postgres_u
     assert everything(postgres_url) == Counter(["again"])
 
 
-# -- lost replies ----------------------------------------------------------------------------------------------
+# -- lost replies -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 60), ("system_postgres_url", 10)])
 def test_a_lost_reply_is_resolved_by_transaction_id(fixture, count, request):
-    """At every request of a write, lost before, while and after the server acts on it: once, and never twice."""
+    """At every request of a write, lost before, while and after the server acts: once, never twice."""
     url = request.getfixturevalue(fixture)
     parts = urlsplit(url)
     rng = random.Random(SEED)
@@ -266,7 +268,9 @@ def test_control_guessing_doubles(postgres_url, proxy, proxied_url):
         for number in range(10):
             proxy.cut(Cut.REPLY)
             store.write(append, stream, number)
-    assert Counter(everything(postgres_url).values())[2] >= 9  # the goodbye of the first lane may use up one cut
+    assert (
+        Counter(everything(postgres_url).values())[2] >= 9
+    )  # the goodbye of the first lane may use up one cut
 
 
 def swap_lane(store: Opened, kind: type[Lane]) -> None:
@@ -279,7 +283,9 @@ def late_request(proxy: Proxy, url: str) -> None:
     """A request reaches the server only after its sender gave up on it, asked, and began anew."""
     with opened(url) as store:
         stream = store.write(begin, "a")
-        release = points.arm("lane.before_commit", lambda: (release(), points.arm("lane.before_commit", late)) and None)
+        release = points.arm(
+            "lane.before_commit", lambda: release() or points.arm("lane.before_commit", late)
+        )
 
         def late() -> None:  # the second attempt is about to commit
             points.arm("lane.before_commit", lambda: None)()
@@ -326,8 +332,10 @@ def settle(url: str) -> None:
     """Until no backend works on anything: what was released has had its effect."""
     with plain(url) as admin:
         for _ in range(2000):
-            busy = admin.execute("SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
-                                 "application_name LIKE 'perdure-%' AND state = 'active'").fetchone()  # fmt: skip
+            busy = admin.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+                "application_name LIKE 'perdure-%' AND state = 'active'"
+            ).fetchone()
             if not busy[0]:
                 return
         raise AssertionError("it does not settle")
@@ -351,7 +359,7 @@ def test_control_a_lost_backend_that_is_not_ended_doubles(postgres_url, proxy, p
     assert max(everything(postgres_url).values()) == 2
 
 
-# -- what a bad address gets -----------------------------------------------------------------------------------
+# -- what a bad address gets --------------------------------------------------------------------------------
 
 
 def test_wrong_password(postgres_url):

@@ -8,9 +8,9 @@ import pytest
 import perdure
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Stream
+from perdure.log.table import TableClass
 from perdure.planes.lineage import ancestry
 from perdure.planes.tables import ALL, RECORDED
-from perdure.log.table import TableClass
 from perdure.stores.replay import PAGE_EVENTS, Slice, replay
 from perdure.stores.statements import Statement
 from perdure.stores.tx import LOG
@@ -86,7 +86,9 @@ def test_the_chain_and_the_rows_are_the_same(source, target_url):
 
 def test_a_replay_goes_on_where_it_was_cut_off(source):
     session = source.session("a")
-    source.atomic(lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(PAGE_EVENTS + 20)] and None)
+    source.atomic(
+        lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(PAGE_EVENTS + 20)] and None
+    )
     with perdure.open("memory:") as target:
         load(source, target, "a", lambda slices: [msgspec.structs.replace(slices[0], upto=7)])
         assert len(chain(target, session.uid)) == 7

@@ -1,4 +1,4 @@
-"""SQLite: busy files, full disks, failing syncs, damaged and read-only files (P1, P15). Kills are in tests/faults."""
+"""SQLite: busy files, full disks, failing syncs, damaged and read-only files (P1, P15)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import apsw
 import pytest
-from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, opened
 
 from perdure.errors import Damaged, Error, Full, ReadOnly, Refused, Unavailable
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.sqlite import SqliteConnection
+from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, opened
 
 FAULTY_VFS = "perdure-test-faulty"
 
@@ -34,7 +34,7 @@ def url(path) -> str:
     return f"sqlite:///{path}"
 
 
-# -- settings --------------------------------------------------------------------------------------------------
+# -- settings -----------------------------------------------------------------------------------------------
 
 
 def test_what_durability_rests_on_is_set(url):
@@ -58,7 +58,7 @@ def test_files_are_for_their_owner_alone(url, path):
     assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
 
 
-# -- busy ------------------------------------------------------------------------------------------------------
+# -- busy ---------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -97,7 +97,9 @@ def test_a_batch_shares_its_deadline(url, path, monkeypatch):
     """A thousand callers behind a busy file wait as long as one, not a thousand times as long."""
     begins = []
     begin_transaction = SqliteConnection.begin
-    monkeypatch.setattr(SqliteConnection, "begin", lambda self: (begins.append(1), begin_transaction(self))[1])
+    monkeypatch.setattr(
+        SqliteConnection, "begin", lambda self: (begins.append(1), begin_transaction(self))[1]
+    )
 
     async def main() -> None:
         with opened(url, timeout_seconds=0.2) as store:
@@ -114,7 +116,7 @@ def test_a_batch_shares_its_deadline(url, path, monkeypatch):
     asyncio.run(main())
 
 
-# -- full disks ------------------------------------------------------------------------------------------------
+# -- full disks ---------------------------------------------------------------------------------------------
 
 
 class FaultyFile(apsw.VFSFile):
@@ -143,10 +145,11 @@ class FaultyVFS(apsw.VFS):
     syncs = 0
 
     def __init__(self) -> None:
-        super().__init__(FAULTY_VFS, "", makedefault=True)
+        self._system = apsw.vfs_names()[0]
+        super().__init__(FAULTY_VFS, self._system, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> FaultyFile:  # noqa: N802 - SQLite's name
-        return FaultyFile("", name, flags)
+        return FaultyFile(self._system, name, flags)
 
     @classmethod
     def heal(cls) -> None:
@@ -229,13 +232,19 @@ def test_control_acknowledging_before_the_commit_is_found(url, faulty):
         old.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one"
+)
 def test_a_truly_full_filesystem(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True)
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True, check=False
+    )
     if mount.returncode:
-        pytest.skip(f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}")
+        pytest.skip(
+            f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}"
+        )
     try:
         url = f"sqlite:///{small}/agent.db"
         with opened(url) as store:
@@ -262,7 +271,7 @@ def fill(place: Path, leave: int) -> Path:
     return ballast
 
 
-# -- failing syncs ---------------------------------------------------------------------------------------------
+# -- failing syncs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3, 1000])
@@ -304,12 +313,13 @@ def test_control_without_syncs_nothing_notices_the_disk(url, faulty):
     with opened(url) as store:
         stream = store.write(begin, "a")
         store.core.lane._connection.raw.pragma("synchronous", 0)
+        faulty.heal()
         faulty.fail_syncs = 1000
         store.write(append, stream, "x")  # acknowledged, though no sync could have succeeded
         assert faulty.syncs == 0
 
 
-# -- files that are not what they should be --------------------------------------------------------------------
+# -- files that are not what they should be -----------------------------------------------------------------
 
 
 def test_a_file_that_is_no_database(path, url):
@@ -362,7 +372,7 @@ def test_a_truncated_file_is_never_taken_for_a_good_one(path, url, place):
 
 @pytest.fixture
 def read_only_folder(tmp_path) -> Iterator[Path]:
-    """A folder on a filesystem mounted read-only when root (whom modes do not stop), else one without write permission."""
+    """Mounted read-only when root, whom modes do not stop; else without write permission."""
     folder = tmp_path / "fixed"
     folder.mkdir()
     with opened(f"sqlite:///{folder}/agent.db") as store:
@@ -376,9 +386,11 @@ def read_only_folder(tmp_path) -> Iterator[Path]:
         return
     steps = (["mount", "--bind", str(folder), str(folder)], ["mount", "-o", "remount,bind,ro", str(folder)])
     for step in steps:
-        done = subprocess.run(step, capture_output=True)
+        done = subprocess.run(step, capture_output=True, check=False)
         if done.returncode:
-            pytest.skip(f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}")
+            pytest.skip(
+                f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}"
+            )
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 

@@ -1,4 +1,4 @@
-"""The plain verbs that the tests of lanes and stores write with, and the check that nothing was lost, doubled or bent."""
+"""Plain verbs to test lanes and stores with, and the check that nothing was lost, doubled or bent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def begin(tx: Tx, name: str) -> Stream:
 
 def append(tx: Tx, stream: Stream, content: Any, key: str | None = None) -> int:
     """Say something; the row and the event."""
-    return tx.record(Change("turn.said", stream, TURNS, set={"role": "user", "key": key}, doc={"content": content}))
+    return tx.record(
+        Change("turn.said", stream, TURNS, set={"role": "user", "key": key}, doc={"content": content})
+    )
 
 
 def begin_and_append(tx: Tx, name: str, content: Any) -> int:
@@ -74,7 +76,9 @@ class Opened:
 
 def _contents(reads: Any, stream: Stream) -> list[Any]:
     rows = reads.query(LOG.events_page, stream=stream.id, after=0, upto=2**62, limit=1_000_000)
-    bodies = [decode_body(event.body) for event in map(event_of, rows) if event.body and event.table == "turns"]
+    bodies = [
+        decode_body(event.body) for event in map(event_of, rows) if event.body and event.table == "turns"
+    ]
     return [body.doc["content"] for body in bodies]
 
 
@@ -88,7 +92,7 @@ def opened(url: str, **options: Any) -> Iterator[Opened]:
 
 
 def everything(url: str) -> Counter[Any]:
-    """Every content in the store with how often it is there; the whole store is verified on the way (P5, P6)."""
+    """Every content in the store with how often it is there; the store is verified on the way (P5, P6)."""
     with opened(url) as store:
         report = verify(lambda verb, *args: store.core.read(verb, *args, tenant=0))
         assert report.ok, report

@@ -47,7 +47,9 @@ class Chain:
         self._ahead: deque[Event] = deque()
         self._displaced: list[Event] = []
         self.breaks: list[Break] = []
-        self.emptied: list[int] = []  # events without a body: whether that was recorded is for the caller to say
+        self.emptied: list[
+            int
+        ] = []  # events without a body: whether that was recorded is for the caller to say
 
     def follow(self, events: Iterable[Event]) -> Iterator[Event]:
         """Every event again, checked."""
@@ -92,7 +94,9 @@ class Chain:
             self._displaced.append(event)
             self._previous = (found.hash,)
         else:
-            self._break(BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written")
+            self._break(
+                BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written"
+            )
             # The next event follows the hash as it was: the stored one if the header was edited, else the computed one.
             computed = [self._digest(event, previous) for previous in self._previous]
             self._previous = (event.hash, *computed)
@@ -117,7 +121,11 @@ class Chain:
         if event.body is None:
             self.emptied.append(event.seq)
         elif event.salt is None or commit_to(event.salt, event.body) != event.commitment:
-            self._break(BreakKind.BODY_ALTERED, event.seq, "the body or its salt is not the one that the header commits to")
+            self._break(
+                BreakKind.BODY_ALTERED,
+                event.seq,
+                "the body or its salt is not the one that the header commits to",
+            )
 
     def _missing(self, first: int, last: int) -> None:
         what = "the event is missing" if first == last else f"the events from {first} to {last} are missing"

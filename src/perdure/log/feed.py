@@ -1,8 +1,8 @@
 """The feed's cursor: a position in the order of all events of a store, opaque to who holds it.
 
-It carries the store and its epoch: a restore raises the epoch, after which positions of before mean nothing. Order is
-(xid, pos): on PostgreSQL positions are given out before commit, so the transaction comes first and readers stop at the
-oldest one in flight; elsewhere xid is 0. Callers: planes/feed. Keeps P10, P15.
+It carries the store and its epoch: a restore raises the epoch, after which positions of before mean nothing.
+Order is (xid, pos): on PostgreSQL positions are given out before commit, so the transaction comes first and
+readers stop at the oldest one in flight; elsewhere xid is 0. Callers: planes/feed. Keeps P10, P15.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def encode_cursor(store_uid: str, epoch: int, position: Position) -> str:
 
 
 def decode_cursor(text: object, store_uid: str, epoch: int, path: str = "after") -> Position:
-    """The position of a cursor. Invalid when it is none; Stale when it is of another store or of before a restore."""
+    """The position of a cursor. Invalid when it is none; Stale when it is of another store or of before a
+    restore.
+    """
     version, check, store, theirs, xid, pos = _unpack(text, path)
     body = _FORMAT.pack(version, 0, store, theirs, xid, pos)
     if version != _VERSION or check != int.from_bytes(_check(body)) or max(xid, pos) > _MAX:
@@ -48,7 +50,7 @@ def decode_cursor(text: object, store_uid: str, epoch: int, path: str = "after")
 def stale(theirs: int, epoch: int, path: str) -> Stale:
     """The refusal of a position from before a restore, with the way out."""
     return Stale(
-        f"this position is of epoch {theirs} and the store is in epoch {epoch}: it was restored since, or is another store",
+        f"this position is of epoch {theirs}, the store is in epoch {epoch}: it was restored, or is another one",
         path=path,
         hint="start again: reset the subscription to 'beginning' or 'end', or read the feed without a cursor",
         epoch=epoch,
@@ -69,4 +71,6 @@ def _check(body: bytes) -> bytes:
 
 
 def _not_a_cursor(path: str) -> Invalid:
-    return Invalid("this is not a cursor of the feed", path=path, hint="pass the `next` of a page of the feed")
+    return Invalid(
+        "this is not a cursor of the feed", path=path, hint="pass the `next` of a page of the feed"
+    )

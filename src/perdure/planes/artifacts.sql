@@ -4,7 +4,9 @@
 SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.uid, a.stream
 FROM artifacts a JOIN streams s ON s.id = a.stream
 WHERE a.stream = :stream AND a.seq > :first AND a.seq <= :last
-  AND a.name = :name --? name
+  AND a.seq IN ( --? name
+    SELECT seq FROM artifacts WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last --? name
+    ORDER BY seq DESC LIMIT :limit) --? name
 ORDER BY a.seq DESC LIMIT :limit
 
 -- artifacts_across: the artifacts of a tenant, newest first.

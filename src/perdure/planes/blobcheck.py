@@ -54,7 +54,9 @@ class Seen:
         self.count = 0
 
 
-def check_blobs(reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside) -> None:
+def check_blobs(
+    reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside
+) -> None:
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be checked.
 
     What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on from there.
@@ -88,7 +90,12 @@ def _refs(reader: Reader, stream: Stream) -> Iterator[tuple[Any, ...]]:
     seq, address = 0, b""
     while True:
         page = reader.query(
-            Q.blob_refs_page, tenant=stream.tenant, stream=stream.id, seq=seq, address=address, limit=PAGE_REFS
+            Q.blob_refs_page,
+            tenant=stream.tenant,
+            stream=stream.id,
+            seq=seq,
+            address=address,
+            limit=PAGE_REFS,
         )
         yield from page
         if len(page) < PAGE_REFS:
@@ -139,7 +146,12 @@ class _Check:
     def _below(self, address: bytes, seq: int) -> list[bytes]:
         rows = self._reader.query(Q.blob_row, tenant=self._tenant, address=address)
         if not rows:
-            self._add(ProblemKind.BLOB_MISSING, seq, "checkpoints", f"a node of the state is missing: {address.hex()}")
+            self._add(
+                ProblemKind.BLOB_MISSING,
+                seq,
+                "checkpoints",
+                f"a node of the state is missing: {address.hex()}",
+            )
             return []
         number, *row = rows[0]
         if not self._seen.nodes.add(number):

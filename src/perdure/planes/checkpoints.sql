@@ -13,7 +13,9 @@ FROM checkpoints c
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq
 JOIN streams s ON s.id = c.stream
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
-  AND c.name = :name --? name
+  AND c.seq IN ( --? name
+    SELECT seq FROM checkpoints WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last --? name
+    ORDER BY seq DESC LIMIT :limit) --? name
 ORDER BY c.seq DESC LIMIT :limit
 
 -- checkpoints_own: all checkpoints of a stream, newest first: what a prune looks at.

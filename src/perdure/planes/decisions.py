@@ -80,7 +80,7 @@ def supersede(
     refs: Iterable[object] = (),
     tags: Iterable[str] | None = None,
 ) -> tuple[DecisionRecord, DecisionRecord]:
-    """Replace a decision by a new one, which refers to it; returns both. Without `tags` they are taken over."""
+    """Replace a decision by a new one, which refers to it; returns both. Default `tags`: the old ones."""
     doc = _document(text, because, then)
     targets = to_refs(tx, stream, refs)
     old = decision(tx, stream, seq)
@@ -207,8 +207,8 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
     end = body_of(reads, closed, f"{stream.name} seq {seq}").doc or {}
     return DecisionRecord(
         seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"),
-        DecisionStatus(status), end.get("outcome"), end.get("note"), from_labels(tags), actor, to_datetime(at), supersedes,
-        superseded_by, tuple(body.refs), stream.ref(seq),
+        DecisionStatus(status), end.get("outcome"), end.get("note"), from_labels(tags), actor,
+        to_datetime(at), supersedes, superseded_by, tuple(body.refs), stream.ref(seq),
     )  # fmt: skip
 
 

@@ -1,9 +1,11 @@
-"""The feed: every event of a tenant, in an order in which nothing is skipped, and named subscriptions that keep their place.
+"""The feed: every event of a tenant, in an order in which nothing is skipped, and named subscriptions that
+keep their place.
 
-A page ends at most at the *end* that was read before it: on PostgreSQL the oldest transaction in flight, so that what commits
-later comes later. Delivery is at least once: a batch that is not acknowledged within its lease is delivered again. One batch
-of a name is under way at a time, whoever reads. Positions are ephemeral state: they are neither moved nor verified.
-Callers: the handles. Keeps P7 (a stale acknowledgement moves nothing), P11, P15.
+A page ends at most at the *end* that was read before it: on PostgreSQL the oldest transaction in flight, so
+that what commits later comes later. Delivery is at least once: a batch that is not acknowledged within its
+lease is delivered again. One batch of a name is under way at a time, whoever reads. Positions are ephemeral
+state: they are neither moved nor verified. Callers: the handles. Keeps P7 (a stale acknowledgement moves
+nothing), P11, P15.
 """
 
 from __future__ import annotations
@@ -62,12 +64,20 @@ def _end(reads: Reads) -> Position:
 
 
 def _after(reads: Reads, start: Position, limit: int) -> tuple[list[EventRecord], Position]:
-    """The next events and where they end. A page that is not full ends at the end of the feed: others' events are passed by."""
+    """The next events and where they end. A page that is not full ends at the end of the feed: others' events
+    are passed by.
+    """
     end = _end(reads)
     if end <= start:
         return [], start
     rows = reads.query(
-        Q.feed_after, tenant=reads.tenant, xid=start.xid, pos=start.pos, end_xid=end.xid, end_pos=end.pos, limit=limit
+        Q.feed_after,
+        tenant=reads.tenant,
+        xid=start.xid,
+        pos=start.pos,
+        end_xid=end.xid,
+        end_pos=end.pos,
+        limit=limit,
     )
     names = Names(reads)
     events = [names.record(event_of(row[:-1])) for row in rows]
@@ -81,13 +91,15 @@ def subscribe(tx: Tx, name: str, start: str = "beginning") -> None:
     """Begin a subscription, or find it: one that exists keeps its position, whatever `start` says."""
     position = _start(tx, start)
     if _row(tx, check_name(name, "name")) is None:
-        _put(tx, name, position, 0, None, None)
+        _put(tx, name, position, 0)
 
 
 def reset(tx: Tx, name: str, start: str) -> None:
-    """Put a subscription at the beginning or at the end, in the store's epoch. A batch under way can no longer be acknowledged."""
+    """Put a subscription at the beginning or at the end, in the store's epoch. A batch under way can no
+    longer be acknowledged.
+    """
     position = _start(tx, start)
-    _put(tx, name, position, _known(tx, name)["token"] + 1, None, None)
+    _put(tx, name, position, _known(tx, name)["token"] + 1)
 
 
 def unsubscribe(tx: Tx, name: str) -> None:
@@ -98,7 +110,9 @@ def unsubscribe(tx: Tx, name: str) -> None:
 
 def waiting(reads: Reads, name: str) -> bool:
     """Whether a batch could be taken now: a read, so that polling writes nothing."""
-    rows = reads.query(Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name)
+    rows = reads.query(
+        Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name
+    )
     if not rows:
         raise _unknown(name)
     epoch, xid, pos, *_, held = rows[0]
@@ -106,7 +120,9 @@ def waiting(reads: Reads, name: str) -> bool:
 
 
 def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s") -> Delivery:
-    """Take the next batch for the time of a lease; empty when there is none, or while another one is under way."""
+    """Take the next batch for the time of a lease; empty when there is none, or while another one is under
+    way.
+    """
     limit, lease_us = check_page(limit), duration_us(lease, "lease")
     row, now = _current(tx, name), tx.store_now()
     if row["expires_at"] is not None and row["expires_at"] > now:
@@ -115,22 +131,24 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s") -> Delive
     events, end = _after(tx, start, limit)
     if not events:
         if end > start:
-            _put(tx, name, end, row["token"], None, None)
+            _put(tx, name, end, row["token"])
         return Delivery()
     token = row["token"] + 1
-    _put(tx, name, start, token, end, now + lease_us)
+    _put(tx, name, start, token, batch=end, expires_at=now + lease_us)
     return Delivery(tuple(events), token)
 
 
 def acknowledge(tx: Tx, name: str, token: int) -> None:
-    """Move on past a batch. Stale, and nothing moves, when it was delivered again, acknowledged before, or reset."""
+    """Move on past a batch. Stale, and nothing moves, when it is no longer under way."""
     row = _current(tx, name)
     if row["token"] != token or row["batch_pos"] is None:
         raise Stale(
-            "this batch is no longer under way: it was acknowledged, delivered again, or the subscription was reset",
-            path="token", hint="take the next batch", token=row["token"],
-        )  # fmt: skip
-    _put(tx, name, Position(row["batch_xid"], row["batch_pos"]), token, None, None)
+            "this batch is no longer under way: it was acknowledged, delivered again, or reset",
+            path="token",
+            hint="take the next batch",
+            token=row["token"],
+        )
+    _put(tx, name, Position(row["batch_xid"], row["batch_pos"]), token)
 
 
 def _start(reads: Reads, start: str) -> Position:
@@ -165,11 +183,26 @@ def _unknown(name: str) -> NotFound:
     return NotFound(f"there is no subscription {name!r}", path="name", hint="store.subscribe makes it")
 
 
-def _put(tx: Tx, name: str, at: Position, token: int, batch: Position | None, expires_at: int | None) -> None:
+def _put(
+    tx: Tx,
+    name: str,
+    at: Position,
+    token: int,
+    *,
+    batch: Position | None = None,
+    expires_at: int | None = None,
+) -> None:
     batch_xid, batch_pos = batch or (None, None)
     tx.touch(
         SUBSCRIPTIONS,
         {"name": name},
-        {"epoch": _store(tx)[1], "xid": at.xid, "pos": at.pos, "token": token, "batch_xid": batch_xid,
-         "batch_pos": batch_pos, "expires_at": expires_at},
-    )  # fmt: skip
+        {
+            "epoch": _store(tx)[1],
+            "xid": at.xid,
+            "pos": at.pos,
+            "token": token,
+            "batch_xid": batch_xid,
+            "batch_pos": batch_pos,
+            "expires_at": expires_at,
+        },
+    )

@@ -5,8 +5,8 @@ SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, 
 WHERE pos > :pos AND pos <= :end_pos AND :xid = 0 AND :end_xid = 0 AND tenant = :tenant
 ORDER BY pos LIMIT :limit
 
--- feed_after @postgres: positions are given out before commit, so the transaction comes first.
-SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, xid::text::bigint FROM events
+-- feed_after @postgres: positions are given out before commit, so the transaction comes first (ORDER BY must mean the column).
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, xid::text::bigint AS transaction FROM events
 WHERE (xid, pos) > (:xid::bigint::text::xid8, :pos) AND (xid, pos) <= (:end_xid::bigint::text::xid8, :end_pos)
   AND tenant = :tenant
 ORDER BY xid, pos LIMIT :limit

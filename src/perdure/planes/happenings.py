@@ -1,7 +1,7 @@
 """Happenings: events that the user emits, events as people read them, and folds over them.
 
-An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds that begin with `log.` are our own.
-Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
+An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds that begin with
+`log.` are our own. Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def emit(
     about: Iterable[str] = (),
     refs: Iterable[object] = (),
 ) -> EventRecord:
-    """Append an event that changes no row. Conflict (with the current `seq`) when the stream is past `expect`."""
+    """Append an event that changes no row. Conflict (with the current `seq`) when the stream is past
+    `expect`.
+    """
     _check_emitted_kind(kind)
     _check_expected(tx, stream, expect)
     doc = values.to_plain(data, "data")
@@ -65,7 +67,10 @@ def emit(
 def _check_emitted_kind(kind: object) -> None:
     name = check_name(kind, "kind")
     if not _KIND.fullmatch(name):
-        raise Invalid("expected a kind such as 'deploy.finished': words of letters, digits, _ and -, joined by dots", path="kind")
+        raise Invalid(
+            "expected a kind such as 'deploy.finished': words of letters, digits, _ and -, joined by dots",
+            path="kind",
+        )
     if name.startswith(_OURS):
         raise Invalid("kinds that begin with 'log.' are Perdure's own", path="kind")
 
@@ -77,7 +82,9 @@ def _check_expected(tx: Tx, stream: Stream, expect: object) -> None:
         raise Invalid(f"expected a sequence number, got {expect!r}", path="expect")
     current = tx.seq(stream)
     if current != expect:
-        raise Conflict(f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current)
+        raise Conflict(
+            f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current
+        )
 
 
 def _subjects(about: Iterable[str]) -> list[str]:
@@ -93,7 +100,13 @@ def _subjects(about: Iterable[str]) -> list[str]:
 
 
 def events(
-    reads: Reads, stream: Stream, *, after: int = 0, kind: str | None = None, emitted: bool | None = None, limit: int = 100
+    reads: Reads,
+    stream: Stream,
+    *,
+    after: int = 0,
+    kind: str | None = None,
+    emitted: bool | None = None,
+    limit: int = 100,
 ) -> list[EventRecord]:
     """Events of a session after a sequence number, in order, those of a fork's parents included."""
     _check_after(after)
@@ -109,13 +122,20 @@ def events(
     return found
 
 
-def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:
+def _segment_page(
+    reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]
+) -> list[Event]:
     if after >= segment.last:
         return []
     rows = reads.query(
-        Q.events_of_stream, touches=[(EVENTS, segment.stream)], stream=segment.stream, after=max(after, segment.first),
-        upto=segment.last, limit=limit, **filters,
-    )  # fmt: skip
+        Q.events_of_stream,
+        touches=[(EVENTS, segment.stream)],
+        stream=segment.stream,
+        after=max(after, segment.first),
+        upto=segment.last,
+        limit=limit,
+        **filters,
+    )
     return [event_of(row) for row in rows]
 
 
@@ -163,10 +183,20 @@ class Names:
 
 def _record(stream: Stream, event: Event, body: Body) -> EventRecord:
     return EventRecord(
-        event.seq, event.kind, event.table, event.actor, to_datetime(event.at), stored_value(body.doc, f"{stream.name} seq {event.seq}"),
-        tuple(body.subjects), tuple(body.refs), stream.name, stream.uid.hex(), stream.ref(event.seq),
-        msgspec.to_builtins(body), event.body is None and event.commitment != b"",
-    )  # fmt: skip
+        event.seq,
+        event.kind,
+        event.table,
+        event.actor,
+        to_datetime(event.at),
+        stored_value(body.doc, f"{stream.name} seq {event.seq}"),
+        tuple(body.subjects),
+        tuple(body.refs),
+        stream.name,
+        stream.uid.hex(),
+        stream.ref(event.seq),
+        msgspec.to_builtins(body),
+        event.body is None and event.commitment != b"",
+    )
 
 
 # --- across the store -----------------------------------------------------------------------------
@@ -187,7 +217,12 @@ def events_across(
     """Events of the tenant, newest first, as a page. A session's come in the order of their sequence."""
     limit = check_page(limit)
     span = between(reads, since, until)
-    filters: dict[str, Any] = {"since": span.since, "until": span.until, "emitted": _flag(emitted), **_kind_filter(kind)}
+    filters: dict[str, Any] = {
+        "since": span.since,
+        "until": span.until,
+        "emitted": _flag(emitted),
+        **_kind_filter(kind),
+    }
     filters["actor"] = None if actor is None else check_name(actor, "actor")
     if session is None:
         found = _of_all(reads, filters, after, limit)
@@ -202,15 +237,23 @@ def _cursor(last: Event, session: str | None) -> str:
     return encode_cursor(last.at, last.position) if session is None else encode_cursor(last.seq)
 
 
-def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
-    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session"))
+def _of_session(
+    reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int
+) -> list[Event]:
+    rows = reads.query(
+        LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session")
+    )
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     found: list[Event] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():
         page = reads.query(
-            Q.events_of_stream_back, stream=segment.stream, after=segment.first, upto=segment.last,
-            limit=limit + 1 - len(found), **filters,
-        )  # fmt: skip
+            Q.events_of_stream_back,
+            stream=segment.stream,
+            after=segment.first,
+            upto=segment.last,
+            limit=limit + 1 - len(found),
+            **filters,
+        )
         found += [event_of(row) for row in page]
         if len(found) > limit:
             break
@@ -218,14 +261,22 @@ def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str 
 
 
 def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
-    """One range of an index for each kind, merged: no more than a page of each is read, however many events there are."""
+    """One range of an index for each kind, merged: no more than a page of each is read, however many events
+    there are.
+    """
     last_at, last_pos = (None, None) if after is None else decode_cursor(after, 2)
     low, high, kind = filters.pop("low"), filters.pop("high"), filters.pop("kind")
     kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
     found: list[Event] = []
     for each in kinds:
         rows = reads.query(
-            Q.events_across, tenant=reads.tenant, kind=each, last_at=last_at, last_pos=last_pos, limit=limit + 1, **filters
+            Q.events_across,
+            tenant=reads.tenant,
+            kind=each,
+            last_at=last_at,
+            last_pos=last_pos,
+            limit=limit + 1,
+            **filters,
         )
         found = _newest([*found, *map(event_of, rows)], limit + 1)
         if len(found) > limit:
@@ -248,9 +299,15 @@ def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[s
 
 
 def fold(
-    reads: Reads, stream: Stream, reducer: Callable[[S, EventRecord], S], initial: S, upto: int, name: str | None
+    reads: Reads,
+    stream: Stream,
+    reducer: Callable[[S, EventRecord], S],
+    initial: S,
+    *,
+    upto: int,
+    name: str | None = None,
 ) -> FoldState:
-    """Fold the emitted events up to a sequence number; from the snapshot of that name, if there is one before it."""
+    """Fold the emitted events up to a sequence number; from a snapshot of that name, if one is before it."""
     state, after = _snapshot(reads, stream, name, upto) or (initial, 0)
     folded, last = 0, after
     for event in _emitted(reads, stream, after, upto):
@@ -273,13 +330,19 @@ def _snapshot(reads: Reads, stream: Stream, name: str | None, upto: int) -> tupl
     if name is None:
         return None
     rows = reads.query(
-        Q.snapshot_of_fold, touches=[(FOLD_SNAPSHOTS, stream.id)], stream=stream.id, reducer=check_name(name, "name"), upto=upto
+        Q.snapshot_of_fold,
+        touches=[(FOLD_SNAPSHOTS, stream.id)],
+        stream=stream.id,
+        reducer=check_name(name, "name"),
+        upto=upto,
     )
     return (values.decode(bytes(rows[0][1])), rows[0][0]) if rows else None
 
 
 def keep_snapshot(tx: Tx, stream: Stream, name: str, result: FoldState) -> None:
-    """Keep what a named fold has come to, unless a later one is kept already. Ephemeral: losing it costs time only."""
+    """Keep what a named fold has come to, unless a later one is kept already. Ephemeral: losing it costs time
+    only.
+    """
     row = tx.row(FOLD_SNAPSHOTS, stream, name)
     if row is None or row["seq"] < result.seq:
         state = values.encode(result.state, "state")

@@ -1,15 +1,19 @@
-"""Lineage: a fork reads its parent's fixed rows (turns, covers, checkpoints, artifacts, events) up to where it began.
+"""Lineage: a fork reads its parent's fixed rows (turns, covers, checkpoints, artifacts, events) up to where
+it began.
 
-Read verbs walk the segments from the newest to the oldest, and most sessions have one. Keeps P8: nothing is copied.
+Read verbs walk the segments from the newest to the oldest, and most sessions have one. Keeps P8: nothing is
+copied.
 
-Mutable rows (sessions, entries, tasks, decisions) are restated in the fork by base events *with their documents*, so that they
-are read from the own stream alone. Their document columns (`Table.documents`) then point to those base events:
+Mutable rows (sessions, entries, tasks, decisions) are restated in the fork by base events *with their
+documents*, so that they are read from the own stream alone. Their document columns (`Table.documents`) then
+point to those base events:
 
     entries.seq, sessions.goal_seq, sessions.pin_seq, tasks.note_seq, decisions.outcome_seq    join as ever
-    tasks, decisions: the document that their insert held                  JOIN events e ON e.stream = t.stream
-                                                                            AND e.seq = coalesce(t.doc_seq, t.seq)
+    tasks, decisions: the document that their insert held
+        JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 
-`doc_seq` is null until a row is restated: verbs never set it. See `restate`, which serves forks and prune alike.
+`doc_seq` is null until a row is restated: verbs never set it. See `restate`, which serves forks and prune
+alike.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
     """The stream, its parent, its parent's parent …"""
     found = [stream]
     while stream.parent is not None:
-        stream = Stream(*reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0])
+        stream = Stream(
+            *reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0]
+        )
         found.append(stream)
     return found
 

@@ -107,7 +107,9 @@ class Rebuild:
         for expected in self.rows.get(table, {}).values():
             yield expected.row
 
-    def differences(self, reads: Reads, stream: Stream, count: Callable[[Table], None]) -> Iterator[Difference]:
+    def differences(
+        self, reads: Reads, stream: Stream, count: Callable[[Table], None]
+    ) -> Iterator[Difference]:
         """Where the store's rows of this stream differ, both ways: altered, missing, written past the log."""
         for table in CHECKED:
             waiting = dict(self.rows.get(table, {}))
@@ -119,14 +121,18 @@ class Rebuild:
                 if difference is not None:
                     yield difference
             for key, expected in waiting.items():
-                if self.emptied.get(table.name, 0) < expected.seq:  # else the event that deleted it may have been emptied
+                if (
+                    self.emptied.get(table.name, 0) < expected.seq
+                ):  # else the event that deleted it may have been emptied
                     yield Difference(table, key, expected.seq, None, expected.row)
 
 
 CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)
 
 
-def _compare(table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream) -> Difference | None:
+def _compare(
+    table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream
+) -> Difference | None:
     if expected is None:
         seq = found.get("seq")
         return Difference(table, key, seq if isinstance(seq, int) else None, found, None)
@@ -145,4 +151,3 @@ def stored_rows(reads: Reads, table: Table, stream: int) -> Iterator[Row]:
         if len(page) < PAGE_ROWS or not table.key:
             return
         after = {f"after_{name}": page[-1][table.all_columns.index(name)] for name in table.key}
-

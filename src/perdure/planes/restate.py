@@ -1,8 +1,9 @@
-"""Restating a row: base events that say all of it, documents included, so that nothing before them is needed for it.
+"""Restating a row: base events that say all of it, documents included, so that nothing before them is needed
+for it.
 
-A fork begins with these; prune writes them before it empties an event that still feeds a live row (DESIGN §3). The first
-document of a row goes with the base event, each other one with an event of its own; the columns that point to documents then
-point to these events. Callers: planes/time, upkeep. Keeps P5.
+A fork begins with these; prune writes them before it empties an event that still feeds a live row (DESIGN
+§3). The first document of a row goes with the base event, each other one with an event of its own; the
+columns that point to documents then point to these events. Callers: planes/time, upkeep. Keeps P5.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from perdure.log.table import Row, Table
 from perdure.planes.tables import DECISIONS, ENTRIES, SESSIONS, TASKS
 from perdure.stores.tx import Tx
 
-KINDS = {SESSIONS: "session.restated", ENTRIES: "value.restated", TASKS: "task.restated", DECISIONS: "decision.restated"}
+KINDS = {
+    SESSIONS: "session.restated",
+    ENTRIES: "value.restated",
+    TASKS: "task.restated",
+    DECISIONS: "decision.restated",
+}
 
 Bodies = Callable[[int], Body]  # the body of an event of the old stream, its document in place
 
@@ -24,15 +30,15 @@ Bodies = Callable[[int], Body]  # the body of an event of the old stream, its do
 def restate(tx: Tx, stream: Stream, table: Table, row: Row, bodies: Bodies) -> None:
     """Say the whole row again in this stream."""
     said = [(column, bodies(seq)) for column, seq in pointers(table, row)]
-    column, body = said[0] if said else ("", Body())
-    tx.record(_change(stream, table, row, Op.BASE, column, body, values_of(table, row)))
-    for column, body in said[1:]:
-        point_to(tx, stream, table, row, column, body)
+    first = said[0] if said else ("", Body())
+    tx.record(_change(stream, table, row, first, op=Op.BASE, set=values_of(table, row)))
+    for document in said[1:]:
+        point_to(tx, stream, table, row, document)
 
 
-def point_to(tx: Tx, stream: Stream, table: Table, row: Row, column: str, body: Body) -> None:
-    """Say one document of a row again, and point to where it is said."""
-    tx.record(_change(stream, table, row, Op.SET, column, body, {}))
+def point_to(tx: Tx, stream: Stream, table: Table, row: Row, document: tuple[str, Body]) -> None:
+    """Say one document of a row again, and point its column to where it is said."""
+    tx.record(_change(stream, table, row, document, op=Op.SET, set={}))
 
 
 def count(table: Table, row: Row) -> int:
@@ -41,7 +47,9 @@ def count(table: Table, row: Row) -> int:
 
 
 def pointers(table: Table, row: Row) -> list[tuple[str, int]]:
-    """Which column of a row points to which event. A document that was never restated is in the event of the row's `seq`."""
+    """Which column of a row points to which event. A document that was never restated is in the event of the
+    row's `seq`.
+    """
     found = {column: row[column] for column in table.documents}
     if "doc_seq" in found and found["doc_seq"] is None:
         found["doc_seq"] = row["seq"]
@@ -53,11 +61,19 @@ def values_of(table: Table, row: Row) -> dict[str, Any]:
     return {column: row[column] for column in table.columns if row[column] is not None}
 
 
-def _change(
-    stream: Stream, table: Table, row: Row, op: Op, mark: str, body: Body, values: dict[str, Any]
-) -> Change:
+def _change(stream: Stream, table: Table, row: Row, document: tuple[str, Body], **what: Any) -> Change:
+    mark, body = document
     blobs = [address for address in body.blobs if address != body.doc_blob]
     return Change(
-        KINDS[table], stream, table, op=op, key={column: row[column] for column in table.key}, set=values, doc=body.doc,
-        mark=mark, refs=body.refs, blobs=blobs, subjects=body.subjects, derived_from=body.derived_from,
-    )  # fmt: skip
+        KINDS[table],
+        stream,
+        table,
+        key={column: row[column] for column in table.key},
+        doc=body.doc,
+        mark=mark,
+        refs=body.refs,
+        blobs=blobs,
+        subjects=body.subjects,
+        derived_from=body.derived_from,
+        **what,
+    )

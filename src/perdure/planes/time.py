@@ -1,8 +1,9 @@
 """Time: a session as it was (`at`), and another way on from there (`fork`).
 
-`at` folds the history up to a point into a private store in memory, where every read verb works unchanged. `fork` begins a
-stream that names its parent's event: what never changes is read from the parent, what may change is restated. A fork costs as
-much as the session has values, tasks and decisions; folding reads the events that made them. Callers: the handles. Keeps P5, P6.
+`at` folds the history up to a point into a private store in memory, where every read verb works unchanged.
+`fork` begins a stream that names its parent's event: what never changes is read from the parent, what may
+change is restated. A fork costs as much as the session has values, tasks and decisions; folding reads the
+events that made them. Callers: the handles. Keeps P5, P6.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _PAGE = 500
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A place in a session's past: the stream that holds the event, its sequence number, and the instant to be seen."""
+    """A place in a session's past: the stream that holds the event, its sequence number, and the instant to
+    be seen.
+    """
 
     stream: Stream
     seq: int
@@ -115,7 +118,9 @@ def _not_after(reads: Reads, line: list[Stream], instant: int, path: str) -> int
 
 
 def _holder(reads: Reads, line: list[Stream], seq: int) -> tuple[Stream, int]:
-    """The stream that holds the event. While a fork is still restating what it starts from, it is where its parent was."""
+    """The stream that holds the event. While a fork is still restating what it starts from, it is where its
+    parent was.
+    """
     for stream in line:
         if stream.parent is None or seq >= _opened(reads, stream):
             return stream, seq
@@ -147,7 +152,9 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     tenant = past.tenant_id("default")
     streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
     row = past.read(_session_row, streams[-1], tenant=tenant)
-    return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
+    return View(
+        past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or ""
+    )
 
 
 def _origin(reads: Reads, core: Core) -> Any:
@@ -188,7 +195,12 @@ def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
     after, stream = then.stream.fork_seq, then.stream.id
     while True:
         rows = reads.query(
-            Q.events_of_mutable_rows, touches=[(EVENTS, stream)], stream=stream, after=after, upto=then.seq, limit=_PAGE
+            Q.events_of_mutable_rows,
+            touches=[(EVENTS, stream)],
+            stream=stream,
+            after=after,
+            upto=then.seq,
+            limit=_PAGE,
         )
         yield from map(event_of, rows)
         if len(rows) < _PAGE:
@@ -209,11 +221,16 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
         raise Conflict(f"there is a session {name!r} already", path="name")
     then = plan.point
     stream = tx.new_stream("session", name, then.stream, (then.seq, then.hash))
-    session = plan.session | {"name": name, "creator": tx.actor, "created_at": tx.now, **_going_on(plan.session)}
+    session = plan.session | {
+        "name": name,
+        "creator": tx.actor,
+        "created_at": tx.now,
+        **_going_on(plan.session),
+    }
     tx.record(_first(stream, plan, session))
     bodies = partial(_body_at, tx, then.stream)
     for column, seq in restate.pointers(SESSIONS, session):
-        restate.point_to(tx, stream, SESSIONS, session, column, bodies(seq))
+        restate.point_to(tx, stream, SESSIONS, session, (column, bodies(seq)))
     for table, row in plan.rows:
         restate.restate(tx, stream, table, row, bodies)
     return stream, session["pin"] or ""
@@ -227,12 +244,24 @@ def _going_on(session: Row) -> Row:
 def _first(stream: Stream, plan: ForkPlan, session: Row) -> Change:
     """The fork's first event: it names its parent, and says with which event the restating ends."""
     then = plan.point
-    others = len(restate.pointers(SESSIONS, session)) + sum(restate.count(table, row) for table, row in plan.rows)
-    doc = {"parent": then.stream.uid.hex(), "seq": then.seq, "hash": then.hash.hex(), "through": then.seq + 1 + others}
+    others = len(restate.pointers(SESSIONS, session)) + sum(
+        restate.count(table, row) for table, row in plan.rows
+    )
+    doc = {
+        "parent": then.stream.uid.hex(),
+        "seq": then.seq,
+        "hash": then.hash.hex(),
+        "through": then.seq + 1 + others,
+    }
     return Change(
-        "session.forked", stream, SESSIONS, op=Op.BASE, set=restate.values_of(SESSIONS, session), doc=doc,
+        "session.forked",
+        stream,
+        SESSIONS,
+        op=Op.BASE,
+        set=restate.values_of(SESSIONS, session),
+        doc=doc,
         refs=[then.stream.ref(then.seq)],
-    )  # fmt: skip
+    )
 
 
 def _body_at(reads: Reads, stream: Stream, seq: int) -> Body:

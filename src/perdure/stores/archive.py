@@ -80,7 +80,9 @@ class ArchiveWriter:
 
     def finish(self, manifest: Manifest) -> None:
         """Write the manifest."""
-        self._archive.writestr(_stored(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        self._archive.writestr(
+            _stored(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        )
 
 
 def _stored(name: str) -> zipfile.ZipInfo:
@@ -129,7 +131,14 @@ def reading(path: Path) -> Iterator[ArchiveReader]:
 def _zip_errors() -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        NotImplementedError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise Invalid(f"not an archive of a backup: {error}", path="source") from None
 
 

@@ -35,18 +35,6 @@ SELECT tx FROM events WHERE stream = :stream AND seq = :seq
 -- event_last_before: the last event of a stream that is not after an instant.
 SELECT max(seq) FROM events WHERE stream = :stream AND at <= :at
 
--- feed_page: events after a position, in the order of the feed.
-SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, 0 FROM events
-WHERE pos > :pos AND :xid = 0
-  AND tenant = :tenant --? tenant
-ORDER BY pos LIMIT :limit
-
--- feed_page @postgres: positions are given out before commit; a reader stops at the oldest transaction in flight.
-SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, xid::text::bigint FROM events
-WHERE (xid, pos) > (:xid::bigint::text::xid8, :pos) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-  AND tenant = :tenant --? tenant
-ORDER BY xid, pos LIMIT :limit
-
 -- feed_end: the position after everything that is committed now.
 SELECT 0, coalesce(max(pos), 0) FROM events
 

@@ -93,7 +93,9 @@ def check(found: int, known: int) -> None:
     """Refuse a database that a newer Perdure wrote."""
     if found > known:
         raise NewerSchema(
-            f"the database has schema {found}; this Perdure knows {known}", path="meta.schema", hint="upgrade perdure"
+            f"the database has schema {found}; this Perdure knows {known}",
+            path="meta.schema",
+            hint="upgrade perdure",
         )
 
 

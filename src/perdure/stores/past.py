@@ -1,6 +1,8 @@
-"""The past of a store: a private store in memory that holds what was replayed into it and reads blobs from the origin.
+"""The past of a store: a private store in memory that holds what was replayed into it and reads blobs from
+the origin.
 
-Time stands still in it: expiry and ages read as they did then. Callers: planes/time. Nothing is ever written to the origin.
+Time stands still in it: expiry and ages read as they did then. Callers: planes/time. Nothing is ever written
+to the origin.
 """
 
 from __future__ import annotations

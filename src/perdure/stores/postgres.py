@@ -189,7 +189,7 @@ class PostgresConnection:
     dialect = "postgres"
 
     def __init__(self, connection: psycopg.Connection[Any], name: str = "", lost: set[str] | None = None) -> None:
-        self.raw = connection
+        self.raw: Any = connection  # its types want literal texts; ours are made from our own declarations
         self._name = name
         self._lost = lost
         self._wants_begin = False

@@ -1,9 +1,11 @@
-"""Replay: loading streams of one store into another, verbatim, with the rows and derived rows that their events give.
+"""Replay: loading streams of one store into another, verbatim, with the rows and derived rows that their
+events give.
 
-The chain stays the same chain: uids, sequence numbers, hashes and bodies are carried over; ids, positions and tenants are the
-target's own. Every event is checked against its hash as it comes in. Parents come before their forks. A replay that was cut
-off goes on where it stopped. Blobs are not carried: who replays says where they are. Callers: time travel; later moves and
-bundles. Keeps P5, P6, P10. Costs one fold of what is replayed; memory holds one page.
+The chain stays the same chain: uids, sequence numbers, hashes and bodies are carried over; ids, positions and
+tenants are the target's own. Every event is checked against its hash as it comes in. Parents come before
+their forks. A replay that was cut off goes on where it stopped. Blobs are not carried: who replays says where
+they are. Callers: time travel; later moves and bundles. Keeps P5, P6, P10. Costs one fold of what is
+replayed; memory holds one page.
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ class Slice(msgspec.Struct, frozen=True):
     upto: int
 
 
-def replay(source: Reads, slices: Iterable[Slice], target: Core, tenant: int, tables: Mapping[str, Table]) -> list[Stream]:
+def replay(
+    source: Reads, slices: Iterable[Slice], target: Core, tenant: int, tables: Mapping[str, Table]
+) -> list[Stream]:
     """Load these slices, parents first; returns the streams as the target numbers them.
 
-    Each page is one commit. Repeating it adds nothing. Raises Damaged when an event is not what its hash says.
+    Each page is one commit. Repeating it adds nothing. Raises Damaged when an event is not what its hash
+    says.
     """
     placed: dict[int, Stream] = {}
     for part in slices:
@@ -69,16 +74,23 @@ def _pages(source: Reads, part: Slice, after: int) -> Iterator[list[Event]]:
     stream = part.stream.id
     while after < part.upto:
         rows = source.query(
-            LOG.events_page, touches=[(EVENTS, stream)], stream=stream, after=after, upto=part.upto, limit=PAGE_EVENTS
+            LOG.events_page,
+            touches=[(EVENTS, stream)],
+            stream=stream,
+            after=after,
+            upto=part.upto,
+            limit=PAGE_EVENTS,
         )
         if not rows:
-            return
+            raise Damaged(f"events are missing after {after}", path=f"{part.stream.name} seq {after + 1}")
         page = [event_of(row) for row in rows]
         after = page[-1].seq
         yield page
 
 
-def _adopt(tx: Tx, template: Stream, parent: Stream | None, page: list[Event], tables: Mapping[str, Table]) -> Stream:
+def _adopt(
+    tx: Tx, template: Stream, parent: Stream | None, page: list[Event], tables: Mapping[str, Table]
+) -> Stream:
     """One page into the target, as one commit."""
     stream, head = _place(tx, template, parent)
     for event in page:
@@ -110,7 +122,9 @@ def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
 def _check(uid: bytes, event: Event, head: Head) -> Head:
     """The head after an event that follows `head`; Damaged when it does not."""
     seq, previous = head
-    kept = event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)
+    kept = event.body is None or (
+        event.salt is not None and commit_to(event.salt, event.body) == event.commitment
+    )
     if event.seq != seq + 1 or not kept or hash_event(uid, event, previous) != event.hash:
         raise Damaged("the event is not the one that was recorded", path=f"seq {event.seq}")
     return event.seq, event.hash

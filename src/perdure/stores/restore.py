@@ -45,7 +45,12 @@ class Check(Protocol):
 
 
 def restore(
-    source: Path, target_url: str, check: Check, *, artifacts: str | None = None, progress: Progress | None = None
+    source: Path,
+    target_url: str,
+    check: Check,
+    *,
+    artifacts: str | None = None,
+    progress: Progress | None = None,
 ) -> Restored:
     """Restore a backup (and the blobs beside it) as a new store; an existing one is never touched.
 
@@ -96,7 +101,9 @@ def _publish_database(staging: Path, target: Path) -> None:
     """The last connection has moved everything into the file itself; if it could not, part would be left behind."""
     wal = staging.with_name(staging.name + "-wal")
     if wal.exists() and wal.stat().st_size:
-        raise Unavailable("the restored database could not be brought into one file: run it again", path=str(target))
+        raise Unavailable(
+            "the restored database could not be brought into one file: run it again", path=str(target)
+        )
     publish(staging, target)
 
 
@@ -197,7 +204,9 @@ def _restore_archive(
 
 def _refuse_existing_schema(script: PostgresScript, address: url.Address) -> None:
     if script.query(Q.relations):
-        raise Refused(f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema")
+        raise Refused(
+            f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema"
+        )
 
 
 def _load_tables(script: PostgresScript, opened: archive.ArchiveReader, progress: Progress | None) -> None:
@@ -225,7 +234,9 @@ def _load_table(script: PostgresScript, text: str, pieces: Iterator[bytes]) -> N
             for piece in pieces:
                 copy.write(piece)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
-        raise Invalid(f"the archive holds what no store can hold: {error}".splitlines()[0], path="source") from error
+        raise Invalid(
+            f"the archive holds what no store can hold: {error}".splitlines()[0], path="source"
+        ) from error
 
 
 def _inside(script: PostgresScript, blobs: Blobs) -> Callable[..., Any]:
@@ -260,7 +271,9 @@ def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | 
         if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)
         elif isinstance(place, DiskPlace) and not (artifacts or address.artifacts):
-            raise Refused("there are blobs of another store already: restore into a new place", path=str(place.root))
+            raise Refused(
+                "there are blobs of another store already: restore into a new place", path=str(place.root)
+            )
         yield place
         undo.pop_all()
 

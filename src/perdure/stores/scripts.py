@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from perdure.errors import Refused
+from perdure.errors import Damaged, Refused
 from perdure.model.instants import system_clock, to_datetime
 from perdure.model.points import reach
 from perdure.stores import migrate
@@ -22,6 +22,8 @@ from perdure.stores.migrate import Migration, Q
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, configured, fault_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Engine, Fault
+
+_SMALLEST_BYTES = 512  # no SQLite database is smaller than one page of this size
 
 if TYPE_CHECKING:
     from perdure.stores.postgres import PostgresConnection, PostgresEngine
@@ -94,7 +96,7 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
     elif not _has_content(engine.path):
         yield None
     else:
-        connection = _opened_to_look(engine.path)
+        connection = _opened_to_look(engine.path, read_only=engine.read_only)
         try:
             with _transaction(connection, "BEGIN"):
                 yield SqliteScript(connection)
@@ -105,20 +107,33 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
 def _has_content(path: Path) -> bool:
     """An empty file is a database that somebody is about to make."""
     try:
-        return path.stat().st_size > 0
+        size = path.stat().st_size
     except FileNotFoundError:
         return False
     except OSError as error:
         raise Refused(f"cannot look at the database file: {error}", path="store") from error
+    if 0 < size < _SMALLEST_BYTES:  # SQLite would take it for empty and write over it
+        raise Damaged("the file is not a database", path=str(path))
+    return size > 0
 
 
-def _opened_to_look(path: Path) -> SqliteConnection:
+def _opened_to_look(path: Path, *, read_only: bool) -> SqliteConnection:
     """Not as a store is opened: switching somebody else's database to WAL would change it."""
     try:
-        raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        return SqliteConnection(configured(raw, wal=False))
+        try:
+            return _opened_as(path, apsw.SQLITE_OPEN_READONLY)
+        except (
+            apsw.ReadOnlyError
+        ):  # a crash left a journal behind, which only somebody who may write can roll back
+            if read_only:
+                raise
+            return _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as error:
         raise fault_of(error, str(path)) from error
+
+
+def _opened_as(path: Path, flags: int) -> SqliteConnection:
+    return SqliteConnection(configured(apsw.Connection(str(path), flags=flags), wal=False))
 
 
 def schema_of(engine: Engine) -> int:
@@ -202,7 +217,9 @@ def _say(connection: Any, text: str) -> None:
         PostgresScript(connection).run(text)
 
 
-def bring_up_to_date(engine: Engine, steps: Sequence[Migration] | None = None, *, keep_copy: bool = True) -> list[Migration]:
+def bring_up_to_date(
+    engine: Engine, steps: Sequence[Migration] | None = None, *, keep_copy: bool = True
+) -> list[Migration]:
     """Migrate if needed; returns what was applied. Atomic: after a crash the database is as before, or done.
 
     Many processes may do this at once: one does it, the others find it done. Raises NewerSchema, Refused or Damaged, and then

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-_HEAD = re.compile(r"^-- (\w+)(?: @(\w+))?: (\S.*)$")
+_HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
 _OPTIONAL = re.compile(r"\s*--\? ([\w ]+)$")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"

@@ -38,6 +38,8 @@ class Traces:
 
     def committed(self, events: Sequence[tuple[Any, ...]], jobs: int) -> None:
         """A batch is durable. Events come as `tx` keeps them: stream, seq, kind, table, actor, …"""
+        if not events:  # a read on the lane, or a heartbeat
+            return
         for stream, seq, kind, _table, actor, *_ in events:
             facts = {"stream": stream.uid.hex(), "seq": seq, "kind": kind, "actor": actor}
             EVENTS.debug("recorded", extra={"store": self._store, **facts})

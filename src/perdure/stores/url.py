@@ -28,7 +28,7 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse(url: str) -> Address:
     """Read a store URL; Invalid names what is wrong with it."""
-    if not isinstance(url, str) or not url or "\0" in url:
+    if not isinstance(url, str) or not url or "\0" in url or not _is_unicode(url):
         raise Invalid(f"expected a store URL such as {_SCHEMES}", path="store")
     if url in ("memory:", "memory://"):
         return Address(url, "memory")
@@ -41,6 +41,15 @@ def parse(url: str) -> Address:
     if scheme in ("postgresql", "postgres"):
         return _postgres(url)
     raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be written down: lone surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _options(query: str, known: tuple[str, ...], path: str) -> dict[str, str]:
@@ -61,7 +70,10 @@ def _sqlite(url: str) -> Address:
 
 
 def _postgres(url: str) -> Address:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise Invalid(f"not a URL: {error}", path="store") from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = options.get("schema", "perdure")
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
@@ -73,4 +85,5 @@ def _postgres(url: str) -> Address:
 
 def without_password(url: str) -> str:
     """The URL as it may be shown and logged."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)
+    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)

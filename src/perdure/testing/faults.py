@@ -1,7 +1,7 @@
 """Faults to put a store to the test with: a network that loses replies, and a process that dies by SIGKILL.
 
-Who calls it: our own tests, and the tests of outside stores. What must hold afterwards: everything acknowledged is there, once
-(P1), and what was not acknowledged is there once or not at all.
+Who calls it: our own tests, and the tests of outside stores. What must hold afterwards: everything
+acknowledged is there, once (P1), and what was not acknowledged is there once or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cut(enum.StrEnum):
 class Proxy:
     """A TCP proxy in front of a server: passes everything on until it is told to cut. A context manager.
 
-    `cut(how, nth)` cuts, once, at the n-th request from now; `cuts` counts the cuts made. Any thread may call it.
+    `cut(how, nth)` cuts, once, at the n-th request from now; `cuts` counts the cuts made. For any thread.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -118,7 +118,7 @@ class _Link:
             while chunk := self._client.recv(CHUNK_BYTES):
                 how = self._proxy.due()
                 if how is Cut.LATER:
-                    self._proxy.keep(lambda: self._send_late(chunk))  # noqa: B023 - the loop ends here
+                    self._proxy.keep(lambda: self._send_late(chunk))
                     return _shut(self._client)
                 if how is Cut.BEFORE:
                     break
@@ -153,10 +153,10 @@ def _shut(side: socket.socket) -> None:
 
 
 def kill_after(command: Sequence[str], lines: int, env: dict[str, str] | None = None) -> list[str]:
-    """Run a program that prints one line for each acknowledged write; SIGKILL it, and its whole group, after some of them.
+    """Run a program that prints one line for each acknowledged write; SIGKILL it and its group after some.
 
-    Returns all the whole lines that it printed, those that were under way when it died included. A program that ends by
-    itself before that is an error.
+    Returns all the whole lines that it printed, those that were under way when it died included. A program
+    that ends by itself before that is an error.
     """
     program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True, start_new_session=True)  # noqa: S603
     assert program.stdout is not None

@@ -1,7 +1,7 @@
-"""Races: several calls at once, for the contract's two-connection tests. Threads for the sync suite, tasks for the async.
+"""Races: several calls at once, for the contract's two-connection tests. Threads if sync, tasks if async.
 
-Who uses it: the contract modules, one class each for a colour. A refusal of Perdure is an outcome; any other exception is
-raised, because it decides nothing.
+Who uses it: the contract, one class for each colour. A refusal of Perdure is an outcome; any other exception
+is raised, because it decides nothing.
 """
 
 from __future__ import annotations

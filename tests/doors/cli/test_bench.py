@@ -14,7 +14,9 @@ from perdure.evaluation.bench.case import Case, at_most
 @pytest.fixture
 def cases(monkeypatch):
     made = {
-        "good": Case("good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]),
+        "good": Case(
+            "good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]
+        ),
         "bad": Case("bad", "never met", lambda _: [at_most("work", 11, 10, "s")]),
         "pg": Case("pg", "needs PostgreSQL", lambda _: [], needs_postgres=True),
     }
@@ -35,7 +37,10 @@ def test_a_missed_target_is_exit_1(run) -> None:
     result = run("bench", "--case", "good", "--case", "bad", "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
-    assert [(figure["case"], figure["met"]) for figure in found["figures"]] == [("good", True), ("bad", False)]
+    assert [(figure["case"], figure["met"]) for figure in found["figures"]] == [
+        ("good", True),
+        ("bad", False),
+    ]
     assert found["met"] is False
 
 

@@ -10,12 +10,47 @@ from perdure import errors
 
 LISTS = ["sessions", "decisions", "tasks", "artifacts", "events"]
 FIELDS = {
-    "sessions": {"name", "title", "status", "creator", "labels", "created_at", "ended_at", "expires_at", "last_seq", "last_at"},
-    "decisions": {"seq", "session", "text", "because", "then", "status", "outcome", "tags", "actor", "at", "refs", "ref"},
-    "tasks": {"id", "session", "title", "status", "priority", "needs", "labels", "note", "claimed_by", "abandoned"},
+    "sessions": {
+        "name",
+        "title",
+        "status",
+        "creator",
+        "labels",
+        "created_at",
+        "ended_at",
+        "expires_at",
+        "last_seq",
+        "last_at",
+    },
+    "decisions": {
+        "seq",
+        "session",
+        "text",
+        "because",
+        "then",
+        "status",
+        "outcome",
+        "tags",
+        "actor",
+        "at",
+        "refs",
+        "ref",
+    },
+    "tasks": {
+        "id",
+        "session",
+        "title",
+        "status",
+        "priority",
+        "needs",
+        "labels",
+        "note",
+        "claimed_by",
+        "abandoned",
+    },
     "artifacts": {"seq", "session", "name", "media_type", "size", "hash", "at", "actor", "ref"},
     "events": {"seq", "kind", "table", "actor", "at", "data", "session", "uid", "ref", "emptied"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -97,9 +132,15 @@ def test_a_wrong_instant_is_refused(run, url, name) -> None:
         (("events", "--kind", "decision.made", "--actor", "alice"), ["decision.made"]),
         (("events", "--session", "done", "--kind", "turn.said"), ["turn.said"]),
     ],
-)  # fmt: skip
+)
 def test_filters(ask, url, words, expected) -> None:
-    named = {"sessions": "name", "decisions": "text", "tasks": "title", "artifacts": "name", "events": "kind"}[words[0]]
+    named = {
+        "sessions": "name",
+        "decisions": "text",
+        "tasks": "title",
+        "artifacts": "name",
+        "events": "kind",
+    }[words[0]]
     assert [item[named] for item in ask(*words, "--store", url)["items"]] == expected
 
 
@@ -134,7 +175,9 @@ def test_an_artifact_is_saved(run, ask, url, tmp_path) -> None:
     result = run("artifacts", "--store", url, "--save", digest, tmp_path / "out.log")
     assert result.exit_code == 0
     assert (tmp_path / "out.log").read_bytes() == b"hello log"
-    saved = json.loads(run("artifacts", "--store", url, "--save", digest, tmp_path / "again.log", "--json").stdout)
+    saved = json.loads(
+        run("artifacts", "--store", url, "--save", digest, tmp_path / "again.log", "--json").stdout
+    )
     assert saved["artifact"]["hash"] == digest
 
 

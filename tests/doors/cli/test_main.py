@@ -98,14 +98,27 @@ def test_a_usage_error_with_json_is_an_object(run) -> None:
     assert json.loads(result.stderr)["path"] == "arguments"
 
 
-@pytest.mark.parametrize("words", [("sessions", "--limit", "0"), ("sessions", "--status", "odd"), ("tail", "--limit", "x")])
+@pytest.mark.parametrize(
+    "words", [("sessions", "--limit", "0"), ("sessions", "--status", "odd"), ("tail", "--limit", "x")]
+)
 def test_values_are_checked(run, words) -> None:
     assert run(*words).exit_code == 2
 
 
 # -- stores that are not there --------------------------------------------------------------------------
 
-LOOKING = ["sessions", "tail", "decisions", "tasks", "artifacts", "events", "verify", "doctor", "collect", "migrate"]
+LOOKING = [
+    "sessions",
+    "tail",
+    "decisions",
+    "tasks",
+    "artifacts",
+    "events",
+    "verify",
+    "doctor",
+    "collect",
+    "migrate",
+]
 
 
 @pytest.mark.parametrize("name", LOOKING)
@@ -173,7 +186,9 @@ def test_a_bug_is_a_line_too(run, url, monkeypatch) -> None:
     assert result.stderr.startswith("perdure: ZeroDivisionError: ")
 
 
-@pytest.mark.parametrize("error", [errors.Conflict, errors.Unavailable, errors.Refused, errors.Damaged, errors.InDoubt])
+@pytest.mark.parametrize(
+    "error", [errors.Conflict, errors.Unavailable, errors.Refused, errors.Damaged, errors.InDoubt]
+)
 def test_every_error_exits_with_its_own_code(run, url, monkeypatch, error) -> None:
     from perdure.doors.cli import sessions
 
@@ -216,6 +231,8 @@ def test_a_reader_that_goes_away_is_no_error_message(url) -> None:
 def test_the_module_runs(url) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "perdure", "sessions", "--store", url, "--json"],
-        capture_output=True, check=True, env=clean_environment(),
-    )  # fmt: skip
+        capture_output=True,
+        check=True,
+        env=clean_environment(),
+    )
     assert json.loads(ran.stdout)["next"] is None

@@ -1,4 +1,4 @@
-"""Hostile rows on a terminal: nothing that somebody stored is obeyed, in tables, prose, JSON or error lines (P10)."""
+"""Hostile rows on a terminal: nothing that somebody stored is obeyed, in tables, prose or JSON (P10)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,15 @@ class Colour(enum.StrEnum):
 
 def test_plain_forms() -> None:
     at = datetime(2026, 1, 31, 13, 0, 0, 5, tzinfo=timezone(timedelta(hours=1)))
-    value = {"at": at, "colour": Colour.RED, "bytes": b"x", "odd": float("inf"), "set": {1}, "none": None, "thing": object}
+    value = {
+        "at": at,
+        "colour": Colour.RED,
+        "bytes": b"x",
+        "odd": float("inf"),
+        "set": {1},
+        "none": None,
+        "thing": object,
+    }
     found = output.plain(value)
     assert found["at"] == "2026-01-31T12:00:00.000005Z"
     assert (found["colour"], found["odd"], found["set"], found["none"]) == ("red", "inf", [1], None)
@@ -106,7 +114,9 @@ def test_cells_are_one_short_line() -> None:
     assert len(output.cell("x" * 10_000_000)) == output.CELL_MAX_CHARS
 
 
-@pytest.mark.parametrize(("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")])
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")]
+)
 def test_sizes(count, shown) -> None:
     assert output.bytes_size(count) == shown
 

@@ -1,4 +1,4 @@
-"""verify and anchor: what they say about a sound store, and that a forged, cut or unrecorded one shows (P6)."""
+"""verify and anchor: what they say about a sound store, and that a forged or cut one shows (P6)."""
 
 from __future__ import annotations
 
@@ -92,15 +92,23 @@ def test_a_cut_tail_shows_against_an_anchor(run, key, url, store_path, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "words", [("anchor",), ("anchor", "-o", "a.json"), ("verify", "--public-key", __file__), ("verify", "--anchor", "no.json")]
-)  # fmt: skip
+    "words",
+    [
+        ("anchor",),
+        ("anchor", "-o", "a.json"),
+        ("verify", "--public-key", __file__),
+        ("verify", "--anchor", "no.json"),
+    ],
+)
 def test_wrong_arguments(run, url, words) -> None:
     assert run(*words, "--store", url).exit_code == 2
 
 
 def test_what_is_no_anchor_is_refused(run, url, tmp_path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    assert run("verify", "--anchor", tmp_path / "a.json", "--store", url).exit_code == errors.Invalid.exit_code
+    assert (
+        run("verify", "--anchor", tmp_path / "a.json", "--store", url).exit_code == errors.Invalid.exit_code
+    )
 
 
 def test_what_is_no_key_is_refused(run, url, tmp_path) -> None:

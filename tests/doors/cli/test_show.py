@@ -13,8 +13,17 @@ from perdure import errors
 
 def test_a_session_at_a_glance(run, url) -> None:
     shown = run("show", "issue-42", "--store", url).stdout
-    for expected in ("Fix login", "prod", "  on Safari", "m-1", "Write the test", "Use approach A", "grep (c1)",
-                     "Login fails on Safari", '→ grep({"q": "Safari"}) as c1'):  # fmt: skip
+    for expected in (
+        "Fix login",
+        "prod",
+        "  on Safari",
+        "m-1",
+        "Write the test",
+        "Use approach A",
+        "grep (c1)",
+        "Login fails on Safari",
+        '→ grep({"q": "Safari"}) as c1',
+    ):
         assert expected in shown
 
 
@@ -64,7 +73,9 @@ def lines(result) -> list[dict]:
 def test_tail_from_the_start(run, ask, url) -> None:
     found = lines(run("tail", "--from-start", "--once", "--json", "--store", url))
     everything = ask("events", "--store", url)["items"]
-    assert {(event["uid"], event["seq"]) for event in found} == {(event["uid"], event["seq"]) for event in everything}
+    assert {(event["uid"], event["seq"]) for event in found} == {
+        (event["uid"], event["seq"]) for event in everything
+    }
     assert found[0]["kind"] == "session.opened"
 
 

@@ -72,7 +72,17 @@ def test_a_sound_store(run, ask, url) -> None:
     found = ask("doctor", "--store", url)
     assert found["sound"] is True
     checks = {finding["check"]: finding["severity"] for finding in found["findings"]}
-    assert {"sqlite", "file", "space", "schema", "journal", "structure", "guards", "heads", "contents"} <= checks.keys()
+    assert {
+        "sqlite",
+        "file",
+        "space",
+        "schema",
+        "journal",
+        "structure",
+        "guards",
+        "heads",
+        "contents",
+    } <= checks.keys()
     assert set(checks.values()) <= {"ok", "warning"}
     assert "quick_check is clean" in run("doctor", "--store", url).stdout
 

@@ -1,8 +1,7 @@
 """`perdure` on the command line: the list of commands, and how errors become exit codes.
 
-A command is loaded when it is called, so that `perdure --help` costs next to nothing; what stands below the
-doors (benchmarks, logs) is found by name. Errors are one line on stderr, or one JSON object with --json, and
-exit with their own code. Keeps P10, P15.
+A command is loaded when it is called, so that `perdure --help` costs next to nothing. Errors are one line on
+stderr, or one JSON object with --json, and exit with their own code. Keeps P10, P15.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Try": {
         "demo": ("perdure.doors.cli.demo", "A short tour: write, kill -9, reopen, nothing lost, verify."),
-        "bench": ("perdure.evaluation.bench.command", "Measure, side by side with the raw database."),
+        "bench": ("perdure.doors.cli.bench", "Measure, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
     },
 }

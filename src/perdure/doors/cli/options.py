@@ -128,13 +128,12 @@ def actor_option(function: Body) -> Body:
 
 
 def _log_level(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Switch logging on; the formats stand below the doors and are loaded by name."""
+    """Switch logging on; both options may stand before or after the name of the command."""
     found = ctx.find_root().meta
     found[param.name or ""] = value or found.get(param.name or "")
     if found.get("log_level") or found.get("log_json"):
-        from importlib import import_module  # noqa: PLC0415 - only who wants logs pays
+        from perdure.telemetry import logs  # noqa: PLC0415 - only who wants logs pays
 
-        logs = import_module("perdure.telemetry.logs")
         logs.configure(found.get("log_level") or "info", as_json=bool(found.get("log_json")))
 
 

@@ -11,7 +11,9 @@ from perdure.planes.spans import Duration, pauses
 
 
 class AsyncBatch:
-    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing to take."""
+    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing
+    to take.
+    """
 
     def __init__(self, caller: AsyncCaller, name: str, delivery: feed.Delivery) -> None:
         self._caller = caller
@@ -20,10 +22,11 @@ class AsyncBatch:
         self.events = delivery.events
 
     async def ack(self) -> None:
-        """Say that these events are done with: the next batch begins after them. An empty batch needs no acknowledgement.
+        """Say that these events are done with: the next batch begins after them. An empty batch needs no
+        acknowledgement.
 
-        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice, or after a reset.
-        After a crash before it: the batch is delivered again when its lease has passed.
+        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice,
+        or after a reset. After a crash before it: the batch is delivered again when its lease has passed.
         """
         if self.events:
             await self._caller.write(feed.acknowledge, self._name, self._token)
@@ -36,17 +39,23 @@ class AsyncBatch:
 
 
 class AsyncSubscription:
-    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one of them."""
+    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one
+    of them.
+    """
 
     def __init__(self, caller: AsyncCaller, name: str) -> None:
         self._caller = caller
         self.name = name
 
-    async def next(self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s") -> AsyncBatch:
-        """The next batch, oldest first; empty if there is nothing, or while another batch of this name is under way.
+    async def next(
+        self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s"
+    ) -> AsyncBatch:
+        """The next batch, oldest first; empty if there is nothing, or while another batch of this name is
+        under way.
 
-        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to whoever asks. `wait` asks again
-        for so long, with growing pauses. Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
+        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to whoever asks.
+        `wait` asks again for so long, with growing pauses. Raises Stale after a restore of the store (see
+        `reset`), NotFound, Invalid.
         """
         batch = await self._take(limit, lease)
         for pause in pauses(wait):
@@ -58,7 +67,9 @@ class AsyncSubscription:
         return batch
 
     async def _take(self, limit: int, lease: Duration) -> AsyncBatch:
-        return AsyncBatch(self._caller, self.name, await self._caller.write(feed.take, self.name, limit, lease))
+        return AsyncBatch(
+            self._caller, self.name, await self._caller.write(feed.take, self.name, limit, lease)
+        )
 
     async def reset(self, start: str) -> None:
         """Go to the "beginning" or the "end". Atomic; a batch under way can no longer be acknowledged."""

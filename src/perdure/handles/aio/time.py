@@ -13,21 +13,25 @@ class AsyncTime(AsyncStreamHandle):
     """The verbs of a session for time travel and forks."""
 
     async def at(self, moment: time.Moment) -> Self:
-        """This session as it was after an event (its sequence number), at an instant, or some time ago ("2h"): for reading only.
+        """This session as it was after an event (its sequence number), at an instant, or some time ago
+        ("2h"): for reading only.
 
-        Every verb that reads works on it, and time stands still: what had not expired then is there. Costs a fold of the
-        history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good until the function returns.
-        Raises Invalid when there was nothing then, or there is not yet.
+        Every verb that reads works on it, and time stands still: what had not expired then is there. Costs a
+        fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
+        until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
-        return type(self)(AsyncFrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin)
+        return type(self)(
+            AsyncFrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin
+        )
 
     async def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
 
-        Turns, summaries, checkpoints, artifacts and events up to there are shared, not copied; values, tasks and decisions are
-        restated; locks and claims stay behind. Atomic; not idempotent: a name that is taken raises Conflict. Raises Invalid
-        when there is no such point. Costs what the session has in values, tasks and decisions.
+        Turns, summaries, checkpoints, artifacts and events up to there are shared, not copied; values, tasks
+        and decisions are restated; locks and claims stay behind. Atomic; not idempotent: a name that is taken
+        raises Conflict. Raises Invalid when there is no such point. Costs what the session has in values,
+        tasks and decisions.
         """
         plan = await self._read(time.plan_fork, at)
         stream, pin = await self._caller.write(time.fork, plan, name, pin=self._pin)

@@ -54,9 +54,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         caller = self._caller
         return await caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
 
-    async def backup(
-        self, path: str | Path, progress: Callable[[int, int], None] | None = None
-    ) -> Backup:
+    async def backup(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> Backup:
         """Back up the store into a new file, its large blobs into `<path>.blobs/`, while others write.
 
         SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what that is
@@ -74,10 +72,10 @@ class AsyncUpkeep(AsyncStoreHandle):
         dry_run: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> CollectReport:
-        """Remove the blobs of this tenant that nothing refers to, and files in the artifact place without a blob.
+        """Remove the blobs of this tenant that nothing refers to, and files in the place without a blob.
 
-        Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how long ago a
-        file must have been put; longer than any upload takes. progress: called with (done, total).
+        Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how
+        long ago a file must have been put; longer than any upload takes. progress: called with (done, total).
         Raises Damaged when a checkpoint cannot be read whole: then nothing is removed.
         """
         before_us = collect.cutoff_us(grace)

@@ -12,7 +12,9 @@ from perdure.planes.spans import Duration, pauses
 
 
 class Batch:
-    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing to take."""
+    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing
+    to take.
+    """
 
     def __init__(self, caller: Caller, name: str, delivery: feed.Delivery) -> None:
         self._caller = caller
@@ -21,10 +23,11 @@ class Batch:
         self.events = delivery.events
 
     def ack(self) -> None:
-        """Say that these events are done with: the next batch begins after them. An empty batch needs no acknowledgement.
+        """Say that these events are done with: the next batch begins after them. An empty batch needs no
+        acknowledgement.
 
-        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice, or after a reset.
-        After a crash before it: the batch is delivered again when its lease has passed.
+        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice,
+        or after a reset. After a crash before it: the batch is delivered again when its lease has passed.
         """
         if self.events:
             self._caller.write(feed.acknowledge, self._name, self._token)
@@ -37,17 +40,21 @@ class Batch:
 
 
 class Subscription:
-    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one of them."""
+    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one
+    of them.
+    """
 
     def __init__(self, caller: Caller, name: str) -> None:
         self._caller = caller
         self.name = name
 
     def next(self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s") -> Batch:
-        """The next batch, oldest first; empty if there is nothing, or while another batch of this name is under way.
+        """The next batch, oldest first; empty if there is nothing, or while another batch of this name is
+        under way.
 
-        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to whoever asks. `wait` asks again
-        for so long, with growing pauses. Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
+        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to whoever asks.
+        `wait` asks again for so long, with growing pauses. Raises Stale after a restore of the store (see
+        `reset`), NotFound, Invalid.
         """
         batch = self._take(limit, lease)
         for pause in pauses(wait):

@@ -31,17 +31,20 @@ class Happenings(StreamHandle):
         about: Iterable[str] = (),
         refs: Iterable[object] = (),
     ) -> EventRecord:
-        """Append an event of your own, such as `deploy.finished`. It changes nothing but is kept, chained and fed like all others.
+        """Append an event of your own, such as `deploy.finished`. It changes nothing but is kept, chained and
+        fed like all others.
 
-        Atomic; not idempotent: with `expect=` the last sequence number that you have seen, a repetition raises Conflict, which
-        carries the current `seq`. about: whom it concerns. refs: turns, decisions … that it refers to. Raises Invalid.
+        Atomic; not idempotent: with `expect=` the last sequence number that you have seen, a repetition
+        raises Conflict, which carries the current `seq`. about: whom it concerns. refs: turns, decisions …
+        that it refers to. Raises Invalid.
         """
         return self._write(happenings.emit, kind, data, expect=expect, about=about, refs=refs)
 
     def events(
         self, after: int = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
     ) -> list[EventRecord]:
-        """The events of this session after a sequence number, in order, at most `limit`; of a fork also those before it.
+        """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
+        before it.
 
         kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
         """
@@ -49,18 +52,20 @@ class Happenings(StreamHandle):
 
     def fold(
         self,
-        reducer: Callable[[S, EventRecord], S],
-        initial: S = None,
+        reducer: Callable[[Any, EventRecord], S],
+        initial: Any = None,
         at: times.Moment | None = None,
         name: str | None = None,
     ) -> S:
-        """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up to `at` (or now).
+        """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up
+        to `at` (or now).
 
-        With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a changed reducer
-        another name. The state must then be storable (Invalid if it is not). Reads only, otherwise. Raises what `reducer` raises.
+        With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a
+        changed reducer another name. The state must then be storable (Invalid if it is not). Reads only,
+        otherwise. Raises what `reducer` raises.
         """
         upto = self._read(times.seq_of, at)
-        result = self._read(happenings.fold, reducer, initial, upto, name)
+        result = self._read(happenings.fold, reducer, initial, upto=upto, name=name)
         if name is not None and result.folded > happenings.SNAPSHOT_AFTER_EVENTS:
             with suppress(ReadOnly):  # it is only there to save time
                 self._write(happenings.keep_snapshot, name, result)
@@ -84,21 +89,30 @@ class HappeningsAcross(StoreHandle):
     ) -> Page[EventRecord]:
         """A page of events of all sessions, newest first; pass its `next` as `after=` for the following one.
 
-        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). emitted=True: only what
-        `session.emit` made. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). emitted=True:
+        only what `session.emit` made. Raises Invalid.
         """
         return self._caller.read(
-            happenings.events_across, kind=kind, actor=actor, since=since, until=until, session=session, emitted=emitted,
-            limit=limit, after=after,
-        )  # fmt: skip
+            happenings.events_across,
+            kind=kind,
+            actor=actor,
+            since=since,
+            until=until,
+            session=session,
+            emitted=emitted,
+            limit=limit,
+            after=after,
+        )
 
     def feed(
         self, after: str | None = None, limit: int = 100, wait: Duration | None = None
     ) -> Page[EventRecord]:
-        """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the cursor to go on with.
+        """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the
+        cursor to go on with.
 
-        Nothing is ever skipped: what is not yet committed comes later. The position is yours to keep; `subscribe` keeps it
-        for you. `wait` asks again for so long when there is nothing. Raises Invalid; Stale for a cursor of before a restore.
+        Nothing is ever skipped: what is not yet committed comes later. The position is yours to keep;
+        `subscribe` keeps it for you. `wait` asks again for so long when there is nothing. Raises Invalid;
+        Stale for a cursor of before a restore.
         """
         page = self._caller.read(feed.read, after, limit)
         for pause in pauses(wait):

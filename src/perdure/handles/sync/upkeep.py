@@ -73,10 +73,10 @@ class Upkeep(StoreHandle):
         dry_run: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> CollectReport:
-        """Remove the blobs of this tenant that nothing refers to, and files in the artifact place without a blob.
+        """Remove the blobs of this tenant that nothing refers to, and files in the place without a blob.
 
-        Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how long ago a
-        file must have been put; longer than any upload takes. progress: called with (done, total).
+        Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how
+        long ago a file must have been put; longer than any upload takes. progress: called with (done, total).
         Raises Damaged when a checkpoint cannot be read whole: then nothing is removed.
         """
         before_us = collect.cutoff_us(grace)

@@ -13,9 +13,9 @@ from perdure.model.refs import Ref
 class EventRecord(msgspec.Struct, frozen=True):
     """One event of the log. Emitted ones (`session.emit`) have no `table`; the others say what changed a row.
 
-    session, uid: name and identity of the stream that holds it. data: what was emitted, or the document of the change.
-    about: whom it is about. refs: what it refers to. body: all that it says, as plain JSON. ref: how others refer to it.
-    emptied: its body was pruned or erased; the header stays.
+    session, uid: name and identity of the stream that holds it. data: what was emitted, or the document of
+    the change. about: whom it is about. refs: what it refers to. body: all that it says, as plain JSON. ref:
+    how others refer to it. emptied: its body was pruned or erased; the header stays.
     """
 
     seq: int
@@ -39,7 +39,9 @@ class EventRecord(msgspec.Struct, frozen=True):
 
 
 class FoldState(msgspec.Struct, frozen=True):
-    """Where a fold has come to: its state, the last event that it holds, and how many were folded to get there."""
+    """Where a fold has come to: its state, the last event that it holds, and how many were folded to get
+    there.
+    """
 
     state: Any
     seq: int

@@ -21,11 +21,19 @@ class AsyncDecisionsContract:
             session = await store.session("s")
             task = await session.task("t")
             made = await session.decide(
-                "Use approach A", because="B breaks Safari", then="patch auth.py", refs=[task], tags=["web", "auth"]
+                "Use approach A",
+                because="B breaks Safari",
+                then="patch auth.py",
+                refs=[task],
+                tags=["web", "auth"],
             )
             (listed,) = await session.decisions()
             for known in (made, listed, await session.decision(made.seq), await made.refresh()):
-                assert (known.text, known.because, known.then) == ("Use approach A", "B breaks Safari", "patch auth.py")
+                assert (known.text, known.because, known.then) == (
+                    "Use approach A",
+                    "B breaks Safari",
+                    "patch auth.py",
+                )
                 assert (known.status, known.outcome, known.tags) == ("open", None, ("auth", "web"))
                 assert (known.actor, known.session, known.refs) == ("architect", "s", (task.ref,))
                 assert known.ref == Ref(session.uid, known.seq)
@@ -44,7 +52,11 @@ class AsyncDecisionsContract:
             session = await store.session("s")
             decision, left = await session.decide("a", because="b"), await session.decide("c", because="d")
             await decision.close("worked", note="on all browsers")
-            assert (decision.status, decision.outcome, decision.note) == ("closed", "worked", "on all browsers")
+            assert (decision.status, decision.outcome, decision.note) == (
+                "closed",
+                "worked",
+                "on all browsers",
+            )
             assert (await session.decision(decision.seq)).record == decision.record
             assert [each.seq for each in await session.decisions(open=True)] == [left.seq]
             assert [each.seq for each in await session.decisions(open=False)] == [decision.seq]
@@ -54,12 +66,14 @@ class AsyncDecisionsContract:
             assert (refused.value.path, refused.value.facts["outcome"]) == ("decision", "worked")
 
     async def test_of_two_outcomes_one_stands(self, opener: AsyncOpener) -> None:
-        async with await opener() as a, (await opener() if opener.shared else a) as b:
+        async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             for _ in range(6):
                 mine = await one.decide("a", because="b")
                 theirs = await other.decision(mine.seq)
-                outcomes = await AsyncRace.between(partial(mine.close, "worked"), partial(theirs.close, "failed"))
+                outcomes = await AsyncRace.between(
+                    partial(mine.close, "worked"), partial(theirs.close, "failed")
+                )
                 assert len(outcomes.won) == 1
                 assert type(outcomes.refused[0]) is Conflict
                 assert (await one.decision(mine.seq)).outcome == outcomes.won[0].outcome
@@ -84,7 +98,9 @@ class AsyncDecisionsContract:
                 await old.close("worked")
             assert len(await session.decisions()) == 2
 
-    async def test_a_closed_decision_may_be_superseded_and_keeps_its_outcome(self, opener: AsyncOpener) -> None:
+    async def test_a_closed_decision_may_be_superseded_and_keeps_its_outcome(
+        self, opener: AsyncOpener
+    ) -> None:
         async with await opener() as store:
             session = await store.session("s")
             old = await session.decide("a", because="b")
@@ -94,7 +110,7 @@ class AsyncDecisionsContract:
             assert (old.status, new.tags) == ("superseded", ("other",))
 
     async def test_of_two_who_supersede_one_does(self, opener: AsyncOpener) -> None:
-        async with await opener() as a, (await opener() if opener.shared else a) as b:
+        async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             for i in range(1, 7):
                 mine = await one.decide("a", because="b")
@@ -154,7 +170,9 @@ class AsyncDecisionsContract:
     async def test_lists_go_on_where_they_ended(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            seqs = [(await session.decide(f"d{i}", because="b", tags=["odd"] * (i % 2))).seq for i in range(7)]
+            seqs = [
+                (await session.decide(f"d{i}", because="b", tags=["odd"] * (i % 2))).seq for i in range(7)
+            ]
             for listing in (session.decisions, store.decisions):
                 seen, after = [], None
                 while True:
@@ -223,10 +241,11 @@ class AsyncDecisionsContract:
         async with await opener() as store:
             session = await store.session("s")
             decision = await session.decide("a", because="b")
+            number: Any = "1"
             head = Ref(session.uid, 99)
             for asking, error, path in (
                 (partial(session.decision, 99), NotFound, "decision"),
-                (partial(session.decision, "1"), Invalid, "decision"),
+                (partial(session.decision, number), Invalid, "decision"),
                 (partial(session.decisions, limit=0), Invalid, "limit"),
                 (partial(session.decisions, after="x"), Invalid, "after"),
                 (partial(store.decisions, after="x"), Invalid, "after"),
@@ -242,7 +261,9 @@ class AsyncDecisionsContract:
                 assert (type(refused.value), refused.value.path) == (error, path)
             assert (await decision.refresh()).status == "open"
 
-    @pytest.mark.parametrize("text", ["../../x", "'; DROP TABLE decisions; --", "<script>", "100% {x} %s", "решение ✓"])
+    @pytest.mark.parametrize(
+        "text", ["../../x", "'; DROP TABLE decisions; --", "<script>", "100% {x} %s", "решение ✓"]
+    )
     async def test_hostile_texts_are_only_texts(self, opener: AsyncOpener, text: str) -> None:
         async with await opener() as store:
             session = await store.session("s")

@@ -42,7 +42,9 @@ class AsyncFeedContract:
             while page:
                 page = await store.feed(page.next, limit=4)
                 found += page
-            assert [(e.session, e.seq) for e in found] == [("a", n) for n in range(1, 7)] + [("b", n) for n in range(1, 5)]
+            assert [(e.session, e.seq) for e in found] == [("a", n) for n in range(1, 7)] + [
+                ("b", n) for n in range(1, 5)
+            ]
             assert page.next is not None
             assert await store.feed(page.next) == []
             (more,) = await emit_some(store, 1)
@@ -73,7 +75,9 @@ class AsyncFeedContract:
             while batch := await subscription.next(limit=2):
                 seen += batch
                 await batch.ack()
-                subscription = await store.subscribe("indexer", start="end")  # it exists: `start` says nothing
+                subscription = await store.subscribe(
+                    "indexer", start="end"
+                )  # it exists: `start` says nothing
             assert [e for e in seen if e.emitted] == made
             assert len(seen) == 6
 

@@ -16,7 +16,7 @@ class AsyncLocksContract:
     """What every store must do with locks."""
 
     async def test_a_lock_has_one_holder(self, opener: AsyncOpener) -> None:
-        async with await opener(actor="alice") as a, (await opener(actor="bob") if opener.shared else a) as b:
+        async with await opener(actor="alice") as a, await opener(actor="bob") if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             async with one.lock("deploy", ttl="30s") as lock:
                 with pytest.raises(Conflict) as refused:
@@ -68,10 +68,14 @@ class AsyncLocksContract:
     async def test_an_exception_on_its_way_goes_before_stale(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            with pytest.raises(ZeroDivisionError) as failed:
+
+            async def lose_it_and_fail() -> None:
                 async with session.lock("x", ttl="10s"):
                     opener.clock.advance("10s")
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError) as failed:
+                await lose_it_and_fail()
             assert any("no longer held" in note for note in failed.value.__notes__)
             with pytest.raises(ZeroDivisionError):
                 async with session.lock("x"):
@@ -94,7 +98,7 @@ class AsyncLocksContract:
                 await lock.check()
 
     async def test_of_two_who_acquire_one_gets_it(self, opener: AsyncOpener) -> None:
-        async with await opener() as a, (await opener() if opener.shared else a) as b:
+        async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             for i in range(8):
                 locks = [handle.lock(f"n{i}") for handle in (one, other, one)]
@@ -104,7 +108,7 @@ class AsyncLocksContract:
                 await outcomes.won[0].check()
 
     async def test_of_two_who_take_over_one_gets_it(self, opener: AsyncOpener) -> None:
-        async with await opener() as a, (await opener() if opener.shared else a) as b:
+        async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             for _ in range(5):
                 old = await one.lock("x", ttl="10s").__aenter__()
@@ -116,7 +120,7 @@ class AsyncLocksContract:
                 opener.clock.advance("10s")
 
     async def test_waiting_gets_it_when_it_is_released(self, opener: AsyncOpener) -> None:
-        async with await opener() as a, (await opener() if opener.shared else a) as b:
+        async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             held = await one.lock("x").__aenter__()
 

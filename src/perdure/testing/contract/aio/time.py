@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,13 +15,16 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
 from perdure.testing.openers import AsyncOpener
+from perdure.testing.races import AsyncRace
 
 BIG = "x" * 100_000
 
 
 async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
     """A session with something in every plane."""
-    session = await store.session(name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"})
+    session = await store.session(
+        name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"}
+    )
     turn = await session.say("user", "Login fails", key="m1")
     await session.say("assistant", "Let me look", calls=[Call("c1", "grep", {"q": "Safari"})])
     await session.set("branch", "fix-1")
@@ -47,16 +51,20 @@ async def facts(session: AsyncSession) -> dict[str, Any]:
         "pending": getattr(await session.pending(), "calls", None),
         "branch": await session.get("branch"),
         "gone": await session.get("gone", "none"),
-        "decisions": [(d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
-                      for d in await session.decisions()],
-        "tasks": sorted((t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in await session.tasks()),
+        "decisions": [
+            (d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
+            for d in await session.decisions()
+        ],
+        "tasks": sorted(
+            (t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in await session.tasks()
+        ),
         "restored": await session.restore(),
         "artifact": await (await session.artifact("build.log")).read(),
         "folded": await session.fold(lambda state, event: (state or 0) + event.data["n"]),
         "goal": await session.get_goal(),
         "pins": await session.pins(),
         "labels": (await session.info()).labels,
-    }  # fmt: skip
+    }
 
 
 async def last_seq(session: AsyncSession) -> int:
@@ -147,7 +155,9 @@ class AsyncTimeContract:
             assert (forked.data["parent"], forked.data["seq"]) == (session.uid, seq)
             again = await store.session("try-b")
             assert (again.uid, await facts(again)) == (fork.uid, before)
-            assert [t.status for t in await fork.tasks() if t.title == "Write the test"] == ["todo"]  # nobody holds it
+            assert [t.status for t in await fork.tasks() if t.title == "Write the test"] == [
+                "todo"
+            ]  # nobody holds it
 
     async def test_a_fork_and_its_parent_go_on_apart(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -204,7 +214,9 @@ class AsyncTimeContract:
             assert [t.content for t in await two.turns(last=2)] == ["first", "second"]
             assert await two.get("branch") == "one"
             assert await facts(await two.at(seq)) == before
-            for inside in range(seq, opened + 1):  # while `one` was still restating, it was where the root was
+            for inside in range(
+                seq, opened + 1
+            ):  # while `one` was still restating, it was where the root was
                 assert await facts(await one.at(inside)) == before
             assert await facts(await one.fork(at=seq + 1, name="four")) == before
             assert [e.seq for e in await two.events(limit=1000)] == list(range(1, await last_seq(two) + 1))
@@ -220,6 +232,25 @@ class AsyncTimeContract:
             with pytest.raises(Invalid, match="name"):
                 await session.fork(name="")
             assert len(await store.sessions()) == 2
+
+    async def test_of_two_forks_of_one_name_one_wins(self, opener: AsyncOpener) -> None:
+        async with await opener() as a, await opener() if opener.shared else a as b:
+            one, other = await a.session("s"), await b.session("s")
+            for n in range(4):
+                outcomes = await AsyncRace.between(
+                    partial(one.fork, name=f"f{n}"), partial(other.fork, name=f"f{n}")
+                )
+                assert len(outcomes.won) == 1
+                assert [type(error) for error in outcomes.refused] == [Conflict]
+
+    async def test_forks_are_verified(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            fork = await session.fork(name="f")
+            await fork.say("user", "on")
+            await (await fork.fork(name="g")).set("branch", 2)
+            report = await store.verify()
+            assert report.ok, report
 
     async def test_a_fork_inside_a_transaction(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -236,10 +236,11 @@ class DecisionsContract:
         with opener() as store:
             session = store.session("s")
             decision = session.decide("a", because="b")
+            number: Any = "1"
             head = Ref(session.uid, 99)
             for asking, error, path in (
                 (partial(session.decision, 99), NotFound, "decision"),
-                (partial(session.decision, "1"), Invalid, "decision"),
+                (partial(session.decision, number), Invalid, "decision"),
                 (partial(session.decisions, limit=0), Invalid, "limit"),
                 (partial(session.decisions, after="x"), Invalid, "after"),
                 (partial(store.decisions, after="x"), Invalid, "after"),

@@ -69,10 +69,14 @@ class LocksContract:
     def test_an_exception_on_its_way_goes_before_stale(self, opener: Opener) -> None:
         with opener() as store:
             session = store.session("s")
-            with pytest.raises(ZeroDivisionError) as failed:
+
+            def lose_it_and_fail() -> None:
                 with session.lock("x", ttl="10s"):
                     opener.clock.advance("10s")
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError) as failed:
+                lose_it_and_fail()
             assert any("no longer held" in note for note in failed.value.__notes__)
             with pytest.raises(ZeroDivisionError):
                 with session.lock("x"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
 from perdure.testing.openers import Opener
+from perdure.testing.races import Race
 
 BIG = "x" * 100_000
 
@@ -50,16 +52,20 @@ def facts(session: Session) -> dict[str, Any]:
         "pending": getattr(session.pending(), "calls", None),
         "branch": session.get("branch"),
         "gone": session.get("gone", "none"),
-        "decisions": [(d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
-                      for d in session.decisions()],
-        "tasks": sorted((t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()),
+        "decisions": [
+            (d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
+            for d in session.decisions()
+        ],
+        "tasks": sorted(
+            (t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()
+        ),
         "restored": session.restore(),
         "artifact": (session.artifact("build.log")).read(),
         "folded": session.fold(lambda state, event: (state or 0) + event.data["n"]),
         "goal": session.get_goal(),
         "pins": session.pins(),
         "labels": (session.info()).labels,
-    }  # fmt: skip
+    }
 
 
 def last_seq(session: Session) -> int:
@@ -227,6 +233,23 @@ class TimeContract:
             with pytest.raises(Invalid, match="name"):
                 session.fork(name="")
             assert len(store.sessions()) == 2
+
+    def test_of_two_forks_of_one_name_one_wins(self, opener: Opener) -> None:
+        with opener() as a, opener() if opener.shared else a as b:
+            one, other = a.session("s"), b.session("s")
+            for n in range(4):
+                outcomes = Race.between(partial(one.fork, name=f"f{n}"), partial(other.fork, name=f"f{n}"))
+                assert len(outcomes.won) == 1
+                assert [type(error) for error in outcomes.refused] == [Conflict]
+
+    def test_forks_are_verified(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            fork = session.fork(name="f")
+            fork.say("user", "on")
+            (fork.fork(name="g")).set("branch", 2)
+            report = store.verify()
+            assert report.ok, report
 
     def test_a_fork_inside_a_transaction(self, opener: Opener) -> None:
         with opener() as store:

@@ -231,37 +231,36 @@ class ValuesContract:
                 assert [entry.name for entry in handle.entries(prefix=name)] == [name]
 
     @pytest.mark.parametrize(
-        ("name", "value", "options", "error", "path"),
+        ("given", "options", "error", "path"),
         [
-            ("", 1, {}, Invalid, "name"),
-            ("a\0b", 1, {}, Invalid, "name"),
-            ("a\nb", 1, {}, Invalid, "name"),
-            ("\ud800", 1, {}, Invalid, "name"),
-            ("n" * 201, 1, {}, TooLarge, "name"),
-            (7, 1, {}, Invalid, "name"),
-            ("x", {"a": [float("nan")]}, {}, Invalid, "value.a[0]"),
-            ("x", {"a": object()}, {}, Invalid, "value.a"),
-            ("x", {1: 2}, {}, Invalid, "value"),
-            ("x", ["\ud800"], {}, Invalid, "value[0]"),
-            ("x", 1, {"expect": -1}, Invalid, "expect"),
-            ("x", 1, {"expect": True}, Invalid, "expect"),
-            ("x", 1, {"expect": "1"}, Invalid, "expect"),
-            ("x", 1, {"ttl": "soon"}, Invalid, "ttl"),
-            ("x", 1, {"ttl": 0}, Invalid, "ttl"),
-            ("x", 1, {"ttl": -5}, Invalid, "ttl"),
-            ("x", 1, {"ttl": 10**12}, Invalid, "ttl"),
-            ("x", 1, {"ttl": float("inf")}, Invalid, "ttl"),
+            (("", 1), {}, Invalid, "name"),
+            (("a\0b", 1), {}, Invalid, "name"),
+            (("a\nb", 1), {}, Invalid, "name"),
+            (("\ud800", 1), {}, Invalid, "name"),
+            (("n" * 201, 1), {}, TooLarge, "name"),
+            ((7, 1), {}, Invalid, "name"),
+            (("x", {"a": [float("nan")]}), {}, Invalid, "value.a[0]"),
+            (("x", {"a": object()}), {}, Invalid, "value.a"),
+            (("x", {1: 2}), {}, Invalid, "value"),
+            (("x", ["\ud800"]), {}, Invalid, "value[0]"),
+            (("x", 1), {"expect": -1}, Invalid, "expect"),
+            (("x", 1), {"expect": True}, Invalid, "expect"),
+            (("x", 1), {"expect": "1"}, Invalid, "expect"),
+            (("x", 1), {"ttl": "soon"}, Invalid, "ttl"),
+            (("x", 1), {"ttl": 0}, Invalid, "ttl"),
+            (("x", 1), {"ttl": -5}, Invalid, "ttl"),
+            (("x", 1), {"ttl": 10**12}, Invalid, "ttl"),
+            (("x", 1), {"ttl": float("inf")}, Invalid, "ttl"),
         ],
     )
     def test_bad_input_is_refused_with_its_path(
-        self, opener: Opener, name: Any, value: Any, options: dict[str, Any], error: type[Invalid], path: str
+        self, opener: Opener, given: tuple[Any, Any], options: dict[str, Any], error: type, path: str
     ) -> None:
         with opener() as store:
             session = store.session("s")
             with pytest.raises(error) as refused:
-                session.set(name, value, **options)
-            assert type(refused.value) is error
-            assert refused.value.path == path
+                session.set(*given, **options)
+            assert (type(refused.value), refused.value.path) == (error, path)
             assert session.entries() == []
 
     def test_bad_pages_are_refused(self, opener: Opener) -> None:

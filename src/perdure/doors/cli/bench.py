@@ -1,17 +1,18 @@
-"""`perdure bench`: run the cases and show each figure beside its target. The command line finds this module
-by name."""
+"""`perdure bench`: run the cases of `evaluation/bench` and show each figure beside its target."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.doors.cli.options import command, json_option, log_options
 from perdure.doors.cli.output import note, say_json, say_table
-from perdure.evaluation.bench.case import Case, Figure
+
+if TYPE_CHECKING:
+    from perdure.evaluation.bench.case import Case, Figure
 
 QUICK_SCALE = 0.05
 COLUMNS = (

@@ -1,0 +1,193 @@
+"""kill -9, anywhere: what was acknowledged is there, nothing is there twice, and it verifies (P1, P5, P6).
+
+PERDURE_ROUNDS sets how often the random kills are repeated and makes the sweep over system calls complete.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure.testing.faults import kill_after
+from stores.verbs import Called, everything, opened
+
+ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "5"))
+SEED = int(os.environ.get("PERDURE_SEED", "7"))
+WRITER = Path(__file__).with_name("writer.py")
+TESTS = Path(__file__).parents[1]
+
+
+def command(url: str, what: str, rest: str) -> list[str]:
+    return [sys.executable, str(WRITER), url, what, rest]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(TESTS), **more}
+
+
+def prepared(url: str) -> str:
+    with opened(url):
+        return url
+
+
+# -- at random, among 200 writers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_random_kills_among_200_writers(kind, request, tmp_path):
+    url = f"sqlite:///{tmp_path}/agent.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    rng = random.Random(SEED)
+    acked: set[str] = set()
+    for round_number in range(ROUNDS if kind == "sqlite" else max(1, ROUNDS // 2)):
+        program = command(url, "crowd", f"{round_number}/")
+        acked.update(kill_after(program, rng.randint(1, 1500), environment()))
+    stored = everything(url)
+    assert acked <= set(stored)
+    assert set(stored.values()) == {1}
+
+
+def test_the_server_is_killed_among_200_writers(private_postgres):
+    """The writers live on: they wait for the server, and what was under way is settled by transaction id."""
+    url = prepared(private_postgres.url(schema="s"))
+    program = subprocess.Popen(
+        command(url, "crowd", ""), stdout=subprocess.PIPE, env=environment(), text=True
+    )
+    assert program.stdout is not None
+    for _ in range(2):
+        acked = [program.stdout.readline() for _ in range(300)]
+        killer = Called(private_postgres.kill)  # the pipe must not fill up meanwhile
+        drained = Called(drain, program.stdout, acked)
+        killer.outcome()
+        private_postgres.restart()
+        drained.outcome()
+    program.send_signal(signal.SIGKILL)
+    acked += program.stdout.readlines()
+    program.wait()
+    program.stdout.close()
+    stored = everything(url)
+    assert {line.rstrip("\n") for line in acked if line.endswith("\n")} <= set(stored)
+    assert set(stored.values()) == {1}
+
+
+def drain(lines, into: list[str]) -> None:
+    into += [lines.readline() for _ in range(500)]
+
+
+# -- at named points ----------------------------------------------------------------------------------------
+
+
+def killed_at(url: str, what: str, point: str) -> list[str]:
+    run = subprocess.run(
+        command(prepared(url), what, "50"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment(PERDURE_CRASH_AT=point),
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    return run.stdout.split()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize(("point", "unheard"), [("lane.before_commit", 0), ("lane.after_commit", 1)])
+@pytest.mark.parametrize("nth", [2, 17])
+def test_a_kill_before_the_commit_keeps_nothing_and_one_after_it_everything(
+    kind, point, unheard, nth, request, tmp_path
+):
+    url = f"sqlite:///{tmp_path}/agent.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    acked = killed_at(url, "one", f"{point}:{nth}")
+    assert everything(url) == Counter(map(str, range(len(acked) + unheard)))
+
+
+def test_control_who_acknowledges_before_the_commit_is_caught(tmp_path):
+    url = f"sqlite:///{tmp_path}/agent.db"
+    acked = killed_at(url, "eager", "lane.before_commit:9")
+    assert not set(acked) <= set(everything(url))
+
+
+# -- at system calls ----------------------------------------------------------------------------------------
+
+CALLS = ("pwrite64", "fdatasync", "ftruncate", "unlink")
+
+
+def works(strace: str) -> bool:
+    return (
+        subprocess.run([strace, "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+@pytest.fixture
+def strace() -> str:
+    found = shutil.which("strace")
+    if found is None or not works(found):
+        pytest.skip("strace is missing or may not trace here: no kills at single system calls")
+    return found
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_kill_at_every_call_that_durability_rests_on(strace, call, tmp_path):
+    """At the n-th write, sync, truncation and removal of the database's files, from their first moment on."""
+    step = 1 if "PERDURE_ROUNDS" in os.environ else 23
+    for nth in range(1, 10_000, step):
+        path = tmp_path / f"{nth}.db"
+        files = [flag for end in ("", "-wal", "-journal") for flag in ("-P", f"{path}{end}")]
+        inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={nth}"]
+        traced = [
+            strace,
+            "-f",
+            "-qq",
+            "-o",
+            os.devnull,
+            *files,
+            *inject,
+            *command(f"sqlite:///{path}", "one", "6"),
+        ]
+        run = subprocess.run(
+            traced, capture_output=True, text=True, timeout=120, env=environment(), check=False
+        )
+        acked = run.stdout.split()
+        stored = everything(f"sqlite:///{path}")
+        assert set(acked) <= set(stored), f"{call} {nth}"
+        assert len(stored) <= len(acked) + 1
+        if run.returncode == 0:
+            assert len(acked) == 6
+            return
+        assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
+    raise AssertionError("the program never ended by itself")
+
+
+def test_errors_of_the_disk_at_every_sync(strace, tmp_path):
+    """EIO, once and for good, from the n-th sync on: an error or an outcome, never a false one."""
+    for nth in (1, 2, 5, 9):
+        for when in (f"{nth}", f"{nth}+"):
+            path = tmp_path / f"{when}.db"
+            files = ["-P", str(path), "-P", f"{path}-wal"]
+            inject = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:error=EIO:when={when}"]
+            program = command(prepared(f"sqlite:///{path}"), "one", "6")
+            run = subprocess.run(
+                [strace, "-f", "-qq", "-o", os.devnull, *files, *inject, *program],
+                text=True,
+                capture_output=True,
+                timeout=120,
+                env=environment(),
+                check=False,
+            )
+            stored = everything(f"sqlite:///{path}")
+            assert set(run.stdout.split()) <= set(stored)
+            assert set(stored.values()) <= {1}
+            assert run.returncode == 0 or "Unavailable" in run.stderr
+
+
+def test_no_thread_is_left_of_a_killer():
+    assert "proxy" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,180 @@
+"""Findings: each check says what is wrong when it is, and lets pass what is well. Looking changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import apsw
+import pytest
+
+import perdure
+from perdure.stores import health
+from perdure.stores.health import Severity
+
+MOUNTS = """/dev/sda1 / ext4 rw 0 0
+tmpfs /tmp tmpfs rw 0 0
+server:/x /mnt/share nfs4 rw 0 0
+//server/x /mnt/win cifs rw 0 0
+me@host: /mnt/ssh fuse.sshfs rw 0 0
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        store.session("s").say("user", "x")
+    return tmp_path / "a.db"
+
+
+def found(path: Path) -> dict[str, health.Finding]:
+    return {finding.check: finding for finding in health.examine(f"sqlite:///{path}").findings}
+
+
+def wrong(path: Path) -> set[str]:
+    return {check for check, finding in found(path).items() if finding.severity is Severity.ERROR}
+
+
+def damaged(path: Path, *statements: str) -> None:
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        list(connection.execute(statement))
+    connection.close()
+
+
+def test_control_a_sound_store(path) -> None:
+    assert wrong(path) == set()
+    assert health.examine(f"sqlite:///{path}").sound
+
+
+def test_looking_changes_nothing(path) -> None:
+    before = hashlib.sha256(path.read_bytes()).digest()
+    health.examine(f"sqlite:///{path}")
+    assert hashlib.sha256(path.read_bytes()).digest() == before
+
+
+def test_memory_and_postgres_can_be_examined(postgres_url) -> None:
+    with perdure.open(postgres_url) as store:
+        store.session("s").say("user", "x")
+    health_of_server = health.examine(postgres_url)
+    assert health_of_server.sound
+    assert {"server", "guards", "heads", "contents"} <= {
+        finding.check for finding in health_of_server.findings
+    }
+    assert not any(finding.severity is Severity.ERROR for finding in health.examine("memory:").findings)
+
+
+@pytest.mark.parametrize("trigger", ["events_keep", "events_fixed"])
+def test_a_missing_guard(path, trigger) -> None:
+    damaged(path, f"DROP TRIGGER {trigger}")
+    assert wrong(path) == {"guards"}
+
+
+def test_a_head_that_is_not_the_last_event(path) -> None:
+    damaged(path, "UPDATE streams SET seq = seq + 1")
+    assert wrong(path) == {"heads"}
+    assert "'s'" in found(path)["heads"].says
+
+
+def test_events_beyond_the_head(path) -> None:
+    damaged(path, "UPDATE streams SET seq = seq - 1, hash = (SELECT hash FROM events WHERE seq = 1)")
+    assert wrong(path) == {"heads"}
+
+
+def test_a_newer_and_an_unknown_schema(path) -> None:
+    damaged(path, "UPDATE meta SET value = '999' WHERE name = 'schema'")
+    assert wrong(path) == {"schema"}
+    damaged(path, "UPDATE meta SET value = 'x' WHERE name = 'schema'")
+    assert wrong(path) == {"open"}
+
+
+def test_somebody_elses_database(tmp_path) -> None:
+    damaged(tmp_path / "b.db", "CREATE TABLE theirs (x)")
+    assert wrong(tmp_path / "b.db") == {"open"}
+
+
+def test_an_empty_file_wants_to_be_migrated(tmp_path) -> None:
+    (tmp_path / "b.db").touch()
+    assert found(tmp_path / "b.db")["schema"].fix.startswith("perdure migrate")
+
+
+def test_a_torn_page(path) -> None:
+    pages = bytearray(path.read_bytes())
+    middle = len(pages) // 2 // 4096 * 4096
+    pages[middle : middle + 4096] = b"\xff" * 4096
+    path.write_bytes(pages)
+    assert wrong(path)
+
+
+def test_others_may_read_the_file(path) -> None:
+    assert "mode" not in found(path)
+    path.chmod(0o644)
+    assert found(path)["mode"].fix == f"chmod 600 {path}"
+
+
+@pytest.mark.parametrize(
+    ("version", "fixed"),
+    [
+        ("3.51.3", True),
+        ("3.54.1", True),
+        ("4.0.0", True),
+        ("3.50.7", True),
+        ("3.44.6", True),
+        ("3.51.2", False),
+        ("3.50.6", False),
+        ("3.49.9", False),
+        ("3.44.5", False),
+        ("3.40.1", False),
+    ],
+)
+def test_the_wal_reset_fix(version, fixed) -> None:
+    assert (health.library(version).severity is Severity.OK) == fixed
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/srv/a.db", "ext4"),
+        ("/tmp/a.db", "tmpfs"),
+        ("/tmpx/a.db", "ext4"),
+        ("/mnt/share/d/a.db", "nfs4"),
+        ("/mnt/win/a.db", "cifs"),
+        ("/mnt/ssh/a.db", "fuse.sshfs"),
+    ],
+)
+def test_network_file_systems(path, kind) -> None:
+    assert health.filesystem_of(Path(path), MOUNTS) == kind
+    local = kind in ("ext4", "tmpfs")
+    assert (health.network(Path(path), MOUNTS).severity is Severity.OK) == local
+
+
+def test_an_unknown_file_system_is_not_accused() -> None:
+    assert health.network(Path("/a.db"), "").severity is Severity.OK
+
+
+@pytest.mark.parametrize(
+    ("free", "severity"),
+    [(10**12, Severity.OK), (100 * health.MIB, Severity.WARNING), (health.MIB, Severity.ERROR)],
+)
+def test_room_on_the_disk(free, severity) -> None:
+    assert health.space(Path("a.db"), free).severity is severity
+
+
+GOOD = ("180000", "18.0", "off", "on", "on", "on", "on", 0, 1, "100")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "check", "severity"),
+    [
+        (0, "140000", "server", Severity.WARNING),
+        (2, "on", "role", Severity.WARNING),
+        (3, "off", "fsync", Severity.ERROR),
+        (4, "off", "fsync", Severity.ERROR),
+        (6, "off", "checksums", Severity.WARNING),
+        (7, 1, "replica", Severity.ERROR),
+    ],
+)
+def test_settings_of_a_server(place, value, check, severity) -> None:
+    assert [finding.severity for finding in health.server(GOOD)] == [Severity.OK]
+    row = (*GOOD[:place], value, *GOOD[place + 1 :])
+    assert (check, severity) in {(finding.check, finding.severity) for finding in health.server(row)}

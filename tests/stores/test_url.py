@@ -1,0 +1,104 @@
+"""Store URLs: what is understood, and what is refused with the path of what is wrong (P10, P15)."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import Error, Invalid
+from perdure.stores import url as urls
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("sqlite:///agent.db", "agent.db"),
+        ("sqlite:////srv/agent.db", "/srv/agent.db"),
+        ("sqlite:///a%20b.db", "a b.db"),
+        ("sqlite:///folder/agent.db", "folder/agent.db"),
+        ("sqlite:///100%25.db", "100%.db"),
+    ],
+)
+def test_sqlite(text, path):
+    address = urls.parse(text)
+    assert (address.scheme, address.path) == ("sqlite", Path(path))
+
+
+@pytest.mark.parametrize("text", ["memory:", "memory://"])
+def test_memory(text):
+    assert urls.parse(text).scheme == "memory"
+
+
+def test_postgres_keeps_what_is_its_own():
+    address = urls.parse("postgresql://me:p%40ss@db.example:5433/app?schema=agents&sslmode=require")
+    assert address.schema == "agents"
+    assert address.conninfo == "postgresql://me:p%40ss@db.example:5433/app?sslmode=require"
+
+
+def test_places_for_artifacts():
+    assert urls.parse("sqlite:///a.db?artifacts=file:///blobs").artifacts == "file:///blobs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "agent.db",
+        "http://x",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:agent.db",
+        "sqlite://agent.db",
+        "sqlite:///a.db?x=1",
+        "mysql://a/b",
+        "sqlite:///a\0b.db",
+        "sqlite:///a\udcff.db",
+        "postgresql://[h/d",
+        "redis:",
+        7,
+        None,
+        b"sqlite:///a.db",
+        "postgresql://h/d?schema=A",
+        "postgresql://h/d?schema=pg_x",
+        "postgresql://h/d?schema=a;drop",
+        "postgresql://h/d?schema=",
+        "x" * 10_000,
+    ],
+)
+def test_anything_else_is_refused_with_its_path(text):
+    with pytest.raises(Invalid) as caught:
+        urls.parse(text)
+    assert caught.value.path.startswith("store")
+    assert len(str(caught.value)) < 400
+
+
+def test_a_bare_path_is_told_what_was_meant():
+    with pytest.raises(Invalid, match=r"did you mean sqlite:///agent\.db"):
+        urls.parse("agent.db")
+
+
+@given(
+    st.text(max_size=60), st.sampled_from(["", "sqlite://", "sqlite:///", "postgresql://", "memory:", "x://"])
+)
+def test_no_text_gives_anything_but_an_address_or_an_error_of_the_tree(text, start):
+    with contextlib.suppress(Error):
+        assert urls.parse(start + text).scheme in ("memory", "sqlite", "postgresql")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:secret@h/d", "postgresql://me:***@h/d"),
+        ("postgresql://me@h/d", "postgresql://me@h/d"),
+        ("postgresql://me:se:c@ret@h/d", "postgresql://me:***@h/d"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql://me:s/ec@h/d", "postgresql://me:***@h/d"),
+        ("postgresql://h/d?password=secret", "postgresql://h/d?password=***"),
+    ],
+)
+def test_a_shown_url_has_no_password(text, shown):
+    assert urls.without_password(text) == shown

@@ -1,4 +1,5 @@
-"""A store with something in every table: what verify, backups and migrations are tried on. Deterministic but for the salts."""
+"""A store with something in every table: what verify, backups and migrations are tried on. Deterministic but
+for the salts."""
 
 from __future__ import annotations
 

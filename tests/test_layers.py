@@ -107,7 +107,7 @@ def test_a_package_imports_only_from_those_above_it() -> None:
         ("planes.turns", "import perdure"),
         ("planes.turns", "from perdure import open"),
         ("planes.turns", "from perdure import doors"),
-        ("evaluation.bench", "if TYPE_CHECKING:\n    from perdure.testing import X"),
+        ("testing.kit", "if TYPE_CHECKING:\n    from perdure.evaluation import X"),
     ],
 )
 def test_control_a_trespass_is_caught(module: str, text: str) -> None:

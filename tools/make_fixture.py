@@ -1,11 +1,12 @@
-"""Writes the fixture database of the current schema: tests/fixtures/schema/NNNN.sql, a dump that SQLite can load.
+"""Writes the fixture database of the current schema: tests/fixtures/schema/NNNN.sql, a dump that SQLite can
+load.
 
     .venv/bin/python tools/make_fixture.py           write the fixture of the newest schema
     .venv/bin/python tools/make_fixture.py --check   change nothing; exit 1 if it is missing
 
-The content is deterministic (a fake clock, a counted source of randomness) and uses every table. A fixture is written once, when
-its schema is released, and never again: the tests migrate, fold and verify all of them. While a schema is still being made,
-run this after every change of it.
+The content is deterministic (a fake clock, a counted source of randomness) and uses every table. A fixture
+is written once, when its schema is released, and never again: the tests migrate, fold and verify all of
+them. While a schema is still being made, run this after every change of it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Counted:
         self.drawn = 0
 
     def __call__(self, count: int) -> bytes:
+        """The next bytes."""
         self.drawn += 1
         return hashlib.shake_256(str(self.drawn).encode()).digest(count)
 

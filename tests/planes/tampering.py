@@ -1,4 +1,5 @@
-"""An intruder with full rights on the database: changes anything past triggers and constraints, and covers it up."""
+"""An intruder with full rights on the database: changes anything past triggers and constraints, and covers
+it up."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Intruder:
             connection.execute(text)
 
     def drop_checks(self, table: str) -> None:
-        """Take the constraints off a table of PostgreSQL (on SQLite they are off while the intruder works)."""
+        """Take the constraints off a table of PostgreSQL (on SQLite they are off while the intruder
+        works)."""
         if self.sqlite:
             return
         named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = to_regclass(?)"

@@ -66,7 +66,7 @@ def copies(engine: SqliteEngine) -> list[Path]:
     return sorted(engine.path.parent.glob(f"{engine.path.name}.schema*"))
 
 
-# -- the real steps ----------------------------------------------------------------------------------------------
+# -- the real steps --------------------------------------------------------------------------------
 
 
 def test_the_steps_are_numbered_without_a_gap() -> None:
@@ -92,7 +92,7 @@ def test_a_plan_makes_nothing(file: SqliteEngine) -> None:
     assert [*file.path.parent.iterdir()] == []
 
 
-# -- several steps -----------------------------------------------------------------------------------------------
+# -- several steps ---------------------------------------------------------------------------------
 
 
 def test_steps_are_applied_from_where_the_database_is(engine: Engine) -> None:
@@ -165,7 +165,7 @@ def test_reading_only_what_is_not_there_is_refused(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-# -- what is not ours --------------------------------------------------------------------------------------------
+# -- what is not ours ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_corrupted_page_is_damage(tmp_path: Path) -> None:
     assert path.read_bytes() == bytes(content)
 
 
-# -- dying in the middle -----------------------------------------------------------------------------------------
+# -- dying in the middle ---------------------------------------------------------------------------
 
 
 MIGRATE = """
@@ -274,8 +274,16 @@ from perdure.stores import scripts
 from perdure.stores.sqlite import SqliteEngine
 scripts.bring_up_to_date(SqliteEngine("", Path(sys.argv[1])), STEPS)
 """
-POINTS = ["migrate.locked", "copy.filled", "copy.published", "migrate.copied", "migrate.step", "migrate.step:2",
-          "migrate.applied", "migrate.committed"]  # fmt: skip
+POINTS = [
+    "migrate.locked",
+    "copy.filled",
+    "copy.published",
+    "migrate.copied",
+    "migrate.step",
+    "migrate.step:2",
+    "migrate.applied",
+    "migrate.committed",
+]
 
 
 def run(program: str, *args: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
@@ -308,7 +316,7 @@ def test_control_the_crash_points_are_on_the_way(file: SqliteEngine) -> None:
     assert lived.returncode == 0, lived.stderr
 
 
-# -- many at once ------------------------------------------------------------------------------------------------
+# -- many at once ----------------------------------------------------------------------------------
 
 
 OPEN = """
@@ -368,7 +376,7 @@ def test_8_processes_open_a_new_schema_at_once(postgres_url: str, tmp_path: Path
     assert (len(said), len(set(said))) == (8, 1), "\n".join(set(said))
 
 
-# -- databases of every schema that was ever released ------------------------------------------------------------
+# -- databases of every schema that was ever released ----------------------------------------------
 
 
 def test_there_is_a_fixture_of_every_schema() -> None:

@@ -73,7 +73,8 @@ def test_control_without_guard_and_unique_sequence_an_event_is_lost(postgres_url
     from perdure.stores import postgres
 
     blind = " AND %s::bigint IS NOT NULL AND %s::bytea IS NOT NULL"
-    text = postgres._MOVE_HEAD.replace(" AND seq = %s AND hash = %s", blind)
+    text = postgres._MOVE_HEAD.replace(" AND s.seq = %s AND s.hash = %s", blind)
+    assert text != postgres._MOVE_HEAD
     monkeypatch.setattr(postgres, "_MOVE_HEAD", text)
     with opened(postgres_url) as one, opened(postgres_url) as two, plain(postgres_url) as admin:
         stream = one.write(begin, "a")
@@ -227,12 +228,12 @@ def test_a_lost_reply_is_resolved_by_transaction_id(fixture, count, request):
         with opened(through(url, proxy)) as store:
             stream = store.write(begin, "a")
             for number in range(count):
-                proxy.cut(rng.choice([Cut.BEFORE, Cut.UNHEARD, Cut.REPLY, Cut.REPLY]))
+                proxy.cut(rng.choice([Cut.BEFORE, Cut.UNHEARD, Cut.REPLY, Cut.REPLY]), nth=rng.randint(1, 2))
                 assert store.write(append, stream, number) == number + 2
             for number in range(count, count + 24):
                 proxy.cut(rng.choice([Cut.BEFORE, Cut.UNHEARD, Cut.REPLY]), nth=rng.randint(1, 4))
                 assert store.write(begin_and_append, f"s{number}", number) == 2
-        assert proxy.cuts >= count + 20
+        assert proxy.cuts >= count  # the last of a write's requests is the one that commits
     assert everything(url) == Counter(range(count + 24))
 
 
@@ -243,12 +244,12 @@ def test_batches_survive_lost_replies(postgres_url, proxy, proxied_url):
         with opened(proxied_url) as store:
             streams = [await store.submit(begin, f"s{number}") for number in range(20)]
             for round_number in range(10):
-                proxy.cut(Cut.REPLY)
+                proxy.cut(Cut.REPLY, nth=1 + round_number % 2)
                 jobs = [store.submit(append, stream, f"{round_number}.{stream.name}") for stream in streams]
                 await asyncio.gather(*jobs)
 
     asyncio.run(main())
-    assert proxy.cuts == 10
+    assert proxy.cuts >= 5
     stored = everything(postgres_url)
     assert len(stored) == 200
     assert set(stored.values()) == {1}
@@ -266,11 +267,9 @@ def test_control_guessing_doubles(postgres_url, proxy, proxied_url):
         swap_lane(store, GuessingLane)
         stream = store.write(begin, "a")
         for number in range(10):
-            proxy.cut(Cut.REPLY)
+            proxy.cut(Cut.REPLY, nth=1 + number % 2)
             store.write(append, stream, number)
-    assert (
-        Counter(everything(postgres_url).values())[2] >= 9
-    )  # the goodbye of the first lane may use up one cut
+    assert max(everything(postgres_url).values()) == 2
 
 
 def swap_lane(store: Opened, kind: type[Lane]) -> None:

@@ -1,4 +1,5 @@
-"""Restoring a backup, in both colours: the stores load it, the integrity plane checks it before anybody can see it."""
+"""Restoring a backup, in both colours: the stores load it, the integrity plane checks it before anybody can
+see it."""
 
 from __future__ import annotations
 
@@ -25,9 +26,10 @@ def restore(
 ) -> Restored:
     """Restore a backup as a new store at `url`; an existing store is never touched.
 
-    Every chain, row and blob is verified first (with an anchor, also that nothing was cut off). The store keeps its identity
-    and gets the next epoch, so that open effects are settled rather than trusted. Atomic: on any error, and after a crash,
-    there is no store at `url`. Raises NotFound, Refused (something is there; NewerSchema), Invalid (not a backup) or Damaged.
+    Every chain, row and blob is verified first (with an anchor, also that nothing was cut off). The store
+    keeps its identity and gets the next epoch, so that open effects are settled rather than trusted. Atomic:
+    on any error, and after a crash, there is no store at `url`. Raises NotFound, Refused (something is
+    there; NewerSchema), Invalid (not a backup) or Damaged.
     """
 
     def check(snapshots: Callable[..., Any]) -> Report:

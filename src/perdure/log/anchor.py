@@ -1,12 +1,16 @@
-"""Anchors: a signed statement over all chain heads, to be kept elsewhere. What makes a cut tail or a lost stream show (P6).
+"""Anchors: a signed statement over all chain heads, to be kept elsewhere. What makes a cut tail or a lost
+stream show (P6).
 
 FORMAT 1 (integers big-endian)
 
     leaf    = sha256(0x00 ‖ stream uid[16] ‖ seq u64 ‖ hash[32]), sorted by uid
-    node    = sha256(0x01 ‖ left ‖ right), split at the largest power of two below the count (as RFC 6962); of none: sha256("")
-    signed  = "perdure.anchor.1" ‖ 0x00 ‖ store uid[16] ‖ epoch u64 ‖ instant i64 µs ‖ count u64 ‖ root[32]      (Ed25519)
+    node    = sha256(0x01 ‖ left ‖ right), split at the largest power of two below the count (as RFC 6962)
+    root    = the last node; of one head its leaf, of none sha256("")
+    signed  = "perdure.anchor.1" ‖ 0x00 ‖ store uid[16] ‖ epoch u64 ‖ instant i64 µs ‖ count u64 ‖ root[32]
+    by Ed25519
 
-Pure but for the signature, which needs the extra `crypto`. Callers: planes.integrity, and whoever keeps anchors.
+Pure but for the signature, which needs the extra `crypto`. Callers: planes.integrity, and whoever keeps
+anchors.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ AnchoredHead = tuple[str, int, str]  # stream uid, sequence, hash; both in hex
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """All chain heads of a store at one instant. `signature` and `key` (the public key's sha256) are empty when unsigned."""
+    """All chain heads of a store at one instant. `signature` and `key` (the public key's sha256) are empty
+    when unsigned."""
 
     format: int
     store: str
@@ -54,7 +59,8 @@ class Anchor(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Anchor:
-        """Read an anchor. Anything else than what `to_json` gave is Invalid, with the path of what is wrong."""
+        """Read an anchor. Anything else than what `to_json` gave is Invalid, with the path of what is
+        wrong."""
         if len(text) > ANCHOR_MAX_BYTES:
             raise Invalid(f"{len(text)} bytes are too many for an anchor", path="anchor")
         try:
@@ -119,7 +125,8 @@ def root_of(heads: Sequence[AnchoredHead]) -> bytes:
 def make_anchor(
     store: str, epoch: int, at: int, heads: Sequence[tuple[bytes, int, bytes]], private_key_pem: bytes | None
 ) -> Anchor:
-    """State these heads, signed if a key is given (Ed25519, PEM). Invalid for another key; Refused without the extra."""
+    """State these heads, signed if a key is given (Ed25519, PEM). Invalid for another key; Refused without
+    the extra."""
     listed = sorted((uid.hex(), seq, digest.hex()) for uid, seq, digest in heads)
     anchor = Anchor(FORMAT, store, epoch, at, listed, root_of(listed).hex())
     if private_key_pem is None:
@@ -130,7 +137,8 @@ def make_anchor(
 
 
 def faults_of(anchor: Anchor, public_key_pem: bytes | None) -> list[str]:
-    """Why the anchor itself does not hold; nothing if it does. Without a key the signature is not looked at."""
+    """Why the anchor itself does not hold; nothing if it does. Without a key the signature is not looked
+    at."""
     faults = []
     if root_of(anchor.heads).hex() != anchor.root:
         faults.append("its root is not the one of its heads")

@@ -1,7 +1,9 @@
-"""The chain, checked: every event follows the one before it, none is missing, none was moved, every body is the one meant.
+"""The chain, checked: every event follows the one before it, none is missing, none was moved, every body is
+the one meant.
 
-Pure. Called by verify (and later by imports), event by event, so that a stream of any length needs little memory. Keeps P6.
-What is not in the header cannot be checked here: the position in the feed, the transaction id, names, tenants.
+Pure. Called by verify (and later by imports), event by event, so that a stream of any length needs little
+memory. Keeps P6. What is not in the header cannot be checked here: the position in the feed, the transaction
+id, names, tenants.
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ class Chain:
             self._break(
                 BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written"
             )
-            # The next event follows the hash as it was: the stored one if the header was edited, else the computed one.
+            # The next event follows the hash as it was: the stored one if the header was edited, else the
+            # computed one.
             computed = [self._digest(event, previous) for previous in self._previous]
             self._previous = (event.hash, *computed)
 

@@ -57,9 +57,11 @@ class Seen:
 def check_blobs(
     reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside
 ) -> None:
-    """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be checked.
+    """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
+    checked.
 
-    What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on from there.
+    What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on
+    from there.
     """
     check = _Check(reader, stream, seen, found, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):
@@ -137,7 +139,8 @@ class _Check:
             self._content(address, tuple(row), seq, table)
 
     def walk(self, root: str, seq: int) -> None:
-        """Check every node of a state tree; a node that was walked before, with all below it, is not walked again."""
+        """Check every node of a state tree; a node that was walked before, with all below it, is not walked
+        again."""
         first = self._address(root, seq, "checkpoints")
         waiting = [] if first is None else [first]
         while waiting:

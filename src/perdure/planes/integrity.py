@@ -1,9 +1,10 @@
-"""Verify: is everything in this store as it was written? And anchors, which say so about the ends of all chains.
+"""Verify: is everything in this store as it was written? And anchors, which say so about the ends of all
+chains.
 
-The plane behind `verify` and `anchor`. Stream by stream, each in one snapshot and in little memory: the chain, then the fold
-against the rows, both ways, then the blobs. Reads only (but for recording an anchor). Keeps P5 and P6.
-What no hash covers is not found: the feed's positions, transaction ids, and a whole stream that went without a trace when no
-anchor names it.
+The plane behind `verify` and `anchor`. Stream by stream, each in one snapshot and in little memory: the
+chain, then the fold against the rows, both ways, then the blobs. Reads only (but for recording an anchor).
+Keeps P5 and P6. What no hash covers is not found: the feed's positions, transaction ids, and a whole stream
+that went without a trace when no anchor names it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Progress = Callable[[int, int], None]
 
 
 class Snapshots(Protocol):
-    """Runs a read verb that sees one state of the store throughout: `core.snapshot`, or a transaction during a restore."""
+    """Runs a read verb that sees one state of the store throughout: `core.snapshot`, or a transaction during
+    a restore."""
 
     def __call__(self, verb: Callable[..., Any], *args: Any) -> Any:
         """Run `verb(reader, *args)`."""
@@ -73,7 +75,8 @@ def verify(
 ) -> Report:
     """Look at everything and report what is not as it was written. Others may write meanwhile.
 
-    progress(done, total) counts events. Costs a fold of every stream, and with `blobs` one reading of every blob.
+    progress(done, total) counts events. Costs a fold of every stream, and with `blobs` one reading of every
+    blob.
     """
     findings = Findings()
     signature = _check_anchor(findings, anchor, public_key)
@@ -159,7 +162,7 @@ def _heads_after(reads: Reads, after: int) -> list[tuple[Any, ...]]:
     return reads.query(Q.heads_page, after=after, limit=PAGE_STREAMS)
 
 
-# -- one stream ----------------------------------------------------------------------------------------------------------------
+# -- one stream ------------------------------------------------------------------------------------
 
 
 def _check_one(
@@ -274,7 +277,8 @@ class StreamCheck:
 
 
 def _fork_hash(reads: Reads, stream: Stream) -> bytes:
-    """The hash of the event that a fork goes on from; empty if there is none. Parents may be missing or go in circles."""
+    """The hash of the event that a fork goes on from; empty if there is none. Parents may be missing or go
+    in circles."""
     parent, passed = stream.parent, {stream.id}
     while parent is not None and parent not in passed:
         passed.add(parent)
@@ -302,11 +306,12 @@ def _emptied_by(reads: Reads, event: Event, body: Body) -> set[int]:
     return {seq for seq in seqs if type(seq) is int and seq < event.seq} if isinstance(seqs, list) else set()
 
 
-# -- blobs, strays ---------------------------------------------------------------------------------------------------------------
+# -- blobs, strays ---------------------------------------------------------------------------------
 
 
 def _check_blobs(findings: Findings, snapshots: Snapshots, stream_id: int, seen: Seen) -> None:
-    """Blobs inside the database in a snapshot; large ones outside it, so that no transaction waits for a disk or network."""
+    """Blobs inside the database in a snapshot; large ones outside it, so that no transaction waits for a
+    disk or network."""
     rows = snapshots(_stream_row, stream_id)
     if not rows:
         return
@@ -347,7 +352,7 @@ def check_strays(reader: Reader) -> Findings:
     return findings
 
 
-# -- anchors ---------------------------------------------------------------------------------------------------------------------
+# -- anchors ---------------------------------------------------------------------------------------
 
 
 def _check_anchor(findings: Findings, anchor: Anchor | None, public_key: bytes | None) -> str:
@@ -394,7 +399,8 @@ def _anchored_problem(uid: str, seq: int, digest: bytes, row: tuple[Any, ...] | 
 def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
     """State all chain heads as of one moment, signed if a key is given, and record that this was done.
 
-    The record (root, count and signature, not the heads) is an event of the store's own stream; keep the anchor elsewhere.
+    The record (root, count and signature, not the heads) is an event of the store's own stream; keep the
+    anchor elsewhere.
     """
     heads, tenant = core.snapshot(_all_heads, tenant=0)
     anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)

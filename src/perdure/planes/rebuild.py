@@ -1,7 +1,8 @@
-"""One stream rebuilt from its events: the recorded rows, the derived rows that follow, and where a store differs from both.
+"""One stream rebuilt from its events: the recorded rows, the derived rows that follow, and where a store
+differs from both.
 
-Callers: `planes.integrity`. The same two functions that `tx.record` uses (`apply_body`, `derive`) make the rows here, so
-that there is one rule for what an event means. Keeps P5.
+Callers: `planes.integrity`. The same two functions that `tx.record` uses (`apply_body`, `derive`) make the
+rows here, so that there is one rule for what an event means. Keeps P5.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Rebuild:
         self.emptied: dict[str, int] = {}  # table -> its last event without a body
 
     def add(self, event: Event) -> Body | None:
-        """Apply one event; returns its body, or None if that is gone. Damaged when it cannot be read or applied."""
+        """Apply one event; returns its body, or None if that is gone. Damaged when it cannot be read or
+        applied."""
         if event.body is None:
             self.emptied[event.table] = event.seq
             return None

@@ -1,12 +1,13 @@
 """The archive of a PostgreSQL store: what a logical backup is written as, and how a hostile one is refused.
 
-FORMAT 1: a zip file, every member stored as it is (never compressed: so none can unfold into more than the file holds)
+FORMAT 1: a zip file, every member stored as it is (never compressed: so none can unfold into more than the
+file holds)
 
     manifest.json          see `Manifest`; written last
     tables/<name>.copy     one for each table: PostgreSQL's binary COPY of the columns that the manifest names
 
-Members are read by the names of the manifest and streamed, never unpacked to disk; each is checked against its sha256.
-Callers: backup and restore. Keeps P10.
+Members are read by the names of the manifest and streamed, never unpacked to disk; each is checked against
+its sha256. Callers: backup and restore. Keeps P10.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
 
 
 class ArchiveReader:
-    """An archive that was looked through: its manifest is well formed and names exactly the members that are there."""
+    """An archive that was looked through: its manifest is well formed and names exactly the members that are
+    there."""
 
     def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
         self._archive = archive

@@ -1,7 +1,9 @@
-"""Backups while writers write. On SQLite: a copy of the whole database. On PostgreSQL: a logical snapshot (see `archive`).
+"""Backups while writers write. On SQLite: a copy of the whole database. On PostgreSQL: a logical snapshot
+(see `archive`).
 
-Blobs that lie outside the database are copied into `<target>.blobs/` after the database, so that the backup has every blob that
-its database names. The target gets its name last: what has it is complete and synced. Callers: the handles. Keeps P1.
+Blobs that lie outside the database are copied into `<target>.blobs/` after the database, so that the backup
+has every blob that its database names. The target gets its name last: what has it is complete and synced.
+Callers: the handles. Keeps P1.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from perdure.stores.tx import LOG
 
 SQLITE_NOTE = "A consistent copy of the whole database as of one moment, with the blobs that lie beside it."
 POSTGRES_NOTE = (
-    "A logical snapshot of one schema as of one moment. Not a physical backup: no point in time between two backups, "
-    "no roles or rights, no settings of the server, nothing outside this schema."
+    "A logical snapshot of one schema as of one moment. Not a physical backup: no point in time between two "
+    "backups, no roles or rights, no settings of the server, nothing outside this schema."
 )
 
 OutsideBlob = tuple[int, bytes, int, int]  # tenant, address, size, codec
@@ -38,8 +40,8 @@ OutsideBlob = tuple[int, bytes, int, int]  # tenant, address, size, codec
 def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup:
     """Back up an open store into a new file (mode 0600), and its large blobs into a folder beside it.
 
-    Consistent while others write. Atomic: after a crash the file is there complete, or not at all. Refused when either exists
-    already, or cannot be written; Full; Damaged when a blob is not what was written.
+    Consistent while others write. Atomic: after a crash the file is there complete, or not at all. Refused
+    when either exists already, or cannot be written; Full; Damaged when a blob is not what was written.
     """
     target = Path(target).absolute()
     folder = blobs_beside(target)
@@ -72,7 +74,7 @@ def _gone_if_failed(folder: Path) -> Iterator[None]:
         raise
 
 
-# -- SQLite --------------------------------------------------------------------------------------------------------------------
+# -- SQLite ----------------------------------------------------------------------------------------
 
 
 def _copy(core: Core, partial: Path, progress: Progress | None) -> tuple[dict[str, str], list[OutsideBlob]]:
@@ -90,7 +92,8 @@ def _raw(reader: Reader) -> apsw.Connection:
 
 
 def _write_memory(core: Core, partial: Path) -> None:
-    """A borrowed lane is inside a transaction, where SQLite copies nothing: its pages are written out instead."""
+    """A borrowed lane is inside a transaction, where SQLite copies nothing: its pages are written out
+    instead."""
     pages = core.read(lambda reader: _raw(reader).serialize("main"), tenant=0)
     with disk_errors(partial):
         partial.write_bytes(pages)
@@ -110,7 +113,7 @@ def opened_copy(path: Path) -> Iterator[SqliteScript]:
         connection.close()
 
 
-# -- PostgreSQL ----------------------------------------------------------------------------------------------------------------
+# -- PostgreSQL ------------------------------------------------------------------------------------
 
 
 def _archive(
@@ -188,7 +191,7 @@ def _manifest_of(facts: dict[str, str], at: int, members: list[archive.Member]) 
     )
 
 
-# -- blobs ---------------------------------------------------------------------------------------------------------------------
+# -- blobs -----------------------------------------------------------------------------------------
 
 
 def _copy_blobs(core: Core, outside: list[OutsideBlob], folder: Path) -> None:

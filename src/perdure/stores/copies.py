@@ -1,6 +1,8 @@
-"""Copies of a SQLite database, and files that appear whole or not at all: under a name of their own first, synced, then linked.
+"""Copies of a SQLite database, and files that appear whole or not at all: under a name of their own first,
+synced, then linked.
 
-Callers: migrations (the copy that is kept), backup and restore. Keeps P1: what has its final name is complete and durable.
+Callers: migrations (the copy that is kept), backup and restore. Keeps P1: what has its final name is
+complete and durable.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _PROGRESS_STEPS = 20_000  # instructions of SQLite's virtual machine between two
 def copy_database(source: apsw.Connection, target: Path, progress: Progress | None = None) -> None:
     """A consistent copy of a whole database while others write, readable by its owner alone.
 
-    Atomic: after a crash `target` is there whole or not at all. Refused when it exists; raises Fault, or Full.
+    Atomic: after a crash `target` is there whole or not at all. Refused when it exists; raises Fault, or
+    Full.
     """
     with whole_file(target) as partial:
         fill_copy(source, partial, progress)
@@ -61,7 +64,8 @@ def _reporter(target: Path, total: int, progress: Progress) -> Callable[[], bool
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """An empty file to fill, mode 0600; when that is done it is synced and gets its name, which nobody else may have."""
+    """An empty file to fill, mode 0600; when that is done it is synced and gets its name, which nobody else
+    may have."""
     partial = target.with_name(target.name + _PARTIAL)
     with disk_errors(target):
         if target.exists():
@@ -92,7 +96,8 @@ def publish(partial: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file or a folder durable. Never a database that somebody in this process has open: it would drop its locks."""
+    """Make a file or a folder durable. Never a database that somebody in this process has open: it would
+    drop its locks."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,7 +1,8 @@
-"""Migrations: numbered `.sql` files, forward only, applied in one transaction under a lock. Pure but for the script it runs on.
+"""Migrations: numbered `.sql` files, forward only, applied in one transaction under a lock. Pure but for the
+script it runs on.
 
-Callers: `scripts` (which knows the databases). A newer schema is refused, and so is a database that is somebody else's.
-Keeps P5 and P10: nothing is changed before it is known whose database this is.
+Callers: `scripts` (which knows the databases). A newer schema is refused, and so is a database that is
+somebody else's. Keeps P5 and P10: nothing is changed before it is known whose database this is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Restoring a backup into a new place: loaded, checked, its epoch raised, and only then visible.
 
-SQLite: into a file beside the target, which gets its name last. PostgreSQL: in one transaction. So whatever goes wrong, and
-wherever the process dies, there is no half store. What to check is passed in: verifying stands above the stores.
-Callers: the handles. Keeps P1, P6 and P10. Restoring twice into the same artifact place makes two stores that share blobs:
-give each a place of its own, or never collect in either.
+SQLite: into a file beside the target, which gets its name last. PostgreSQL: in one transaction. So whatever
+goes wrong, and wherever the process dies, there is no half store. What to check is passed in: verifying
+stands above the stores. Callers: the handles. Keeps P1, P6 and P10. Restoring twice into the same artifact
+place makes two stores that share blobs: give each a place of its own, or never collect in either.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def restore(
 ) -> Restored:
     """Restore a backup (and the blobs beside it) as a new store; an existing one is never touched.
 
-    Atomic: on any error, and after a crash, there is no store at the target. The restored store keeps its identity and gets the
-    next epoch. Raises NotFound (no such backup), Refused (something is there already; a newer schema), Invalid (not a backup)
-    or Damaged (it does not verify, or a blob is missing); `facts["report"]` then says what was found.
+    Atomic: on any error, and after a crash, there is no store at the target. The restored store keeps its
+    identity and gets the next epoch. Raises NotFound (no such backup), Refused (something is there already;
+    a newer schema), Invalid (not a backup) or Damaged (it does not verify, or a blob is missing);
+    `facts["report"]` then says what was found.
     """
     source = Path(source).absolute()
     address = url.parse(target_url)
@@ -70,7 +71,7 @@ def restore(
         return _restore_file(source, address, check, artifacts, progress)
 
 
-# -- SQLite --------------------------------------------------------------------------------------------------------------------
+# -- SQLite ----------------------------------------------------------------------------------------
 
 
 def _restore_file(
@@ -98,7 +99,8 @@ def _restore_file(
 
 
 def _publish_database(staging: Path, target: Path) -> None:
-    """The last connection has moved everything into the file itself; if it could not, part would be left behind."""
+    """The last connection has moved everything into the file itself; if it could not, part would be left
+    behind."""
     wal = staging.with_name(staging.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise Unavailable(
@@ -116,7 +118,8 @@ def _refuse_existing(target: Path) -> None:
 
 
 def _load_file(source: Path, staging: Path, progress: Progress | None) -> None:
-    """Copy what the backup holds, once its schema is known to be one of ours: no trigger or table comes along unseen."""
+    """Copy what the backup holds, once its schema is known to be one of ours: no trigger or table comes
+    along unseen."""
     staging.touch(mode=0o600, exist_ok=False)
     with opened_copy(source) as script:
         try:
@@ -171,7 +174,7 @@ def _checked_file(
         core.close()
 
 
-# -- PostgreSQL ----------------------------------------------------------------------------------------------------------------
+# -- PostgreSQL ------------------------------------------------------------------------------------
 
 
 def _restore_archive(
@@ -245,7 +248,7 @@ def _inside(script: PostgresScript, blobs: Blobs) -> Callable[..., Any]:
     return lambda verb, *args: verb(reader, *args)
 
 
-# -- both ----------------------------------------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 
 
 def _raise_epoch(script: Script) -> None:
@@ -279,7 +282,8 @@ def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | 
 
 
 def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:
-    """Durable before the store is visible (P1); what an existing place keeps of a failed restore is an orphan there."""
+    """Durable before the store is visible (P1); what an existing place keeps of a failed restore is an
+    orphan there."""
     beside = DiskPlace(blobs_beside(source))
     for tenant, address, _, _ in outside:
         if blobs.place is None:

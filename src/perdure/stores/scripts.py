@@ -1,7 +1,9 @@
-"""Migrations on a real database: who looks first, who locks, and the copy that is kept on SQLite before a schema changes.
+"""Migrations on a real database: who looks first, who locks, and the copy that is kept on SQLite before a
+schema changes.
 
-Callers: `core.open_core`, backup and restore, and `perdure migrate`. Looking never changes a byte; migrating is one transaction,
-so a process that dies at any point of it leaves the database as it was, or done. Keeps P1.
+Callers: `core.open_core`, backup and restore, and `perdure migrate`. Looking never changes a byte; migrating
+is one transaction, so a process that dies at any point of it leaves the database as it was, or done. Keeps
+P1.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def _postgres_faults() -> Iterator[None]:
         raise postgres_fault_of(error) from error
 
 
-# -- looking -------------------------------------------------------------------------------------------------------------------
+# -- looking ---------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -137,7 +139,8 @@ def _opened_as(path: Path, flags: int) -> SqliteConnection:
 
 
 def schema_of(engine: Engine) -> int:
-    """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not ours."""
+    """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not
+    ours."""
     with looking_at(engine) as script:
         return migrate.current(script) if script else 0
 
@@ -166,12 +169,13 @@ def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> 
         raise Refused(message, path="meta.schema", hint="open it once for writing, or run: perdure migrate")
 
 
-# -- changing ------------------------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------------------
 
 
 @contextmanager
 def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
-    """The database inside one transaction that nobody else can migrate in; all is kept at the end, or nothing."""
+    """The database inside one transaction that nobody else can migrate in; all is kept at the end, or
+    nothing."""
     with _closing(engine) as connection:
         if isinstance(connection, SqliteConnection):
             with _transaction(connection, "BEGIN IMMEDIATE"):
@@ -222,8 +226,8 @@ def bring_up_to_date(
 ) -> list[Migration]:
     """Migrate if needed; returns what was applied. Atomic: after a crash the database is as before, or done.
 
-    Many processes may do this at once: one does it, the others find it done. Raises NewerSchema, Refused or Damaged, and then
-    not a byte was changed. On SQLite a copy of the old database is kept beside it.
+    Many processes may do this at once: one does it, the others find it done. Raises NewerSchema, Refused or
+    Damaged, and then not a byte was changed. On SQLite a copy of the old database is kept beside it.
     """
     steps = steps or migrate.migrations()
     if not migrate.pending(schema_of(engine), steps):
@@ -241,7 +245,8 @@ def bring_up_to_date(
 
 
 def _keep_copy(engine: Engine, found: int) -> None:
-    """Under the migration's lock: so one copy is made, of exactly what is migrated, and leftovers are nobody's."""
+    """Under the migration's lock: so one copy is made, of exactly what is migrated, and leftovers are
+    nobody's."""
     if not isinstance(engine, SqliteEngine) or engine.path is None:
         return
     sweep_partials(engine.path, f".schema{found}.")

@@ -18,16 +18,16 @@ class Opener:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.url = url
-        self.options = options
         self.clock = FakeClock()
+        self.options: dict[str, Any] = {"clock": self.clock, **options}
         self.shared = not url.startswith("memory:")
 
     def __call__(self, **options: Any) -> Store:
-        return open_store(self.url, **({"clock": self.clock} | self.options | options))
+        return open_store(self.url, **(self.options | options))
 
 
 class AsyncOpener(Opener):
     """The same for the async suite: `async with await opener() as store`."""
 
     async def __call__(self, **options: Any) -> AsyncStore:  # type: ignore[override]
-        return await aopen(self.url, **({"clock": self.clock} | self.options | options))
+        return await aopen(self.url, **(self.options | options))

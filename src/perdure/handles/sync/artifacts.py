@@ -107,9 +107,7 @@ class Artifacts(StreamHandle):
         row = self._caller.work(artifacts.take_in, core.blobs, tenant, data)
         return self._write(artifacts.attach, details, row, core.holder)
 
-    def artifacts(
-        self, name: str | None = None, *, limit: int = 50, after: str | None = None
-    ) -> Page[ArtifactRecord]:
+    def artifacts(self, name: str | None = None, *, limit: int = 50, after: str | None = None) -> Page[ArtifactRecord]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
         return self._read(artifacts.listing, name=name, limit=limit, after=after)

@@ -104,9 +104,7 @@ class HappeningsAcross(StoreHandle):
             after=after,
         )
 
-    def feed(
-        self, after: str | None = None, limit: int = 100, wait: Duration | None = None
-    ) -> Page[EventRecord]:
+    def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
         """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the
         cursor to go on with.
 

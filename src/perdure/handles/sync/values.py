@@ -45,9 +45,7 @@ class Values(StreamHandle):
         """The value with its version, age and who set it; None if it is not there. Writes nothing."""
         return self._read(values.entry, name)
 
-    def entries(
-        self, *, prefix: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Entry]:
+    def entries(self, *, prefix: str | None = None, limit: int = 100, after: str | None = None) -> Page[Entry]:
         """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`."""
         return self._read(values.entries, prefix=prefix, limit=limit, after=after)
 

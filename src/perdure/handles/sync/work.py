@@ -226,9 +226,7 @@ class Work(StreamHandle):
         after: str | None = None,
     ) -> Page[Task]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
-        found = self._read(
-            work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
-        )
+        found = self._read(work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after)
         handles = [Task(self._caller, self._stream, self._pin, record) for record in found]
         return Page(handles, found.next)
 

@@ -35,7 +35,8 @@ class ProblemKind(enum.StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is not as it was written, and where: `seq` is the event that says what is right, or is wrong itself."""
+    """One thing that is not as it was written, and where: `seq` is the event that says what is right, or is
+    wrong itself."""
 
     kind: ProblemKind
     stream: str
@@ -68,7 +69,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked", "good" or "bad"."""
+    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked",
+    "good" or "bad"."""
 
     problems: list[Problem]
     unverifiable: list[Unverifiable]

@@ -15,9 +15,7 @@ from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.testing.openers import Opener
 
 SMALL = b"line\n" * 100
-LARGE = b"".join(
-    hashlib.sha256(i.to_bytes(4, "big")).digest() for i in range(20_000)
-)  # 640 kB, incompressible
+LARGE = b"".join(hashlib.sha256(i.to_bytes(4, "big")).digest() for i in range(20_000))  # 640 kB, incompressible
 EDGES = [
     b"",
     b"\0",
@@ -146,9 +144,7 @@ class ArtifactsContract:
                 assert [one.name for one in store.artifacts(name=name)] == [name]
                 assert [one.name for one in store.artifacts(media_type=name)] == [name]
 
-    def test_bad_input_is_refused_with_its_path_and_nothing_changes(
-        self, opener: Opener, tmp_path: Path
-    ) -> None:
+    def test_bad_input_is_refused_with_its_path_and_nothing_changes(self, opener: Opener, tmp_path: Path) -> None:
         def broken() -> Any:
             yield LARGE
             raise RuntimeError("the source failed")

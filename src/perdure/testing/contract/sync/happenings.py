@@ -128,9 +128,7 @@ class HappeningsContract:
             one, other = a.session("s"), b.session("s")
             seq = (one.emit("a.b")).seq
             for _ in range(8):
-                outcomes = Race.between(
-                    partial(one.emit, "a.b", expect=seq), partial(other.emit, "a.b", expect=seq)
-                )
+                outcomes = Race.between(partial(one.emit, "a.b", expect=seq), partial(other.emit, "a.b", expect=seq))
                 assert [type(error) for error in outcomes.refused] == [Conflict]
                 assert outcomes.won[0].seq == outcomes.refused[0].facts["seq"] == seq + 1
                 seq += 1
@@ -188,9 +186,7 @@ class HappeningsContract:
             pages = [store.events(session="a", limit=1)]
             while pages[-1].next:
                 pages.append(store.events(session="a", limit=1, after=pages[-1].next))
-            assert [event.seq for page in pages for event in page] == [
-                first.seq - i for i in range(first.seq)
-            ]
+            assert [event.seq for page in pages for event in page] == [first.seq - i for i in range(first.seq)]
 
     def test_another_tenant_sees_nothing(self, opener: Opener) -> None:
         if not opener.shared:

@@ -114,9 +114,7 @@ class LocksContract:
             for _ in range(5):
                 old = one.lock("x", ttl="10s").__enter__()
                 opener.clock.advance("10s")
-                outcomes = Race.between(
-                    one.lock("x", ttl="10s").__enter__, other.lock("x", ttl="10s").__enter__
-                )
+                outcomes = Race.between(one.lock("x", ttl="10s").__enter__, other.lock("x", ttl="10s").__enter__)
                 assert [lock.token for lock in outcomes.won] == [old.token + 1]
                 opener.clock.advance("10s")
 

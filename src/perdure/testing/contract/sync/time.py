@@ -23,9 +23,7 @@ BIG = "x" * 100_000
 
 def lived_in(store: Store, name: str = "a") -> Session:
     """A session with something in every plane."""
-    session = store.session(
-        name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"}
-    )
+    session = store.session(name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"})
     turn = session.say("user", "Login fails", key="m1")
     session.say("assistant", "Let me look", calls=[Call("c1", "grep", {"q": "Safari"})])
     session.set("branch", "fix-1")
@@ -53,12 +51,9 @@ def facts(session: Session) -> dict[str, Any]:
         "branch": session.get("branch"),
         "gone": session.get("gone", "none"),
         "decisions": [
-            (d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs)
-            for d in session.decisions()
+            (d.seq, d.text, d.because, d.then, d.status, d.outcome, d.note, d.tags, d.refs) for d in session.decisions()
         ],
-        "tasks": sorted(
-            (t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()
-        ),
+        "tasks": sorted((t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()),
         "restored": session.restore(),
         "artifact": (session.artifact("build.log")).read(),
         "folded": session.fold(lambda state, event: (state or 0) + event.data["n"]),
@@ -156,9 +151,7 @@ class TimeContract:
             assert (forked.data["parent"], forked.data["seq"]) == (session.uid, seq)
             again = store.session("try-b")
             assert (again.uid, facts(again)) == (fork.uid, before)
-            assert [t.status for t in fork.tasks() if t.title == "Write the test"] == [
-                "todo"
-            ]  # nobody holds it
+            assert [t.status for t in fork.tasks() if t.title == "Write the test"] == ["todo"]  # nobody holds it
 
     def test_a_fork_and_its_parent_go_on_apart(self, opener: Opener) -> None:
         with opener() as store:
@@ -215,9 +208,7 @@ class TimeContract:
             assert [t.content for t in two.turns(last=2)] == ["first", "second"]
             assert two.get("branch") == "one"
             assert facts(two.at(seq)) == before
-            for inside in range(
-                seq, opened + 1
-            ):  # while `one` was still restating, it was where the root was
+            for inside in range(seq, opened + 1):  # while `one` was still restating, it was where the root was
                 assert facts(one.at(inside)) == before
             assert facts(one.fork(at=seq + 1, name="four")) == before
             assert [e.seq for e in two.events(limit=1000)] == list(range(1, last_seq(two) + 1))

@@ -290,9 +290,7 @@ class ValuesContract:
     def test_opening_a_scope_again_writes_nothing(self, opener: Opener) -> None:
         with opener() as store:
             scope = store.scope("user:alice")
-            before = store._caller.read(
-                lambda reads: reads.query(LOG.stream_by_uid, uid=bytes.fromhex(scope.uid))
-            )
+            before = store._caller.read(lambda reads: reads.query(LOG.stream_by_uid, uid=bytes.fromhex(scope.uid)))
             head = store._caller.read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
             store.scope("user:alice")
             assert head[0][0] == 1

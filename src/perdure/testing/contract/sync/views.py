@@ -57,17 +57,15 @@ class ViewsContract:
 
     def compare(self, store: Store, session: Session, parent: str | None) -> None:
         """Views and verbs, side by side."""
-        (row,) = rows(
-            store, session, "v_sessions", "title", "status", "labels", "goal", "pins", "forked_from"
-        )
+        (row,) = rows(store, session, "v_sessions", "title", "status", "labels", "goal", "pins", "forked_from")
         assert row[:2] == ("Fix login", "active")
         assert [json.loads(text) for text in row[2:4]] == [["prod"], "Login works"]
         assert "m-1" in row[4]
         assert row[5] == parent
         tasks = rows(store, session, "v_tasks", "seq", "title", "status", "labels", "needs")
-        assert sorted(
-            (str(t.id), t.title, t.status, list(t.labels), list(t.needs)) for t in session.tasks()
-        ) == [(*row[:3], *map(json.loads, row[3:])) for row in tasks]
+        assert sorted((str(t.id), t.title, t.status, list(t.labels), list(t.needs)) for t in session.tasks()) == [
+            (*row[:3], *map(json.loads, row[3:])) for row in tasks
+        ]
         found = rows(store, session, "v_decisions", "seq", "status", "tags", "doc")
         decisions = sorted(session.decisions(), key=lambda decision: decision.seq)
         assert [(str(d.seq), d.status, list(d.tags)) for d in decisions] == [

@@ -329,9 +329,7 @@ class WorkContract:
                 assert refused.value.path == path
             assert (task.refresh()).status == "todo"
 
-    @pytest.mark.parametrize(
-        "title", ["../../x", "'; DROP TABLE tasks; --", "<b>&amp;", "100% {x} %s", "задача ✓"]
-    )
+    @pytest.mark.parametrize("title", ["../../x", "'; DROP TABLE tasks; --", "<b>&amp;", "100% {x} %s", "задача ✓"])
     def test_hostile_titles_are_only_titles(self, opener: Opener, title: str) -> None:
         with opener() as store:
             session = store.session("s")

@@ -67,25 +67,19 @@ def make(path: Path) -> None:
 def dump(path: Path) -> str:
     """The database as text: the schema, then the rows in the order of their keys."""
     connection = apsw.Connection(str(path))
-    objects = [
-        *connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
-    ]
+    objects = [*connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")]
     tables = [name for kind, name, _ in objects if kind == "table"]
     lines = ["BEGIN;", *(f"{sql};" for kind, _, sql in objects if kind == "table")]
     for table in tables:
         rows = connection.execute(f"SELECT * FROM {table}")  # in the order of the key, or of rowid
-        lines += [
-            f"INSERT INTO {table} VALUES ({', '.join(map(apsw.format_sql_value, row))});" for row in rows
-        ]
+        lines += [f"INSERT INTO {table} VALUES ({', '.join(map(apsw.format_sql_value, row))});" for row in rows]
     lines += [f"{sql};" for kind, _, sql in objects if kind != "table"]
     return "\n".join([*lines, "COMMIT;", ""])
 
 
 def main() -> int:
     """Write or check."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     number = migrate.latest(migrate.migrations())
     target = ROOT / "tests" / "fixtures" / "schema" / f"{number:04}.sql"

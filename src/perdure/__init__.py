@@ -34,10 +34,13 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.atomic import Atomic
     from perdure.handles.opening import aopen, open  # noqa: A004
+    from perdure.handles.restoring import arestore, restore
     from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
-    from perdure.log.event import Ref
+    from perdure.log.anchor import Anchor
     from perdure.model.records.conversation import Call
+    from perdure.model.records.integrity import Report
+    from perdure.model.refs import Ref
     from perdure.model.types import Unregistered, registered
 
 _HOMES = {
@@ -49,16 +52,20 @@ _HOMES = {
     "perdure.handles.aio.store": ("AsyncStore",),
     "perdure.handles.atomic": ("Atomic",),
     "perdure.handles.opening": ("aopen", "open"),
+    "perdure.handles.restoring": ("arestore", "restore"),
     "perdure.handles.sync.session": ("Scope", "Session"),
     "perdure.handles.sync.store": ("Store",),
-    "perdure.log.event": ("Ref",),
+    "perdure.log.anchor": ("Anchor",),
     "perdure.model.records.conversation": ("Call",),
+    "perdure.model.records.integrity": ("Report",),
+    "perdure.model.refs": ("Ref",),
     "perdure.model.types": ("Unregistered", "registered"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__ = "0.1.0"
 __all__ = [
+    "Anchor",
     "AsyncScope",
     "AsyncSession",
     "AsyncStore",
@@ -76,6 +83,7 @@ __all__ = [
     "ReadOnly",
     "Ref",
     "Refused",
+    "Report",
     "Scope",
     "Session",
     "Stale",
@@ -85,8 +93,10 @@ __all__ = [
     "Unavailable",
     "Unregistered",
     "aopen",
+    "arestore",
     "open",
     "registered",
+    "restore",
 ]
 
 

@@ -58,9 +58,7 @@ def test_random_kills_among_200_writers(kind, request, tmp_path):
 def test_the_server_is_killed_among_200_writers(private_postgres):
     """The writers live on: they wait for the server, and what was under way is settled by transaction id."""
     url = prepared(private_postgres.url(schema="s"))
-    program = subprocess.Popen(
-        command(url, "crowd", ""), stdout=subprocess.PIPE, env=environment(), text=True
-    )
+    program = subprocess.Popen(command(url, "crowd", ""), stdout=subprocess.PIPE, env=environment(), text=True)
     assert program.stdout is not None
     for _ in range(2):
         acked = [program.stdout.readline() for _ in range(300)]
@@ -121,10 +119,7 @@ CALLS = ("pwrite64", "fdatasync", "ftruncate", "unlink")
 
 
 def works(strace: str) -> bool:
-    return (
-        subprocess.run([strace, "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode
-        == 0
-    )
+    return subprocess.run([strace, "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture
@@ -153,9 +148,7 @@ def test_a_kill_at_every_call_that_durability_rests_on(strace, call, tmp_path):
             *inject,
             *command(f"sqlite:///{path}", "one", "6"),
         ]
-        run = subprocess.run(
-            traced, capture_output=True, text=True, timeout=120, env=environment(), check=False
-        )
+        run = subprocess.run(traced, capture_output=True, text=True, timeout=120, env=environment(), check=False)
         acked = run.stdout.split()
         stored = everything(f"sqlite:///{path}")
         assert set(acked) <= set(stored), f"{call} {nth}"

@@ -28,9 +28,7 @@ def say_so(content: str) -> None:
 def crowd(store: Opened, first: str) -> None:
     streams = [store.write(begin, f"s{number}") for number in range(STREAMS)]
     for number in range(WRITERS // 2):
-        threading.Thread(
-            target=threaded, args=(store, streams[number % STREAMS], f"{first}t{number}")
-        ).start()
+        threading.Thread(target=threaded, args=(store, streams[number % STREAMS], f"{first}t{number}")).start()
     asyncio.run(tasks(store, streams, first))
 
 

@@ -87,9 +87,7 @@ def test_an_edited_anchor_does_not_hold(fields: dict) -> None:
 def test_edited_heads_do_not_hold() -> None:
     anchor = signed()
     heads = [(uid, seq - 1, digest) for uid, seq, digest in anchor.heads]
-    assert faults_of(msgspec.structs.replace(anchor, heads=heads), None) == [
-        "its root is not the one of its heads"
-    ]
+    assert faults_of(msgspec.structs.replace(anchor, heads=heads), None) == ["its root is not the one of its heads"]
     forged = msgspec.structs.replace(anchor, heads=heads, root=root_of(heads).hex())
     assert faults_of(forged, public_pem(KEY)) == ["its signature does not hold"]
 
@@ -145,9 +143,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [(name, it) for name, values in HOSTILE.items() for it in values]
-)
+@pytest.mark.parametrize(("field", "value"), [(name, it) for name, values in HOSTILE.items() for it in values])
 def test_a_hostile_anchor_is_refused(field: str, value) -> None:
     plain = json.loads(signed().to_json())
     with pytest.raises(Invalid) as caught:
@@ -155,9 +151,7 @@ def test_a_hostile_anchor_is_refused(field: str, value) -> None:
     assert caught.value.path.startswith("anchor")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, b"\xff\xfe", b'{"format":1}']
-)
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, b"\xff\xfe", b'{"format":1}'])
 def test_what_is_no_anchor_is_refused(text) -> None:
     with pytest.raises(Invalid):
         Anchor.from_json(text)

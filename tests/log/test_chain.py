@@ -23,9 +23,7 @@ def make(count: int, first: int = 1, previous: bytes = GENESIS) -> list[Event]:
     return events
 
 
-def check(
-    events: list[Event], head: Event | None = None, first: int = 1, previous: bytes = GENESIS
-) -> list[Break]:
+def check(events: list[Event], head: Event | None = None, first: int = 1, previous: bytes = GENESIS) -> list[Break]:
     checked = Chain(UID, first, previous)
     assert [*checked.follow(events)] == events
     last = head or events[-1]

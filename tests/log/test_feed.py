@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.errors import Error, Invalid, Stale
+from perdure.errors import Invalid, Stale
 from perdure.log.feed import Position, decode_cursor, encode_cursor
 
 big = st.integers(0, 2**63 - 1)
@@ -28,15 +28,10 @@ def test_anything_else_is_refused(text):
 def test_a_changed_character_shows(at, character):
     cursor = encode_cursor("store", 1, Position(5, 7))
     changed = cursor[:at] + character + cursor[at + 1 :]
-    try:
-        assert decode_cursor(changed, "store", 1) == (
-            5,
-            7,
-        )  # the spare bits of the last character mean nothing
-    except Error as error:
-        assert isinstance(error, Invalid)
-    else:
-        assert changed[:-1] == cursor[:-1]
+    if changed[:-1] == cursor[:-1]:
+        return  # the spare bits of the last character mean nothing
+    with pytest.raises(Invalid):
+        decode_cursor(changed, "store", 1)
 
 
 @pytest.mark.parametrize(("store", "epoch"), [("store", 2), ("other", 1)])

@@ -1,4 +1,4 @@
-"""The feed where it can go wrong: concurrent writers, transactions that commit late, two readers of one name, restores."""
+"""The feed where it can go wrong: concurrent writers, late commits, two readers of one name, restores."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from perdure.stores.statements import Statement
 from perdure.testing.clock import FakeClock
 
 PATIENCE = "60s"
+COLUMNS = "(tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return (
-        f"sqlite:///{tmp_path}/agent.db"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgres_url")
-    )
+    return f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def ask(store, text):
@@ -71,9 +68,7 @@ def test_concurrent_writers_and_readers_lose_nothing(url):
         for session in ("s0", "s1"):  # and each stream in its own order
             seqs = [e.seq for e in seen if e.session == session]
             assert seqs == sorted(seqs)
-        assert [(e.uid, e.seq) for e in read_until(store, writers * each)[0]] == [
-            (e.uid, e.seq) for e in seen
-        ]
+        assert [(e.uid, e.seq) for e in read_until(store, writers * each)[0]] == [(e.uid, e.seq) for e in seen]
 
 
 def connected(url):
@@ -82,13 +77,13 @@ def connected(url):
 
 
 class HeldBack:
-    """A writer of another process whose COMMIT takes its time: it has its position in the feed, but nobody sees it yet."""
+    """A writer whose COMMIT takes its time: it has its position in the feed, but nobody sees it yet."""
 
     def __init__(self, url, store, session):
         self.raw = connected(url)
-        stream, seq, digest = ask(store, f"SELECT id, seq, hash FROM streams WHERE name = '{session}'")[0]
+        stream, seq = ask(store, f"SELECT id, seq FROM streams WHERE name = '{session}'")[0]
         self.raw.execute(
-            """INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)
+            f"""INSERT INTO events {COLUMNS}
                SELECT tenant, stream, %s, 'late.one', '', 'late', at, codec, tx, commitment, hash, salt, body
                FROM events WHERE stream = %s AND seq = %s""",
             (seq + 1, stream, seq),
@@ -137,8 +132,9 @@ def test_the_feed_uses_its_index_on_postgresql(postgres_url):
         store.session("a")
         with connected(postgres_url) as raw:
             raw.execute(
-                """INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)
-                   SELECT e.tenant, e.stream, 100 + g.n, e.kind, '', 'a', e.at, 1, e.tx, e.commitment, e.hash, e.salt, e.body
+                f"""INSERT INTO events {COLUMNS}
+                   SELECT e.tenant, e.stream, 100 + g.n, e.kind, '', 'a', e.at, 1, e.tx, e.commitment, e.hash,
+                     e.salt, e.body
                    FROM events e, generate_series(1, 30000) AS g (n)"""
             )
             raw.execute("ANALYZE events")
@@ -166,9 +162,7 @@ def test_a_stream_comes_in_order_even_if_its_writer_had_its_transaction_id_early
 
         def slow(tx):
             tx.session("elsewhere").emit("n.added")
-            tx.session(
-                "elsewhere"
-            ).events()  # brings the write into the database: the transaction has its id now
+            tx.session("elsewhere").events()  # brings the write into the database: the transaction has its id now
             if not attempts:
                 shared.emit("quick.one")
             attempts.append(1)

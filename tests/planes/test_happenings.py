@@ -13,19 +13,17 @@ from perdure.stores.statements import Statement
 from perdure.stores.store import event_of
 
 EVENTS = 60_000
-MANY = """INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)
-SELECT e.tenant, e.stream, 100 + g.n, 'k' || (g.n % 3) || '.x', CASE WHEN g.n % 3 = 1 THEN '' ELSE 'turns' END,
-  'a' || (g.n % 20), e.at + g.n, 1, e.tx, e.commitment, e.hash, e.salt, e.body FROM events e, """
+MANY = """
+INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)
+SELECT e.tenant, e.stream, 100 + g.n, 'k' || (g.n % 3) || '.x',
+  CASE WHEN g.n % 3 = 1 THEN '' ELSE 'turns' END, 'a' || (g.n % 20),
+  e.at + g.n, 1, e.tx, e.commitment, e.hash, e.salt, e.body FROM events e, """
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request, tmp_path):
     """Many events, written past the log: only how they are found is looked at here."""
-    url = (
-        f"sqlite:///{tmp_path}/agent.db"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgres_url")
-    )
+    url = f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     with perdure.open(url) as opened:
         opened.session("a")
         if request.param == "postgres":
@@ -45,9 +43,7 @@ def plan(store, statement, **params):
     given = {"tenant": tenant, **params}
     source = statement._render("sqlite", frozenset(given))
     explain = "EXPLAIN QUERY PLAN " if core.engine.dialect == "sqlite" else "EXPLAIN "
-    rows = core.read(
-        lambda reads: reads.query(Statement("plan", "", explain + source), **given), tenant=tenant
-    )
+    rows = core.read(lambda reads: reads.query(Statement("plan", "", explain + source), **given), tenant=tenant)
     return "\n".join(str(row[-1] if core.engine.dialect == "sqlite" else row[0]) for row in rows)
 
 

@@ -267,9 +267,7 @@ def test_a_head_that_lies(scene: Scene) -> None:
     assert seen(scene.verify()) == {(K.HEAD_WRONG, "tail", last)}
 
 
-def test_control_without_the_chain_an_edited_event_passes(
-    file_scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_the_chain_an_edited_event_passes(file_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = file_scene
     scene.intruder.run("UPDATE events SET actor = 'eve' WHERE stream = ? AND seq = 4", scene.tail)
     monkeypatch.setattr(chain.Chain, "_check_link", lambda *_: None)
@@ -389,12 +387,7 @@ def test_a_deleted_row(scene: Scene, table: Any) -> None:
 @pytest.mark.parametrize("table", [it for it in RECORDED.values() if it.key], ids=lambda table: table.name)
 def test_a_row_written_past_the_log(scene: Scene, table: Any) -> None:
     _, _, _, row = next(iter([*edits(scene, table)]))
-    forged = (
-        row
-        | {table.key[0]: 7_777 if table.sequenced else "forged"}
-        | {"key": None}
-        | {"call": row.get("call")}
-    )
+    forged = row | {table.key[0]: 7_777 if table.sequenced else "forged"} | {"key": None} | {"call": row.get("call")}
     values = [forged[column] for column in table.all_columns]
     marks = ", ".join("?" for _ in values)
     columns = ", ".join(table.all_columns)
@@ -420,9 +413,7 @@ def test_a_derived_row_that_is_wrong(scene: Scene, table: Any) -> None:
     assert [it.kind for it in found] == [K.DERIVED_WRONG]
 
 
-def test_control_without_the_fold_an_edited_row_passes(
-    file_scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_the_fold_an_edited_row_passes(file_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = file_scene
     scene.intruder.run("UPDATE turns SET role = 'system' WHERE role = 'user'")
     assert not scene.verify().ok
@@ -441,9 +432,7 @@ def test_every_table_with_streams_is_looked_at_for_strays() -> None:
 
 
 def test_an_altered_or_missing_blob(scene: Scene) -> None:
-    found = (
-        "SELECT b.id, r.seq FROM blob_refs r JOIN blobs b ON b.address = r.address WHERE b.data IS NOT NULL"
-    )
+    found = "SELECT b.id, r.seq FROM blob_refs r JOIN blobs b ON b.address = r.address WHERE b.data IS NOT NULL"
     for number, _ in scene.intruder.ask(found):
         data = scene.intruder.one("SELECT data FROM blobs WHERE id = ?", number)
         needed = {
@@ -464,9 +453,7 @@ def test_an_altered_or_missing_blob(scene: Scene) -> None:
 
 
 def test_every_node_of_a_state_is_looked_at(scene: Scene) -> None:
-    nodes = (
-        "SELECT id, data FROM blobs WHERE address NOT IN (SELECT address FROM blob_refs) AND data IS NOT NULL"
-    )
+    nodes = "SELECT id, data FROM blobs WHERE address NOT IN (SELECT address FROM blob_refs) AND data IS NOT NULL"
     with scene.open() as store:
         store.collect(grace="1h", dry_run=False)
         kept = len(scene.intruder.ask(nodes))
@@ -528,9 +515,7 @@ def test_an_anchor_still_holds_when_the_store_has_grown(scene: Scene) -> None:
 
 
 HASHED = ["kind", "tbl", "actor", "at", "codec", "commitment", "hash", "salt", "body"]
-ANY_BYTES = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ANY_BYTES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @ANY_BYTES
@@ -564,9 +549,7 @@ def changed(old: Any) -> st.SearchStrategy[Any]:
 @given(data=st.data())
 def test_any_change_of_any_row_is_found(file_scene: Scene, data: st.DataObject) -> None:
     scene = file_scene
-    table = data.draw(
-        st.sampled_from([it for it in rebuild.CHECKED if it.all_columns != ("stream", *it.key)])
-    )
+    table = data.draw(st.sampled_from([it for it in rebuild.CHECKED if it.all_columns != ("stream", *it.key)]))
     columns = [it for it in table.all_columns if it != "stream" and it not in table.key]
     column = data.draw(st.sampled_from(columns))
     names = ["stream", *table.key]
@@ -606,8 +589,5 @@ def test_problems_are_bounded() -> None:
 
 
 def test_a_problem_reads_well() -> None:
-    assert (
-        str(Problem(K.ROW_ALTERED, "main", "", 3, "turns", "differs"))
-        == "row-altered: main seq 3 turns: differs"
-    )
+    assert str(Problem(K.ROW_ALTERED, "main", "", 3, "turns", "differs")) == "row-altered: main seq 3 turns: differs"
     assert str(Problem(K.ANCHOR_INVALID, "", "", None, "", "why")) == "anchor-invalid: why"

@@ -217,9 +217,7 @@ def test_two_loops_and_threads_share_one_lane(store):
     stream = store.write(begin, "a")
 
     async def some(who: str) -> list[int]:
-        return await asyncio.gather(
-            *(store.submit(append, stream, f"{who}{number}") for number in range(100))
-        )
+        return await asyncio.gather(*(store.submit(append, stream, f"{who}{number}") for number in range(100)))
 
     def threaded(who: str) -> list[int]:
         return [store.write(append, stream, f"{who}{number}") for number in range(50)]
@@ -277,9 +275,7 @@ def test_errors_that_no_future_takes_reach_their_caller_alone(store):
     """StopIteration cannot be set on a future, SystemExit would end the thread that serves everybody."""
 
     async def main() -> None:
-        jobs = [
-            store.submit(verb, *args) for verb, *args in ((stop_iteration,), (leave_program,), (begin, "a"))
-        ]
+        jobs = [store.submit(verb, *args) for verb, *args in ((stop_iteration,), (leave_program,), (begin, "a"))]
         outcomes = await asyncio.gather(*jobs[::2], return_exceptions=True)
         assert isinstance(outcomes[0], RuntimeError)
         assert outcomes[1].name == "a"

@@ -31,9 +31,7 @@ STEPS = [
         "more",
         "ALTER TABLE things ADD COLUMN size INTEGER NOT NULL DEFAULT 0; UPDATE things SET size = 7;",
     ),
-    Migration(
-        3, "again", "CREATE TABLE others (id INTEGER PRIMARY KEY); INSERT INTO others (id) VALUES (1);"
-    ),
+    Migration(3, "again", "CREATE TABLE others (id INTEGER PRIMARY KEY); INSERT INTO others (id) VALUES (1);"),
 ]
 BROKEN = [
     *STEPS[:2],

@@ -282,9 +282,7 @@ def late_request(proxy: Proxy, url: str) -> None:
     """A request reaches the server only after its sender gave up on it, asked, and began anew."""
     with opened(url) as store:
         stream = store.write(begin, "a")
-        release = points.arm(
-            "lane.before_commit", lambda: release() or points.arm("lane.before_commit", late)
-        )
+        release = points.arm("lane.before_commit", lambda: release() or points.arm("lane.before_commit", late))
 
         def late() -> None:  # the second attempt is about to commit
             points.arm("lane.before_commit", lambda: None)()

@@ -52,7 +52,8 @@ def load(source, target, name, change=lambda slices: slices):
 def chain(store, uid):
     rows = ask(
         store,
-        "SELECT e.seq, e.kind, e.actor, e.at, e.hash, e.salt, e.body, e.tx FROM events e JOIN streams s ON s.id = e.stream "
+        "SELECT e.seq, e.kind, e.actor, e.at, e.hash, e.salt, e.body, e.tx "
+        "FROM events e JOIN streams s ON s.id = e.stream "
         "WHERE s.uid = :uid ORDER BY e.seq",
         uid=bytes.fromhex(uid),
     )
@@ -86,9 +87,7 @@ def test_the_chain_and_the_rows_are_the_same(source, target_url):
 
 def test_a_replay_goes_on_where_it_was_cut_off(source):
     session = source.session("a")
-    source.atomic(
-        lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(PAGE_EVENTS + 20)] and None
-    )
+    source.atomic(lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(PAGE_EVENTS + 20)] and None)
     with perdure.open("memory:") as target:
         load(source, target, "a", lambda slices: [msgspec.structs.replace(slices[0], upto=7)])
         assert len(chain(target, session.uid)) == 7

@@ -30,9 +30,7 @@ GENERATED = {"events": {"pos", "xid"}, "blobs": {"id"}}  # what the database fil
 class Schema:
     """What a real database says of itself: by table, its columns with types, its key, its class."""
 
-    def __init__(
-        self, columns: dict[str, dict[str, str]], keys: dict[str, set[str]], classes: dict[str, str]
-    ) -> None:
+    def __init__(self, columns: dict[str, dict[str, str]], keys: dict[str, set[str]], classes: dict[str, str]) -> None:
         self.columns = columns
         self.keys = keys
         self.classes = classes
@@ -41,13 +39,9 @@ class Schema:
 def sqlite_schema(raw: Any) -> Schema:
     names = [
         name
-        for (name,) in raw.execute(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        )
+        for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     ]
-    info = {
-        name: list(raw.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,))) for name in names
-    }
+    info = {name: list(raw.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,))) for name in names}
     return Schema(
         {name: {column: kind for column, kind, _ in rows} for name, rows in info.items()},
         {name: {column for column, _, position in rows if position} for name, rows in info.items()},
@@ -59,14 +53,15 @@ def postgres_schema(raw: Any) -> Schema:
     columns: dict[str, dict[str, str]] = {}
     for table, column, kind in raw.execute(
         "SELECT table_name, column_name, data_type FROM information_schema.columns "
-        "JOIN information_schema.tables USING (table_schema, table_name) WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
+        "JOIN information_schema.tables USING (table_schema, table_name) "
+        "WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
     ).fetchall():
         columns.setdefault(table, {})[column] = kind
     keys: dict[str, set[str]] = {}
     for table, column in raw.execute(
         "SELECT c.relname, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid "
-        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) WHERE i.indisprimary AND c.relnamespace = "
-        "current_schema()::regnamespace"
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) "
+        "WHERE i.indisprimary AND c.relnamespace = current_schema()::regnamespace"
     ).fetchall():
         keys.setdefault(table, set()).add(column)
     return Schema(columns, keys, dict(raw.execute("SELECT name, class FROM tables").fetchall()))
@@ -114,9 +109,10 @@ def test_column_types_are_those_of_the_database(schema):
     written = {table.name: table.all_columns for table in ALL} | LOG_COLUMNS
     for name, columns in written.items():
         for column in columns:
-            assert (COLUMN_TYPES.get((name, column)) or COLUMN_TYPES[column]) == schema.columns[name][
-                column
-            ], (name, column)
+            assert (COLUMN_TYPES.get((name, column)) or COLUMN_TYPES[column]) == schema.columns[name][column], (
+                name,
+                column,
+            )
 
 
 @pytest.mark.parametrize("schema", ["sqlite_url"], indirect=True)
@@ -152,10 +148,7 @@ def statement_overrides() -> list[str]:
 
 def migration_overrides() -> list[str]:
     return [
-        line
-        for step in migrations()
-        for line in step.text.splitlines()
-        if re.search(r"-- @(sqlite|postgres)$", line)
+        line for step in migrations() for line in step.text.splitlines() if re.search(r"-- @(sqlite|postgres)$", line)
     ]
 
 

@@ -97,9 +97,7 @@ def test_a_batch_shares_its_deadline(url, path, monkeypatch):
     """A thousand callers behind a busy file wait as long as one, not a thousand times as long."""
     begins = []
     begin_transaction = SqliteConnection.begin
-    monkeypatch.setattr(
-        SqliteConnection, "begin", lambda self: (begins.append(1), begin_transaction(self))[1]
-    )
+    monkeypatch.setattr(SqliteConnection, "begin", lambda self: (begins.append(1), begin_transaction(self))[1])
 
     async def main() -> None:
         with opened(url, timeout_seconds=0.2) as store:
@@ -232,9 +230,7 @@ def test_control_acknowledging_before_the_commit_is_found(url, faulty):
         old.close()
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one"
-)
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one")
 def test_a_truly_full_filesystem(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
@@ -242,9 +238,7 @@ def test_a_truly_full_filesystem(tmp_path):
         ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True, check=False
     )
     if mount.returncode:
-        pytest.skip(
-            f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}"
-        )
+        pytest.skip(f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}")
     try:
         url = f"sqlite:///{small}/agent.db"
         with opened(url) as store:
@@ -388,9 +382,7 @@ def read_only_folder(tmp_path) -> Iterator[Path]:
     for step in steps:
         done = subprocess.run(step, capture_output=True, check=False)
         if done.returncode:
-            pytest.skip(
-                f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}"
-            )
+            pytest.skip(f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 

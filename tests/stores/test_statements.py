@@ -28,10 +28,7 @@ def test_optional_lines_come_with_their_parameters():
 
 
 def test_postgres_gets_its_own_parameters_and_clock():
-    assert (
-        to_postgres("SELECT :a, x::text, '50%' WHERE y > :a_b")
-        == "SELECT %(a)s, x::text, '50%%' WHERE y > %(a_b)s"
-    )
+    assert to_postgres("SELECT :a, x::text, '50%' WHERE y > :a_b") == "SELECT %(a)s, x::text, '50%%' WHERE y > %(a_b)s"
     assert "clock_timestamp" in to_postgres("SELECT :now")
 
 
@@ -58,9 +55,7 @@ def sql_files() -> list[tuple[str, str]]:
     """Every file of named statements in the package."""
     packages = [module.name for module in pkgutil.walk_packages(perdure.__path__, "perdure.") if module.ispkg]
     names = [(package, file.name) for package in packages for file in resources.files(package).iterdir()]
-    return sorted(
-        (package, name) for package, name in names if name.endswith(".sql") and "migrations" not in package
-    )
+    return sorted((package, name) for package, name in names if name.endswith(".sql") and "migrations" not in package)
 
 
 @pytest.mark.parametrize(("package", "file"), sql_files())

@@ -81,9 +81,7 @@ def test_a_bare_path_is_told_what_was_meant():
         urls.parse("agent.db")
 
 
-@given(
-    st.text(max_size=60), st.sampled_from(["", "sqlite://", "sqlite:///", "postgresql://", "memory:", "x://"])
-)
+@given(st.text(max_size=60), st.sampled_from(["", "sqlite://", "sqlite:///", "postgresql://", "memory:", "x://"]))
 def test_no_text_gives_anything_but_an_address_or_an_error_of_the_tree(text, start):
     with contextlib.suppress(Error):
         assert urls.parse(start + text).scheme in ("memory", "sqlite", "postgresql")

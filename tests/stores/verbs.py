@@ -33,9 +33,7 @@ def begin(tx: Tx, name: str) -> Stream:
 
 def append(tx: Tx, stream: Stream, content: Any, key: str | None = None) -> int:
     """Say something; the row and the event."""
-    return tx.record(
-        Change("turn.said", stream, TURNS, set={"role": "user", "key": key}, doc={"content": content})
-    )
+    return tx.record(Change("turn.said", stream, TURNS, set={"role": "user", "key": key}, doc={"content": content}))
 
 
 def begin_and_append(tx: Tx, name: str, content: Any) -> int:
@@ -76,9 +74,7 @@ class Opened:
 
 def _contents(reads: Any, stream: Stream) -> list[Any]:
     rows = reads.query(LOG.events_page, stream=stream.id, after=0, upto=2**62, limit=1_000_000)
-    bodies = [
-        decode_body(event.body) for event in map(event_of, rows) if event.body and event.table == "turns"
-    ]
+    bodies = [decode_body(event.body) for event in map(event_of, rows) if event.body and event.table == "turns"]
     return [body.doc["content"] for body in bodies]
 
 

@@ -117,9 +117,7 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 def root_of(heads: Sequence[AnchoredHead]) -> bytes:
     """The root over heads."""
-    return merkle_root(
-        [leaf_hash(bytes.fromhex(uid), seq, bytes.fromhex(digest)) for uid, seq, digest in heads]
-    )
+    return merkle_root([leaf_hash(bytes.fromhex(uid), seq, bytes.fromhex(digest)) for uid, seq, digest in heads])
 
 
 def make_anchor(
@@ -172,9 +170,7 @@ def _private_key(pem: bytes) -> Ed25519PrivateKey:
     from_pem, kind = _serialization().load_pem_private_key, _ed25519().Ed25519PrivateKey
     key = _loaded(lambda: from_pem(_as_bytes(pem, "private_key"), password=None), "private_key")
     if not isinstance(key, kind):
-        raise Invalid(
-            "the key is not an Ed25519 key", path="private_key", hint="openssl genpkey -algorithm ed25519"
-        )
+        raise Invalid("the key is not an Ed25519 key", path="private_key", hint="openssl genpkey -algorithm ed25519")
     return key
 
 
@@ -219,6 +215,4 @@ def _crypto(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise Refused(
-            "signing anchors needs an extra", path="anchor", hint="pip install 'perdure[crypto]'"
-        ) from None
+        raise Refused("signing anchors needs an extra", path="anchor", hint="pip install 'perdure[crypto]'") from None

@@ -49,9 +49,7 @@ class Chain:
         self._ahead: deque[Event] = deque()
         self._displaced: list[Event] = []
         self.breaks: list[Break] = []
-        self.emptied: list[
-            int
-        ] = []  # events without a body: whether that was recorded is for the caller to say
+        self.emptied: list[int] = []  # events without a body: whether that was recorded is for the caller to say
 
     def follow(self, events: Iterable[Event]) -> Iterator[Event]:
         """Every event again, checked."""
@@ -96,9 +94,7 @@ class Chain:
             self._displaced.append(event)
             self._previous = (found.hash,)
         else:
-            self._break(
-                BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written"
-            )
+            self._break(BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written")
             # The next event follows the hash as it was: the stored one if the header was edited, else the
             # computed one.
             computed = [self._digest(event, previous) for previous in self._previous]

@@ -84,7 +84,7 @@ def decode_body(data: bytes, path: str = "event") -> Body:
     """Read a body; hostile bytes give Damaged."""
     try:
         return _decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"the body is not readable: {error}", path=path) from None
 
 

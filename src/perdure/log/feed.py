@@ -50,7 +50,7 @@ def decode_cursor(text: object, store_uid: str, epoch: int, path: str = "after")
 def stale(theirs: int, epoch: int, path: str) -> Stale:
     """The refusal of a position from before a restore, with the way out."""
     return Stale(
-        f"this position is of epoch {theirs}, the store is in epoch {epoch}: it was restored, or is another one",
+        f"this position is of epoch {theirs}, the store is in {epoch}: it was restored, or is another one",
         path=path,
         hint="start again: reset the subscription to 'beginning' or 'end', or read the feed without a cursor",
         epoch=epoch,
@@ -71,6 +71,4 @@ def _check(body: bytes) -> bytes:
 
 
 def _not_a_cursor(path: str) -> Invalid:
-    return Invalid(
-        "this is not a cursor of the feed", path=path, hint="pass the `next` of a page of the feed"
-    )
+    return Invalid("this is not a cursor of the feed", path=path, hint="pass the `next` of a page of the feed")

@@ -54,9 +54,7 @@ class Seen:
         self.count = 0
 
 
-def check_blobs(
-    reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside
-) -> None:
+def check_blobs(reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside) -> None:
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
     checked.
 
@@ -108,9 +106,7 @@ def _refs(reader: Reader, stream: Stream) -> Iterator[tuple[Any, ...]]:
 class _Check:
     """The blobs of one stream."""
 
-    def __init__(
-        self, reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside
-    ) -> None:
+    def __init__(self, reader: Reader, stream: Stream, seen: Seen, found: list[BlobProblem], outside: Outside) -> None:
         self._reader = reader
         self._tenant = stream.tenant
         self._seen = seen

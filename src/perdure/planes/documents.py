@@ -38,5 +38,5 @@ def stored_value(tree: Any, path: str = "event") -> Any:
 def _decode(data: bytes, path: str) -> Any:
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged(f"the document is not readable: {error}", path=path) from None

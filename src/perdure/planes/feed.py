@@ -110,9 +110,7 @@ def unsubscribe(tx: Tx, name: str) -> None:
 
 def waiting(reads: Reads, name: str) -> bool:
     """Whether a batch could be taken now: a read, so that polling writes nothing."""
-    rows = reads.query(
-        Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name
-    )
+    rows = reads.query(Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name)
     if not rows:
         raise _unknown(name)
     epoch, xid, pos, *_, held = rows[0]

@@ -82,9 +82,7 @@ def _check_expected(tx: Tx, stream: Stream, expect: object) -> None:
         raise Invalid(f"expected a sequence number, got {expect!r}", path="expect")
     current = tx.seq(stream)
     if current != expect:
-        raise Conflict(
-            f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current
-        )
+        raise Conflict(f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current)
 
 
 def _subjects(about: Iterable[str]) -> list[str]:
@@ -122,9 +120,7 @@ def events(
     return found
 
 
-def _segment_page(
-    reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]
-) -> list[Event]:
+def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:
     if after >= segment.last:
         return []
     rows = reads.query(
@@ -237,12 +233,8 @@ def _cursor(last: Event, session: str | None) -> str:
     return encode_cursor(last.at, last.position) if session is None else encode_cursor(last.seq)
 
 
-def _of_session(
-    reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int
-) -> list[Event]:
-    rows = reads.query(
-        LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session")
-    )
+def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
+    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session"))
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     found: list[Event] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():

@@ -165,9 +165,7 @@ def _heads_after(reads: Reads, after: int) -> list[tuple[Any, ...]]:
 # -- one stream ------------------------------------------------------------------------------------
 
 
-def _check_one(
-    findings: Findings, snapshots: Snapshots, stream_id: int, progress: Progress | None, total: int
-) -> None:
+def _check_one(findings: Findings, snapshots: Snapshots, stream_id: int, progress: Progress | None, total: int) -> None:
     done = findings.events
 
     def advance(events: int) -> None:
@@ -230,9 +228,7 @@ class StreamCheck:
     def _events(self, advance: Callable[[int], None]) -> Iterator[Event]:
         after = self._stream.fork_seq
         while True:
-            page = self._reader.query(
-                Q.events_checked, stream=self._stream.id, after=after, limit=PAGE_EVENTS
-            )
+            page = self._reader.query(Q.events_checked, stream=self._stream.id, after=after, limit=PAGE_EVENTS)
             for *columns, tenant in page:
                 if tenant != self._stream.tenant:
                     self._problem(ProblemKind.EVENT_ALTERED, columns[0], "", "it claims another tenant")
@@ -268,9 +264,7 @@ class StreamCheck:
         """A session's name stands in its log too: a renamed stream shows."""
         for row in self._rebuild.each(SESSIONS):
             if row["name"] != self._stream.name:
-                self._problem(
-                    ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name"
-                )
+                self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
 
     def _problem(self, kind: ProblemKind, seq: int | None, table: str, message: str) -> None:
         self._findings.add(Problem(kind, self._stream.name, self._stream.uid.hex(), seq, table, message))
@@ -335,15 +329,11 @@ def check_strays(reader: Reader) -> Findings:
     kind = ProblemKind.EVENT_ASTRAY
     for stream, seq, count in reader.query(Q.events_astray):
         findings.add(
-            Problem(
-                kind, f"number {stream}", "", seq, "events", f"{count} events of a stream that does not exist"
-            )
+            Problem(kind, f"number {stream}", "", seq, "events", f"{count} events of a stream that does not exist")
         )
     for table, stream, count in reader.query(Q.rows_astray):
         findings.add(
-            Problem(
-                kind, f"number {stream}", "", None, table, f"{count} rows of a stream that does not exist"
-            )
+            Problem(kind, f"number {stream}", "", None, table, f"{count} rows of a stream that does not exist")
         )
     standing = {name for (name,) in reader.query(Q.guards)}
     for name in sorted(GUARDS[reader.connection.dialect] - standing):

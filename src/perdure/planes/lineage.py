@@ -39,9 +39,7 @@ def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
     """The stream, its parent, its parent's parent …"""
     found = [stream]
     while stream.parent is not None:
-        stream = Stream(
-            *reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0]
-        )
+        stream = Stream(*reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0])
         found.append(stream)
     return found
 

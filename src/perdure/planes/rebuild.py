@@ -109,9 +109,7 @@ class Rebuild:
         for expected in self.rows.get(table, {}).values():
             yield expected.row
 
-    def differences(
-        self, reads: Reads, stream: Stream, count: Callable[[Table], None]
-    ) -> Iterator[Difference]:
+    def differences(self, reads: Reads, stream: Stream, count: Callable[[Table], None]) -> Iterator[Difference]:
         """Where the store's rows of this stream differ, both ways: altered, missing, written past the log."""
         for table in CHECKED:
             waiting = dict(self.rows.get(table, {}))
@@ -132,9 +130,7 @@ class Rebuild:
 CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)
 
 
-def _compare(
-    table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream
-) -> Difference | None:
+def _compare(table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream) -> Difference | None:
     if expected is None:
         seq = found.get("seq")
         return Difference(table, key, seq if isinstance(seq, int) else None, found, None)

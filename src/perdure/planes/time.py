@@ -152,9 +152,7 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     tenant = past.tenant_id("default")
     streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
     row = past.read(_session_row, streams[-1], tenant=tenant)
-    return View(
-        past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or ""
-    )
+    return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
 
 
 def _origin(reads: Reads, core: Core) -> Any:
@@ -244,9 +242,7 @@ def _going_on(session: Row) -> Row:
 def _first(stream: Stream, plan: ForkPlan, session: Row) -> Change:
     """The fork's first event: it names its parent, and says with which event the restating ends."""
     then = plan.point
-    others = len(restate.pointers(SESSIONS, session)) + sum(
-        restate.count(table, row) for table, row in plan.rows
-    )
+    others = len(restate.pointers(SESSIONS, session)) + sum(restate.count(table, row) for table, row in plan.rows)
     doc = {
         "parent": then.stream.uid.hex(),
         "seq": then.seq,

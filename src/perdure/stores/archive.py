@@ -81,9 +81,7 @@ class ArchiveWriter:
 
     def finish(self, manifest: Manifest) -> None:
         """Write the manifest."""
-        self._archive.writestr(
-            _stored(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-        )
+        self._archive.writestr(_stored(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=1))
 
 
 def _stored(name: str) -> zipfile.ZipInfo:
@@ -166,7 +164,7 @@ def _manifest(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> 
         text = archive.read(MANIFEST)
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"the manifest is not readable: {error}", path=MANIFEST) from None
     if (manifest.format, manifest.kind) != (FORMAT, KIND):
         raise Invalid(f"unknown kind or format of archive; this Perdure reads {KIND} {FORMAT}", path=MANIFEST)

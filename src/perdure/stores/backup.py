@@ -55,9 +55,7 @@ def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup
         _copy_blobs(core, outside, folder)
         size = partial.stat().st_size
     note = POSTGRES_NOTE if core.engine.dialect == "postgres" else SQLITE_NOTE
-    return Backup(
-        str(target), facts["uid"], int(facts["epoch"]), int(facts["schema"]), size, len(outside), note
-    )
+    return Backup(str(target), facts["uid"], int(facts["epoch"]), int(facts["schema"]), size, len(outside), note)
 
 
 def blobs_beside(target: Path) -> Path:
@@ -116,9 +114,7 @@ def opened_copy(path: Path) -> Iterator[SqliteScript]:
 # -- PostgreSQL ------------------------------------------------------------------------------------
 
 
-def _archive(
-    core: Core, partial: Path, progress: Progress | None
-) -> tuple[dict[str, str], list[OutsideBlob]]:
+def _archive(core: Core, partial: Path, progress: Progress | None) -> tuple[dict[str, str], list[OutsideBlob]]:
     at = core.clocks.now()
 
     def verb(reader: Reader) -> tuple[dict[str, str], list[OutsideBlob]]:
@@ -186,9 +182,7 @@ class _Counted:
 
 def _manifest_of(facts: dict[str, str], at: int, members: list[archive.Member]) -> archive.Manifest:
     schema, epoch = int(facts["schema"]), int(facts["epoch"])
-    return archive.Manifest(
-        archive.FORMAT, archive.KIND, schema, facts["uid"], epoch, at, POSTGRES_NOTE, members
-    )
+    return archive.Manifest(archive.FORMAT, archive.KIND, schema, facts["uid"], epoch, at, POSTGRES_NOTE, members)
 
 
 # -- blobs -----------------------------------------------------------------------------------------
@@ -202,13 +196,9 @@ def _copy_blobs(core: Core, outside: list[OutsideBlob], folder: Path) -> None:
             place.put(core.blobs.partition(tenant), pieces)
         except Damaged as error:
             if _was_collected(core, tenant, bytes(address)):
-                raise Unavailable(
-                    "a blob was collected while the backup ran: run it again", path=error.path
-                ) from error
+                raise Unavailable("a blob was collected while the backup ran: run it again", path=error.path) from error
             raise
 
 
 def _was_collected(core: Core, tenant: int, address: bytes) -> bool:
-    return not core.read(
-        lambda reader: reader.query(LOG.blob_get, tenant=tenant, address=address), tenant=tenant
-    )
+    return not core.read(lambda reader: reader.query(LOG.blob_get, tenant=tenant, address=address), tenant=tenant)

@@ -87,9 +87,7 @@ def publish(partial: Path, target: Path) -> None:
     try:
         os.link(partial, target)
     except FileExistsError:
-        raise Refused(
-            "there is something already, and nothing is ever overwritten", path=str(target)
-        ) from None
+        raise Refused("there is something already, and nothing is ever overwritten", path=str(target)) from None
     partial.unlink()
     sync(target.parent)
     reach("copy.published")

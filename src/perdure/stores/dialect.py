@@ -1,4 +1,4 @@
-"""What differs between the databases, in one place: types, table options, and the statements generated from declarations.
+"""What differs between the databases, in one place: types, table options, and statements made from declarations.
 
 Callers: the stores and the migrations. Only identifiers from our own declarations ever enter a text here.
 """
@@ -43,7 +43,8 @@ def migration_for(dialect: str, text: str) -> str:
 
 def conflict_key(table: Table) -> tuple[str, ...]:
     """The columns of the primary key."""
-    return (("stream",) if table.streamed else ()) + (("tenant",) if not table.streamed and table.tenant else ()) + table.key
+    owner = ("stream",) if table.streamed else ("tenant",) if table.tenant else ()
+    return owner + table.key
 
 
 def upsert_tail(table: Table) -> str:

@@ -88,9 +88,7 @@ def _pages(source: Reads, part: Slice, after: int) -> Iterator[list[Event]]:
         yield page
 
 
-def _adopt(
-    tx: Tx, template: Stream, parent: Stream | None, page: list[Event], tables: Mapping[str, Table]
-) -> Stream:
+def _adopt(tx: Tx, template: Stream, parent: Stream | None, page: list[Event], tables: Mapping[str, Table]) -> Stream:
     """One page into the target, as one commit."""
     stream, head = _place(tx, template, parent)
     for event in page:
@@ -122,9 +120,7 @@ def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
 def _check(uid: bytes, event: Event, head: Head) -> Head:
     """The head after an event that follows `head`; Damaged when it does not."""
     seq, previous = head
-    kept = event.body is None or (
-        event.salt is not None and commit_to(event.salt, event.body) == event.commitment
-    )
+    kept = event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)
     if event.seq != seq + 1 or not kept or hash_event(uid, event, previous) != event.hash:
         raise Damaged("the event is not the one that was recorded", path=f"seq {event.seq}")
     return event.seq, event.hash

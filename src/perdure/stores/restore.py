@@ -103,9 +103,7 @@ def _publish_database(staging: Path, target: Path) -> None:
     behind."""
     wal = staging.with_name(staging.name + "-wal")
     if wal.exists() and wal.stat().st_size:
-        raise Unavailable(
-            "the restored database could not be brought into one file: run it again", path=str(target)
-        )
+        raise Unavailable("the restored database could not be brought into one file: run it again", path=str(target))
     publish(staging, target)
 
 
@@ -207,9 +205,7 @@ def _restore_archive(
 
 def _refuse_existing_schema(script: PostgresScript, address: url.Address) -> None:
     if script.query(Q.relations):
-        raise Refused(
-            f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema"
-        )
+        raise Refused(f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema")
 
 
 def _load_tables(script: PostgresScript, opened: archive.ArchiveReader, progress: Progress | None) -> None:
@@ -237,9 +233,7 @@ def _load_table(script: PostgresScript, text: str, pieces: Iterator[bytes]) -> N
             for piece in pieces:
                 copy.write(piece)
     except (psycopg.DataError, psycopg.IntegrityError) as error:
-        raise Invalid(
-            f"the archive holds what no store can hold: {error}".splitlines()[0], path="source"
-        ) from error
+        raise Invalid(f"the archive holds what no store can hold: {error}".splitlines()[0], path="source") from error
 
 
 def _inside(script: PostgresScript, blobs: Blobs) -> Callable[..., Any]:
@@ -274,9 +268,7 @@ def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | 
         if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)
         elif isinstance(place, DiskPlace) and not (artifacts or address.artifacts):
-            raise Refused(
-                "there are blobs of another store already: restore into a new place", path=str(place.root)
-            )
+            raise Refused("there are blobs of another store already: restore into a new place", path=str(place.root))
         yield place
         undo.pop_all()
 

@@ -124,9 +124,7 @@ def _opened_to_look(path: Path, *, read_only: bool) -> SqliteConnection:
     try:
         try:
             return _opened_as(path, apsw.SQLITE_OPEN_READONLY)
-        except (
-            apsw.ReadOnlyError
-        ):  # a crash left a journal behind, which only somebody who may write can roll back
+        except apsw.ReadOnlyError:  # a crash left a journal behind, which only somebody who may write can roll back
             if read_only:
                 raise
             return _opened_as(path, apsw.SQLITE_OPEN_READWRITE)

@@ -47,9 +47,7 @@ class AsyncSubscription:
         self._caller = caller
         self.name = name
 
-    async def next(
-        self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s"
-    ) -> AsyncBatch:
+    async def next(self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s") -> AsyncBatch:
         """The next batch, oldest first; empty if there is nothing, or while another batch of this name is
         under way.
 
@@ -67,9 +65,7 @@ class AsyncSubscription:
         return batch
 
     async def _take(self, limit: int, lease: Duration) -> AsyncBatch:
-        return AsyncBatch(
-            self._caller, self.name, await self._caller.write(feed.take, self.name, limit, lease)
-        )
+        return AsyncBatch(self._caller, self.name, await self._caller.write(feed.take, self.name, limit, lease))
 
     async def reset(self, start: str) -> None:
         """Go to the "beginning" or the "end". Atomic; a batch under way can no longer be acknowledged."""

@@ -103,9 +103,7 @@ class AsyncHappeningsAcross(AsyncStoreHandle):
             after=after,
         )
 
-    async def feed(
-        self, after: str | None = None, limit: int = 100, wait: Duration | None = None
-    ) -> Page[EventRecord]:
+    async def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
         """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the
         cursor to go on with.
 

@@ -69,9 +69,9 @@ class AsyncStore(
         return AsyncSession(self._caller, stream, pin)
 
     async def scope(self, name: str) -> AsyncScope:
-        """Values that outlive a session: `user:alice`, `project:acme`."""
-        stream = await self._caller.write(values.open_scope, name)
-        return AsyncScope(self._caller, stream)
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
+        found = await self._caller.read(values.find_scope, name)
+        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name))
 
     async def atomic(self, fn: Callable[[Atomic], T]) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and

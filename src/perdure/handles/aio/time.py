@@ -21,9 +21,7 @@ class AsyncTime(AsyncStreamHandle):
         until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
-        return type(self)(
-            AsyncFrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin
-        )
+        return type(self)(AsyncFrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin)
 
     async def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.

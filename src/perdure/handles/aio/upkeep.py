@@ -30,9 +30,9 @@ class AsyncUpkeep(AsyncStoreHandle):
     ) -> Report:
         """Look whether everything in this store, of every tenant, is as it was written. Changes nothing.
 
-        Follows every chain, folds every stream and compares every row, both ways, and reads every blob (unless `blobs` is
-        False): it costs what the store holds, and others may write meanwhile. With an anchor, also what is gone since
-        then shows; with a public key (PEM) the anchor's signature is checked.
+        Follows every chain, folds every stream and compares every row, both ways, and reads every blob (unless
+        `blobs` is False): it costs what the store holds, and others may write meanwhile. With an anchor, also what
+        is gone since then shows; with a public key (PEM) the anchor's signature is checked.
         progress: called with (events done, events in all), on another thread in async code.
         """
         task = partial(
@@ -46,10 +46,12 @@ class AsyncUpkeep(AsyncStoreHandle):
         return await self._caller.work(task)
 
     async def anchor(self, private_key: bytes | None = None) -> Anchor:
-        """State where every chain ends now, signed if an Ed25519 private key (PEM) is given, and record that it was done.
+        """State where every chain ends now, signed if an Ed25519 private key (PEM) is given, and record that it was
+        done.
 
-        Keep `anchor.to_json()` where those who could change the store cannot change it: `verify(anchor)` then finds what was
-        cut off or lost since. Raises Invalid for another kind of key, Refused when the extra `crypto` is missing.
+        Keep `anchor.to_json()` where those who could change the store cannot change it: `verify(anchor)` then finds
+        what was cut off or lost since. Raises Invalid for another kind of key, Refused when the extra `crypto` is
+        missing.
         """
         caller = self._caller
         return await caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
@@ -57,8 +59,8 @@ class AsyncUpkeep(AsyncStoreHandle):
     async def backup(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> Backup:
         """Back up the store into a new file, its large blobs into `<path>.blobs/`, while others write.
 
-        SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what that is
-        not. Atomic: after a crash the file is there complete, or not at all. progress: (done, total).
+        SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what
+        that is not. Atomic: after a crash the file is there complete, or not at all. progress: (done, total).
         Raises Refused when something is there already, Full, Damaged when a blob is not what was written.
         """
         return await self._caller.work(backup.backup, self._caller.core, Path(path), progress)

@@ -70,9 +70,9 @@ class Store(
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str) -> Scope:
-        """Values that outlive a session: `user:alice`, `project:acme`."""
-        stream = self._caller.write(values.open_scope, name)
-        return Scope(self._caller, stream)
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
+        found = self._caller.read(values.find_scope, name)
+        return Scope(self._caller, found or self._caller.write(values.open_scope, name))
 
     def atomic(self, fn: Callable[[Atomic], T]) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and

@@ -75,9 +75,7 @@ class AsyncFeedContract:
             while batch := await subscription.next(limit=2):
                 seen += batch
                 await batch.ack()
-                subscription = await store.subscribe(
-                    "indexer", start="end"
-                )  # it exists: `start` says nothing
+                subscription = await store.subscribe("indexer", start="end")  # it exists: `start` says nothing
             assert [e for e in seen if e.emitted] == made
             assert len(seen) == 6
 

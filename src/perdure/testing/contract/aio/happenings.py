@@ -112,9 +112,7 @@ class AsyncHappeningsContract:
             with pytest.raises(Invalid, match="since"):
                 await store.events(since="yesterday")
 
-    async def test_an_expected_sequence_is_compared_and_the_current_one_given(
-        self, opener: AsyncOpener
-    ) -> None:
+    async def test_an_expected_sequence_is_compared_and_the_current_one_given(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
             first = await session.emit("a.b")
@@ -189,9 +187,7 @@ class AsyncHappeningsContract:
             pages = [await store.events(session="a", limit=1)]
             while pages[-1].next:
                 pages.append(await store.events(session="a", limit=1, after=pages[-1].next))
-            assert [event.seq for page in pages for event in page] == [
-                first.seq - i for i in range(first.seq)
-            ]
+            assert [event.seq for page in pages for event in page] == [first.seq - i for i in range(first.seq)]
 
     async def test_another_tenant_sees_nothing(self, opener: AsyncOpener) -> None:
         if not opener.shared:
@@ -242,9 +238,7 @@ class AsyncHappeningsContract:
     async def test_a_named_fold_needs_a_state_that_can_be_stored(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
-            await store.atomic(
-                lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(501)] and None
-            )
+            await store.atomic(lambda tx: [tx.session("a").emit("n.added", {"n": n}) for n in range(501)] and None)
             assert await session.fold(lambda _, __: object) is object
             with pytest.raises(Invalid, match="state"):
                 await session.fold(lambda _, __: object(), name="bad")

@@ -22,9 +22,7 @@ BIG = "x" * 100_000
 
 async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
     """A session with something in every plane."""
-    session = await store.session(
-        name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"}
-    )
+    session = await store.session(name, title="Fix login", labels=["prod"], goal="Login works", pins={"model": "m-1"})
     turn = await session.say("user", "Login fails", key="m1")
     await session.say("assistant", "Let me look", calls=[Call("c1", "grep", {"q": "Safari"})])
     await session.set("branch", "fix-1")
@@ -155,9 +153,7 @@ class AsyncTimeContract:
             assert (forked.data["parent"], forked.data["seq"]) == (session.uid, seq)
             again = await store.session("try-b")
             assert (again.uid, await facts(again)) == (fork.uid, before)
-            assert [t.status for t in await fork.tasks() if t.title == "Write the test"] == [
-                "todo"
-            ]  # nobody holds it
+            assert [t.status for t in await fork.tasks() if t.title == "Write the test"] == ["todo"]  # nobody holds it
 
     async def test_a_fork_and_its_parent_go_on_apart(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -214,9 +210,7 @@ class AsyncTimeContract:
             assert [t.content for t in await two.turns(last=2)] == ["first", "second"]
             assert await two.get("branch") == "one"
             assert await facts(await two.at(seq)) == before
-            for inside in range(
-                seq, opened + 1
-            ):  # while `one` was still restating, it was where the root was
+            for inside in range(seq, opened + 1):  # while `one` was still restating, it was where the root was
                 assert await facts(await one.at(inside)) == before
             assert await facts(await one.fork(at=seq + 1, name="four")) == before
             assert [e.seq for e in await two.events(limit=1000)] == list(range(1, await last_seq(two) + 1))
@@ -237,9 +231,7 @@ class AsyncTimeContract:
         async with await opener() as a, await opener() if opener.shared else a as b:
             one, other = await a.session("s"), await b.session("s")
             for n in range(4):
-                outcomes = await AsyncRace.between(
-                    partial(one.fork, name=f"f{n}"), partial(other.fork, name=f"f{n}")
-                )
+                outcomes = await AsyncRace.between(partial(one.fork, name=f"f{n}"), partial(other.fork, name=f"f{n}"))
                 assert len(outcomes.won) == 1
                 assert [type(error) for error in outcomes.refused] == [Conflict]
 

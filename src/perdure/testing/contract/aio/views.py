@@ -27,7 +27,7 @@ def rows(store: AsyncStore, session: AsyncSession, view: str, *columns: str) -> 
     """What a view says of a session, all as text, in the order of the first column."""
     listed = ", ".join(f"CAST({column} AS TEXT)" for column in columns)
     where = f"WHERE tenant = 'default' AND session = '{session.name}'"
-    return ask(store, f"SELECT {listed} FROM {view} v {where} ORDER BY v.{columns[0]}")  # noqa: S608
+    return ask(store, f"SELECT {listed} FROM {view} v {where} ORDER BY v.{columns[0]}")
 
 
 class AsyncViewsContract:
@@ -37,7 +37,7 @@ class AsyncViewsContract:
         async with await opener(actor="alice") as store:
             session = await lived_in(store)
             columns = "tenant, session, seq, kind, tbl, actor, at, at_iso, stream_uid, CAST(body AS TEXT)"
-            rows = ask(store, f"SELECT {columns} FROM v_events ORDER BY seq")  # noqa: S608
+            rows = ask(store, f"SELECT {columns} FROM v_events ORDER BY seq")
             events = await session.events(limit=1000)
             assert len(rows) == len(events)
             for row, event in zip(rows, events, strict=True):
@@ -56,17 +56,15 @@ class AsyncViewsContract:
 
     async def compare(self, store: AsyncStore, session: AsyncSession, parent: str | None) -> None:
         """Views and verbs, side by side."""
-        (row,) = rows(
-            store, session, "v_sessions", "title", "status", "labels", "goal", "pins", "forked_from"
-        )
+        (row,) = rows(store, session, "v_sessions", "title", "status", "labels", "goal", "pins", "forked_from")
         assert row[:2] == ("Fix login", "active")
         assert [json.loads(text) for text in row[2:4]] == [["prod"], "Login works"]
         assert "m-1" in row[4]
         assert row[5] == parent
         tasks = rows(store, session, "v_tasks", "seq", "title", "status", "labels", "needs")
-        assert sorted(
-            (str(t.id), t.title, t.status, list(t.labels), list(t.needs)) for t in await session.tasks()
-        ) == [(*row[:3], *map(json.loads, row[3:])) for row in tasks]
+        assert sorted((str(t.id), t.title, t.status, list(t.labels), list(t.needs)) for t in await session.tasks()) == [
+            (*row[:3], *map(json.loads, row[3:])) for row in tasks
+        ]
         found = rows(store, session, "v_decisions", "seq", "status", "tags", "doc")
         decisions = sorted(await session.decisions(), key=lambda decision: decision.seq)
         assert [(str(d.seq), d.status, list(d.tags)) for d in decisions] == [
@@ -80,9 +78,7 @@ class AsyncViewsContract:
             session = await lived_in(store)
             await session.fork(name="f")
             turns = ask(store, "SELECT session, seq, role, key, CAST(body AS TEXT) FROM v_turns ORDER BY seq")
-            assert [row[:4] for row in turns] == [
-                ("a", t.seq, t.role, t.key) for t in await session.turns(last=9)
-            ]
+            assert [row[:4] for row in turns] == [("a", t.seq, t.role, t.key) for t in await session.turns(last=9)]
             assert "Login fails" in turns[0][4]
             (checkpoint,) = ask(store, "SELECT session, seq, name FROM v_checkpoints")
             assert checkpoint == ("a", (await session.checkpoints())[0].seq, "default")

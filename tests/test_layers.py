@@ -160,11 +160,7 @@ def surface() -> ModuleType:
 
 def unlisted(surface: Any) -> set[str]:
     """Public names that stand in the module and not in `__all__`; submodules are no names of the surface."""
-    named = {
-        name
-        for name, it in vars(surface).items()
-        if not name.startswith("_") and not isinstance(it, ModuleType)
-    }
+    named = {name for name, it in vars(surface).items() if not name.startswith("_") and not isinstance(it, ModuleType)}
     return named - set(surface.__all__) - {"annotations"}
 
 

@@ -237,9 +237,7 @@ def test_exceptions_name_rules_that_exist_and_give_reasons() -> None:
 
 
 def test_complaints_name_file_and_line() -> None:
-    assert complaints(data_holds_no_code, [File("log/a.py", "\nimport pickle")]) == [
-        "log/a.py:2: imports pickle"
-    ]
+    assert complaints(data_holds_no_code, [File("log/a.py", "\nimport pickle")]) == ["log/a.py:2: imports pickle"]
 
 
 # The public surface, the tracked files, the twin ------------------------------------------------------------
@@ -249,9 +247,7 @@ def undocumented(surface: Any) -> list[str]:
     named = [(name, getattr(surface, name)) for name in surface.__all__]
     described = [(name, it) for name, it in named if inspect.isclass(it) or inspect.isroutine(it)]
     return [
-        name
-        for name, it in described
-        if not (vars(it) if inspect.isclass(it) else {"__doc__": it.__doc__})["__doc__"]
+        name for name, it in described if not (vars(it) if inspect.isclass(it) else {"__doc__": it.__doc__})["__doc__"]
     ]
 
 
@@ -312,9 +308,7 @@ def test_control_a_machine_path_is_caught(parts: list[str]) -> None:
     assert complaints(machine_traces, [File("README.md", "/".join(parts))]) != []
 
 
-@pytest.mark.parametrize(
-    "text", ["https://pypi.org/simple", "a.com/home", "src/work/a", "~/work/a", "a simple host"]
-)
+@pytest.mark.parametrize("text", ["https://pypi.org/simple", "a.com/home", "src/work/a", "~/work/a", "a simple host"])
 def test_control_other_paths_are_not_accused(text: str) -> None:
     assert complaints(machine_traces, [File("README.md", text)]) == []
 

@@ -117,9 +117,7 @@ def classes_are_small(file: File) -> Complaints:
 
 def names_say_something(file: File) -> Complaints:
     names = [(1, part) for part in file.path.rpartition(".")[0].split("/")]
-    names += [
-        (node.lineno, node.name) for node in file.among(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    ]
+    names += [(node.lineno, node.name) for node in file.among(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)]
     names += [(node.lineno, node.id) for node in file.among(ast.Name) if isinstance(node.ctx, ast.Store)]
     names += [(node.lineno, node.arg) for node in file.among(ast.arg)]
     for line, name in names:
@@ -162,9 +160,7 @@ def text_of(node: ast.AST) -> str | None:
             return text_of(left)
         case ast.Call(func=ast.Attribute(value=text, attr="format")):
             return text_of(text)
-        case ast.Call(
-            func=ast.Attribute(value=glue, attr="join"), args=[ast.List(elts=parts) | ast.Tuple(elts=parts)]
-        ):
+        case ast.Call(func=ast.Attribute(value=glue, attr="join"), args=[ast.List(elts=parts) | ast.Tuple(elts=parts)]):
             return (text_of(glue) or " ").join(text_of(part) or "x" for part in parts)
     return None
 
@@ -273,7 +269,5 @@ def machine_traces(file: File) -> Complaints:
 
 def complaints(rule: Rule, files: list[File]) -> list[str]:
     spared = tuple(EXEMPT.get(rule.__name__, {}))
-    found = [
-        (file, *complaint) for file in files if not file.path.startswith(spared) for complaint in rule(file)
-    ]
+    found = [(file, *complaint) for file in files if not file.path.startswith(spared) for complaint in rule(file)]
     return [f"{file.path}:{line}: {what}" for file, line, what in found]

@@ -79,9 +79,7 @@ def name_edits(tokens: list[Token], at: int) -> Iterator[Edit]:
         yield token.start, attribute.end, ASYNCIO[attribute.string]
     elif token.string in MEANINGLESS:
         name = f"{token.string}.{attribute.string}" if dotted else token.string
-        raise SyntaxError(
-            f"line {token.start[0]}: {name} has no sync meaning: `# sync:` or `# async-only` it"
-        )
+        raise SyntaxError(f"line {token.start[0]}: {name} has no sync meaning: `# sync:` or `# async-only` it")
     elif sync_name(token.string) != token.string:
         yield token.start, token.end, sync_name(token.string)
         if token.string == "AsyncGenerator" and after.string == "[":
@@ -146,9 +144,7 @@ def tidied(text: str, target: Path) -> str:
     setting = ["--quiet", "--config", ROOT / "pyproject.toml", "--stdin-filename", target, "-"]
     for task in (["check", "--select", "I001,F401", "--fix-only"], ["format"]):
         command = [ruff, *task, *setting]
-        text = subprocess.run(
-            command, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True
-        ).stdout
+        text = subprocess.run(command, input=text, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     return text
 
 

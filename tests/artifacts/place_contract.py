@@ -174,9 +174,7 @@ class PlaceContract:
         for address in (held, absent):
             with pytest.raises(NotFound) as caught:
                 place.open("t2", address)
-            answers.append(
-                [caught.value.message, str(place.exists("t2", address)), str(place.delete("t2", address))]
-            )
+            answers.append([caught.value.message, str(place.exists("t2", address)), str(place.delete("t2", address))])
         assert answers[0] == answers[1]
         assert place.read("t1", held, len(TEXT)) == TEXT
         assert place.put("t2", [TEXT]) == place.put("t1", [TEXT])

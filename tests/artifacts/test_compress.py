@@ -32,9 +32,7 @@ def packed_form(*pieces: bytes) -> bytes:
     return packed.header + b"".join(payload)
 
 
-def with_header(
-    codec: int, size: int, payload: bytes, *, magic: bytes = b"PDB1", zero: bytes = bytes(3)
-) -> bytes:
+def with_header(codec: int, size: int, payload: bytes, *, magic: bytes = b"PDB1", zero: bytes = bytes(3)) -> bytes:
     """A form made by somebody who knows the format: its checksum is right."""
     head = struct.pack(">4sB3sQ", magic, codec, zero, size)
     return head + struct.pack(">I", crc32(head, crc32(payload))) + payload

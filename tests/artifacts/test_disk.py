@@ -152,9 +152,7 @@ def test_errors_are_of_our_tree_and_leave_nothing(
     assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
 
 
-def test_a_failed_sync_of_the_directory_is_no_success(
-    place: DiskPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_of_the_directory_is_no_success(place: DiskPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is visible already, and yet nothing may be acknowledged; the put after it syncs again."""
     place.put("t1", [b"the directories are there"])
     fsync = os.fsync
@@ -173,9 +171,7 @@ def test_a_failed_sync_of_the_directory_is_no_success(
     assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
 
 
-def test_an_existing_file_that_cannot_be_read_is_replaced(
-    place: DiskPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_file_that_cannot_be_read_is_replaced(place: DiskPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     place.put("t1", [TEXT])
     before = path_of(place, "t1", ADDRESS).stat().st_ino
     keep = path_of(place, "t1", ADDRESS).open("rb")  # so that its number is not given away again

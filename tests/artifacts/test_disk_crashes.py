@@ -96,9 +96,7 @@ def test_everything_is_synced_before_put_returns(place: DiskPlace, recorder: Rec
     assert missing_syncs(recorder.log) == []
 
 
-@pytest.mark.parametrize(
-    ("forgotten", "lost"), [("TMP", "content"), (FAN_OUT, ADDRESS), ("blobs/t1", FAN_OUT)]
-)
+@pytest.mark.parametrize(("forgotten", "lost"), [("TMP", "content"), (FAN_OUT, ADDRESS), ("blobs/t1", FAN_OUT)])
 def test_a_forgotten_sync_is_noticed(place: DiskPlace, recorder: Recorder, forgotten: str, lost: str) -> None:
     """Control for the test above: each sync is left out in turn."""
     place.put("t1", [TEXT])

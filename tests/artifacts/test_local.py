@@ -20,9 +20,7 @@ def test_splitting_loses_nothing(parts, count):
     assert head + b"".join(tail) == b"".join(parts) == b"".join(rejoined(head, iter(tail)))
 
 
-@pytest.mark.parametrize(
-    "data", [b"ab", bytearray(b"ab"), memoryview(b"ab"), "ab", io.BytesIO(b"ab"), [b"a", b"b"]]
-)
+@pytest.mark.parametrize("data", [b"ab", bytearray(b"ab"), memoryview(b"ab"), "ab", io.BytesIO(b"ab"), [b"a", b"b"]])
 def test_every_source_gives_its_bytes(data):
     assert b"".join(pieces_from(data)) == b"ab"
 

@@ -167,9 +167,7 @@ def test_a_clock_that_is_behind_writes_again(bucket: str, endpoint: str) -> None
     assert made == ["head", "put overwrite"]
 
 
-def test_who_loses_the_race_for_creation_looks_at_the_winner(
-    place: S3Place, endpoint: str, bucket: str
-) -> None:
+def test_who_loses_the_race_for_creation_looks_at_the_winner(place: S3Place, endpoint: str, bucket: str) -> None:
     rival = place_from_url(url_of(bucket, endpoint))
     with requests_of(place) as made:
         head = place._head

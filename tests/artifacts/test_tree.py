@@ -266,9 +266,7 @@ def text_by_position(text: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("change", ["insert", "delete"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_control_cutting_by_position_breaks_the_law(
-    shape: str, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_cutting_by_position_breaks_the_law(shape: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "cut_parts", by_position)
     monkeypatch.setattr(tree, "cut_text", text_by_position)
     assert max(costs(shape, change, 20_000)) > 10 * COST_MAX_BYTES
@@ -285,9 +283,7 @@ def test_a_growing_string_costs_what_is_appended() -> None:
     assert spent / 50 <= 200 + 8_000
 
 
-@pytest.mark.parametrize(
-    "item", [0, "", None, {"state": "pending", "detail": "nothing yet"}, "x" * 900, "x" * 5_000]
-)
+@pytest.mark.parametrize("item", [0, "", None, {"state": "pending", "detail": "nothing yet"}, "x" * 900, "x" * 5_000])
 def test_equal_elements_cost_little_and_stay_bounded(item: Any) -> None:
     nodes = Nodes()
     count = 20_000 if len(str(item)) < 1_000 else 5_000
@@ -541,9 +537,7 @@ def test_a_chain_deeper_than_any_state_is_damage() -> None:
 
 
 @pytest.mark.parametrize("kind", [b"L", b"I"])
-def test_a_small_tree_that_unfolds_without_end_is_damage(
-    kind: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_tree_that_unfolds_without_end_is_damage(kind: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "LOAD_MAX_BYTES", 1_000_000)
     nodes = Nodes()
     link = put(nodes, b"L\x91\xc0")

@@ -104,9 +104,7 @@ def test_unknown_fields_ride_along_and_are_written_back(cls: Any) -> None:
 
 
 @every_form
-def test_control_without_what_is_kept_the_unknown_fields_are_lost(
-    cls: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_what_is_kept_the_unknown_fields_are_lost(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     registered("t")(cls)
     value = decode(stored("t", 1, total=1, note=2, extra=3))
     assert b"extra" in encode(value)
@@ -156,9 +154,7 @@ def test_equal_objects_do_not_share_what_rides_along() -> None:
     assert encode(one) != encode(other)
 
 
-@pytest.mark.parametrize(
-    ("cls", "replace"), [(Frozen, dataclasses.replace), (Record, msgspec.structs.replace)]
-)
+@pytest.mark.parametrize(("cls", "replace"), [(Frozen, dataclasses.replace), (Record, msgspec.structs.replace)])
 def test_carry_hands_it_on_to_a_replaced_object(cls: Any, replace: Any) -> None:
     registered("t")(cls)
     old = decode(stored("t", 4, total=1, note=2, extra=3))
@@ -222,9 +218,7 @@ def test_control_the_order_of_the_upgrades_matters() -> None:
 
 def test_a_missing_upgrade_names_type_and_versions() -> None:
     registered("t", version=3, upgrades={1: rename})(Frozen)
-    with pytest.raises(
-        Invalid, match=r"type 't' was stored as version 1, .* version 3, .* from 2 to 3"
-    ) as caught:
+    with pytest.raises(Invalid, match=r"type 't' was stored as version 1, .* version 3, .* from 2 to 3") as caught:
         decode(encode([Unregistered("t", 1, {"sum": 5})]))
     assert caught.value.path == "value[0]"
 

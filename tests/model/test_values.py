@@ -65,9 +65,7 @@ def containers(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
         st.lists(inner, max_size=4).map(tuple),
         fields,
         inner.map(lambda value: {"$": value}),
-        st.tuples(st.sampled_from(["$", "bytes", "int", "tuple", "type", "??"]), inner).map(
-            lambda p: {"$": list(p)}
-        ),
+        st.tuples(st.sampled_from(["$", "bytes", "int", "tuple", "type", "??"]), inner).map(lambda p: {"$": list(p)}),
         st.builds(Point, inner, inner),
         st.builds(Unregistered, NAMES, st.integers(1, 9), fields),
     )
@@ -534,9 +532,7 @@ def test_white_space_and_other_escapes_are_read() -> None:
     assert decode(b'{"a": ' + b"1" * 19 + b"}") == {"a": int("1" * 19)}
 
 
-@pytest.mark.parametrize(
-    "tree", [b"x", (1,), {1: 2}, [object()], math.nan, {"a": {"$": b""}}, [1] * 20 + [2**80]]
-)
+@pytest.mark.parametrize("tree", [b"x", (1,), {1: 2}, [object()], math.nan, {"a": {"$": b""}}, [1] * 20 + [2**80]])
 def test_a_tree_that_is_not_plain_is_refused(tree: object) -> None:
     with pytest.raises(Invalid):
         from_plain(tree)  # pyright: ignore[reportArgumentType]
@@ -561,9 +557,7 @@ def test_mutated_documents_give_only_our_errors(value: object, data: st.DataObje
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(document)))
         end = data.draw(st.integers(start, min(len(document), start + 3)))
-        document[start:end] = data.draw(
-            st.binary(max_size=3) | st.sampled_from([b'"', b"{", b"0", b"-", b"$"])
-        )
+        document[start:end] = data.draw(st.binary(max_size=3) | st.sampled_from([b'"', b"{", b"0", b"-", b"$"]))
     only_our_errors(bytes(document))
 
 

@@ -66,9 +66,7 @@ def cost_of(session, state, monkeypatch) -> tuple[int, int, int]:
     def counted_write(self, writes, *, commit):
         counts[0] += 1
         counts[1] += len(writes.blobs)
-        counts[2] += sum(len(row[4]) for row in writes.blobs) + sum(
-            len(event.body) for event in writes.events
-        )
+        counts[2] += sum(len(row[4]) for row in writes.blobs) + sum(len(event.body) for event in writes.events)
         return write(self, writes, commit=commit)
 
     with monkeypatch.context() as patch:
@@ -131,21 +129,13 @@ def test_large_prunes_go_in_pages(tmp_path, monkeypatch):
 
 TEXT = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 SMALL_STATES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.text(TEXT, max_size=3_000)
-    | st.binary(max_size=50),
-    lambda inner: (
-        st.lists(inner, max_size=20) | st.dictionaries(st.text(TEXT, max_size=10), inner, max_size=20)
-    ),
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(TEXT, max_size=3_000) | st.binary(max_size=50),
+    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(TEXT, max_size=10), inner, max_size=20),
     max_leaves=30,
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(SMALL_STATES, min_size=2, max_size=6), st.integers(1, 3))
 def test_any_kept_state_survives_prune_and_collection(states, keep):
     with open_store("memory:") as store:

@@ -25,9 +25,7 @@ DAY_US = 86_400 * SECOND_US
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return (
-        f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    )
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def race_a_writer_in_flight(url: str) -> None:
@@ -93,9 +91,7 @@ def test_many_writers_and_collectors_at_once(url):
             except BaseException as error:
                 errors.append(error)
 
-        writers = [
-            threading.Thread(target=write, args=(s, f"s{i}")) for i, s in enumerate([first, first, second])
-        ]
+        writers = [threading.Thread(target=write, args=(s, f"s{i}")) for i, s in enumerate([first, first, second])]
         collector = threading.Thread(target=collecting)
         for thread in [*writers, collector]:
             thread.start()

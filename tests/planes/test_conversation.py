@@ -19,9 +19,7 @@ WRITERS = 6
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return (
-        f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    )
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def race(url, act):
@@ -67,9 +65,7 @@ def test_one_of_many_results_stands(url):
 
 
 def test_one_of_many_makes_a_call(url):
-    outcomes = race(
-        url, lambda _store, session, _number: len(session.say("assistant", calls=[Call("c2", "t")]).calls)
-    )
+    outcomes = race(url, lambda _store, session, _number: len(session.say("assistant", calls=[Call("c2", "t")]).calls))
     assert outcomes == {1: 1, "Conflict": WRITERS - 1}
 
 

@@ -59,9 +59,7 @@ def plan_of(database, statement, given=()):
 def test_a_statement_uses_its_index(database, statement, given, expected):
     plan = plan_of(database, statement, given)
     assert any(expected in step for step in plan), plan
-    assert not any(
-        re.match(r"SCAN (streams|events|blobs|blob_refs|checkpoints|artifacts)\b", step) for step in plan
-    )
+    assert not any(re.match(r"SCAN (streams|events|blobs|blob_refs|checkpoints|artifacts)\b", step) for step in plan)
 
 
 @pytest.mark.parametrize("queries", [artifacts.Q, checkpoints.Q, collect.Q])

@@ -148,9 +148,7 @@ def conversations(draw):
             fresh = [call for call in ids if call not in used]
             used.update(fresh)
             waiting += fresh
-            items.append(
-                turn(seq, role, draw(CONTENTS), [Call(call, draw(NAMES), draw(ARGS)) for call in fresh])
-            )
+            items.append(turn(seq, role, draw(CONTENTS), [Call(call, draw(NAMES), draw(ARGS)) for call in fresh]))
     return items
 
 
@@ -164,9 +162,7 @@ def naive_openai(items):
                 {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": "{}"}}
                 for call in item.calls
             ]
-            yield {"role": item.role.value, "content": item.content} | (
-                {"tool_calls": calls} if calls else {}
-            )
+            yield {"role": item.role.value, "content": item.content} | ({"tool_calls": calls} if calls else {})
 
 
 def naive_anthropic(items):
@@ -177,9 +173,7 @@ def naive_anthropic(items):
                 "content": [{"type": "tool_result", "tool_use_id": item.call, "content": "1"}],
             }
         else:
-            calls = [
-                {"type": "tool_use", "id": call.id, "name": call.tool, "input": {}} for call in item.calls
-            ]
+            calls = [{"type": "tool_use", "id": call.id, "name": call.tool, "input": {}} for call in item.calls]
             text = [] if item.content is None else [{"type": "text", "text": item.content}]
             yield {"role": item.role.value, "content": [*text, *calls]}
 

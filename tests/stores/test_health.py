@@ -58,9 +58,7 @@ def test_memory_and_postgres_can_be_examined(postgres_url) -> None:
         store.session("s").say("user", "x")
     health_of_server = health.examine(postgres_url)
     assert health_of_server.sound
-    assert {"server", "guards", "heads", "contents"} <= {
-        finding.check for finding in health_of_server.findings
-    }
+    assert {"server", "guards", "heads", "contents"} <= {finding.check for finding in health_of_server.findings}
     assert not any(finding.severity is Severity.ERROR for finding in health.examine("memory:").findings)
 
 

@@ -12,9 +12,7 @@ from perdure.planes.tables import SESSIONS
 from perdure.stores.statements import Statement
 from perdure.stores.tx import Batch, Tx
 
-STATUS = Statement(
-    "session_status", "the status of a session", "SELECT status FROM sessions WHERE stream = :stream"
-)
+STATUS = Statement("session_status", "the status of a session", "SELECT status FROM sessions WHERE stream = :stream")
 
 
 def by_row(tx: Tx, stream) -> str:

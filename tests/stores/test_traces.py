@@ -34,11 +34,7 @@ def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def facts(told) -> list[tuple[str, str | None]]:
-    records = [
-        record
-        for record in told.records
-        if record.name == "perdure.commit" and record.levelno > logging.DEBUG
-    ]
+    records = [record for record in told.records if record.name == "perdure.commit" and record.levelno > logging.DEBUG]
     return [(record.levelname, getattr(record, "fault", None)) for record in records]
 
 

@@ -88,9 +88,7 @@ def test_every_event_is_logged_once_with_its_fields(out, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with perdure.open(url, actor="alice") as store:
         write_everything(store, CANARY)
-        recorded = Counter(
-            (event.uid, event.seq, event.kind, event.actor) for event in store.feed(limit=1000)
-        )
+        recorded = Counter((event.uid, event.seq, event.kind, event.actor) for event in store.feed(limit=1000))
     told = [line for line in lines(out) if line["logger"] == "perdure.event"]
     assert Counter((line["stream"], line["seq"], line["kind"], line["actor"]) for line in told) == recorded
     assert max(recorded.values()) == 1

@@ -169,9 +169,7 @@ def test_writes_sorted_and_formatted_twins(checkout: Path) -> None:
     assert run(checkout, "--check").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "damage", ["edit the twin", "edit the source", "remove the twin", "remove the source"]
-)
+@pytest.mark.parametrize("damage", ["edit the twin", "edit the source", "remove the twin", "remove the source"])
 def test_check_names_the_twin_that_differs_and_the_cure_mends_it(checkout: Path, damage: str) -> None:
     run(checkout)
     verb, which = damage.split(" the ")
@@ -179,9 +177,7 @@ def test_check_names_the_twin_that_differs_and_the_cure_mends_it(checkout: Path,
     path.unlink() if verb == "remove" else path.write_text(path.read_text() + "\nx = 1\n")
     checked = run(checkout, "--check")
     assert checked.returncode == 1
-    assert checked.stdout == (
-        "differs: src/perdure/handles/sync/store.py\nmend it with: python tools/unasync.py\n"
-    )
+    assert checked.stdout == ("differs: src/perdure/handles/sync/store.py\nmend it with: python tools/unasync.py\n")
     assert run(checkout).returncode == 0
     assert run(checkout, "--check").returncode == 0
 

@@ -15,7 +15,7 @@ async def main() -> None:
         assert_type(session, perdure.AsyncSession)
         turn = await session.say("user", "hello", key="m1")
         assert_type(turn, Turn)
-        number: int = turn.seq
+        assert_type(turn.seq, int)
         for said in await session.turns(last=20):
             assert_type(said, Turn)
         decision = await session.decide("Use A", because="B is slow")
@@ -25,5 +25,5 @@ async def main() -> None:
         await task.done("written")
         await session.set("branch", "fix-42", expect=0)
         async with session.lock("deploy", ttl="30s") as lock:
-            token: int = lock.token
+            assert_type(lock.token, int)
         await store.atomic(lambda tx: tx.session("a").say("user", "x"))

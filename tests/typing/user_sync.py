@@ -13,7 +13,7 @@ with perdure.open("memory:", actor="me") as store:
     assert_type(session, perdure.Session)
     turn = session.say("user", "hello", key="m1")
     assert_type(turn, Turn)
-    number: int = turn.seq
+    assert_type(turn.seq, int)
     for said in session.turns(last=20):
         assert_type(said, Turn)
     decision = session.decide("Use A", because="B is slow")
@@ -23,5 +23,5 @@ with perdure.open("memory:", actor="me") as store:
     task.done("written")
     session.set("branch", "fix-42", expect=0)
     with session.lock("deploy", ttl="30s") as lock:
-        token: int = lock.token
+        assert_type(lock.token, int)
     store.atomic(lambda tx: tx.session("a").say("user", "x"))

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 PART_BYTES: Final = 8 * 1024 * 1024  # one request carries at most this much, up or down
-_ENDPOINT = re.compile(
-    r"https?://([A-Za-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", re.ASCII
-)
+_ENDPOINT = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", re.ASCII)
 _REGION = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}", re.ASCII)
 _DENIED = re.compile(r"status code: 40[13]\b")  # said in so many words, whatever the class of the error

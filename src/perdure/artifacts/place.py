@@ -145,9 +145,7 @@ def _split(url: str) -> SplitResult:
     except ValueError as error:
         raise Invalid(str(error), path="url") from None
     if parts.fragment or "@" in parts.netloc:
-        raise Invalid(
-            "no fragment and no credentials in a URL", path="url", hint="set them in the environment"
-        )
+        raise Invalid("no fragment and no credentials in a URL", path="url", hint="set them in the environment")
     return parts
 
 

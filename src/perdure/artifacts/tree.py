@@ -28,7 +28,8 @@ numbers of `chunks` and the two here are part of the format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import add
@@ -209,7 +210,7 @@ def children(node: bytes) -> list[bytes]:
     return opened + leaves
 
 
-def reachable(roots: Iterable[bytes], fetch: Fetch, known: Set[bytes] = frozenset()) -> set[bytes]:
+def reachable(roots: Iterable[bytes], fetch: Fetch, known: AbstractSet[bytes] = frozenset()) -> set[bytes]:
     """All addresses that `roots` lead to, themselves included: what a prune must keep.
 
     Pure but for `fetch`, which is called once for each level. Pieces of text lead nowhere and are not read;

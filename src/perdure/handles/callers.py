@@ -82,9 +82,7 @@ class AsyncCaller:
         """Run a verb in a transaction of its own."""
         return await self.core.submit(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
 
-    async def write_in(
-        self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any
-    ) -> T:
+    async def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb on a stream; see `Caller.write_in`."""
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":

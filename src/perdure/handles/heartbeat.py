@@ -78,9 +78,7 @@ class Heartbeat:
             return
         self._seen = False
         try:
-            self.core.write(
-                presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0
-            )
+            self.core.write(presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0)
         except Error as error:
             log.warning("the heartbeat could not be ended and will lapse: %s", error)
 
@@ -96,9 +94,7 @@ class Heartbeat:
         with self._mutex:
             if self._thread is None and not self._stop.is_set():
                 args = (weakref.ref(self), self._stop)
-                self._thread = threading.Thread(
-                    target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True
-                )
+                self._thread = threading.Thread(target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True)
                 self._thread.start()
 
     def tick(self) -> bool:

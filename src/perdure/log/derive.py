@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from perdure.log.change import Stream
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass
 

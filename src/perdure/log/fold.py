@@ -20,7 +20,7 @@ Rows = dict[tuple[Any, ...], Row]
 def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | None:
     """The row after this body: None when it is gone. Damaged when the body cannot follow the row."""
     op = body.op
-    if op == Op.INSERT or op == Op.BASE:
+    if op in (Op.INSERT, Op.BASE):
         fresh = dict.fromkeys(table.columns)
         fresh.update(body.key)
         fresh.update(body.set)

@@ -15,8 +15,14 @@ from perdure.errors import Invalid
 Clock = Callable[[], int]
 
 SECOND_US = 1_000_000
-_UNITS_US = {"ms": 1_000, "s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US,
-             "w": 604_800 * SECOND_US}
+_UNITS_US = {
+    "ms": 1_000,
+    "s": SECOND_US,
+    "m": 60 * SECOND_US,
+    "h": 3_600 * SECOND_US,
+    "d": 86_400 * SECOND_US,
+    "w": 604_800 * SECOND_US,
+}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,7 +32,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000
 
 
-def duration_us(value: str | int | float | timedelta, path: str = "duration") -> int:
+def duration_us(value: str | float | timedelta, path: str = "duration") -> int:
     """Microseconds of "90s", "1h30m", "2d", a number of seconds, or a timedelta; must be positive."""
     if isinstance(value, timedelta):
         us = round(value.total_seconds() * SECOND_US)
@@ -79,6 +85,8 @@ def _iso_us(value: object, path: str) -> int:
     try:
         parsed = datetime.fromisoformat(value)  # type: ignore[arg-type]
     except (ValueError, TypeError):
-        raise Invalid(f"expected an instant such as '2026-01-31', '2026-01-31T12:00Z' or an age such as '7d', got {value!r}",
-                      path=path) from None
+        raise Invalid(
+            f"expected an instant such as '2026-01-31', '2026-01-31T12:00Z' or an age such as '7d', got {value!r}",
+            path=path,
+        ) from None
     return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

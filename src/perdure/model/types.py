@@ -177,9 +177,7 @@ def _upgraded(registration: Registration, stored: Unregistered) -> Fields:
 def _ask(what: str, function: Callable[..., Any], *args: object, **named: object) -> Any:
     try:
         return function(*args, **named)
-    except (
-        Exception
-    ) as error:  # the user's code may raise anything; the reader of a store gets one kind of error
+    except Exception as error:  # the user's code may raise anything; the reader of a store gets one kind of error
         raise Invalid(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
@@ -233,9 +231,7 @@ def _dataclass_form(cls: Any) -> Form:
     fields = dataclasses.fields(cls)
     late = {field.name for field in fields if not field.init}
     parameters = inspect.signature(cls).parameters.values()
-    required = {
-        p.name for p in parameters if p.default is p.empty and p.kind not in {p.VAR_KEYWORD, p.VAR_POSITIONAL}
-    }
+    required = {p.name for p in parameters if p.default is p.empty and p.kind not in {p.VAR_KEYWORD, p.VAR_POSITIONAL}}
     if strangers := sorted(required - {field.name for field in fields}):
         raise Invalid(
             f"{cls.__qualname__} cannot be made from its fields: it also requires {', '.join(strangers)}",
@@ -247,9 +243,7 @@ def _dataclass_form(cls: Any) -> Form:
 def _struct_form(cls: type[msgspec.Struct]) -> Form:
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     first = len(names) - len(defaults)  # defaults belong to the last fields
-    no_default = {
-        name for name, default in zip(names[first:], defaults, strict=True) if default is msgspec.NODEFAULT
-    }
+    no_default = {name for name, default in zip(names[first:], defaults, strict=True) if default is msgspec.NODEFAULT}
     return _named_form(cls, names, no_default | set(names[:first]), set())
 
 
@@ -364,9 +358,7 @@ def _read_int(payload: str) -> int:
 
 def _write_time(value: time) -> str:
     if value.tzinfo is not None and value.utcoffset() is None:
-        raise Invalid(
-            "the offset of this time depends on the date", hint="keep a datetime, or drop the tzinfo"
-        )
+        raise Invalid("the offset of this time depends on the date", hint="keep a datetime, or drop the tzinfo")
     return value.isoformat(timespec="microseconds")
 
 

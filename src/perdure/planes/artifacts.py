@@ -106,9 +106,7 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
         "name": details.name, "media_type": details.media_type, "size": size, "address": address,
         "actor": tx.actor, "at": tx.now,
     }  # fmt: skip
-    change = Change(
-        "artifact.attached", stream, ARTIFACTS, set=columns, blobs=[address], subjects=details.about
-    )
+    change = Change("artifact.attached", stream, ARTIFACTS, set=columns, blobs=[address], subjects=details.about)
     seq = tx.record(change)
     at = to_datetime(tx.now)
     return ArtifactRecord(
@@ -176,9 +174,7 @@ def across(
         Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1],
         last_seq=last[2], **filters, **between(reads, since, until)._asdict(),
     )  # fmt: skip
-    return Page(
-        [_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None
-    )
+    return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
 
 
 def _cursor(row: tuple[Any, ...]) -> str:

@@ -75,18 +75,14 @@ def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default") -> C
     """Record a checkpoint; its new nodes and its event land together, or not at all."""
     check_name(name, "name")
     if prepared.leans_on - tx.known(prepared.leans_on):
-        prepared = prepare(
-            tx, prepared.frozen
-        )  # a collection took some of them meanwhile: rare, so inside the lane
+        prepared = prepare(tx, prepared.frozen)  # a collection took some of them meanwhile: rare, so inside the lane
     for row in prepared.rows:
         tx.keep_row(row)
     root = prepared.root.hex()
     parent = _last_seq(tx, stream, name)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
     seq = tx.record(Change("checkpoint.saved", stream, CHECKPOINTS, set=columns, blobs=[root]))
-    return CheckpointRecord(
-        seq, name, parent, root, prepared.size, to_datetime(tx.now), tx.actor, stream.ref(seq)
-    )
+    return CheckpointRecord(seq, name, parent, root, prepared.size, to_datetime(tx.now), tx.actor, stream.ref(seq))
 
 
 def _last_seq(reads: Reads, stream: Stream, name: str) -> int | None:
@@ -110,19 +106,13 @@ def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[tuple[int, str]
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def restore(
-    reads: Reads, stream: Stream, seq: int | None = None, *, name: str = "default", default: Any = None
-) -> Any:
+def restore(reads: Reads, stream: Stream, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
     """The state of the newest checkpoint of a name (`default` when there is none), or of the one with this
     number.
 
     NotFound when no checkpoint has this number; Damaged names the node that is missing or was altered.
     """
-    root = (
-        _root_of(reads, stream, check_seq(seq, "seq"))
-        if seq is not None
-        else _newest_root(reads, stream, name)
-    )
+    root = _root_of(reads, stream, check_seq(seq, "seq")) if seq is not None else _newest_root(reads, stream, name)
     return default if root is None else from_plain(tree.load(bytes.fromhex(root), reads.fetch), "state")
 
 
@@ -134,9 +124,7 @@ def _newest_root(reads: Reads, stream: Stream, name: str) -> str | None:
 def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
     for part in segments(reads, stream):
         if part.first < seq <= part.last:
-            rows = reads.query(
-                Q.checkpoint_root, touches=[(CHECKPOINTS, part.stream)], stream=part.stream, seq=seq
-            )
+            rows = reads.query(Q.checkpoint_root, touches=[(CHECKPOINTS, part.stream)], stream=part.stream, seq=seq)
             if rows:
                 return rows[0][0]
     raise NotFound(f"{stream.kind} {stream.name!r} has no checkpoint {seq}", path="seq")
@@ -196,9 +184,7 @@ def choose(
     spared = _newest_of_each(rows, keep)
     for fork in forks:
         spared |= _newest_of_each([row for row in rows if row[0] <= fork], 1)
-    doomed = {
-        seq for seq, of, _, at in rows if seq not in spared and at < before and (name is None or of == name)
-    }
+    doomed = {seq for seq, of, _, at in rows if seq not in spared and at < before and (name is None or of == name)}
     taken = [(seq, root) for seq, _, root, _ in reversed(rows) if seq in doomed]
     return Choice(taken, [root for seq, _, root, _ in rows if seq not in doomed], forks)
 

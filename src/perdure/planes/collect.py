@@ -167,9 +167,7 @@ def pages(items: Sequence[T], size: int) -> Iterator[tuple[int, Sequence[T]]]:
         yield start + len(page), page
 
 
-def report(
-    blobs: Sequence[Dead], files: Collection[bytes], leftovers: int = 0, *, dry_run: bool
-) -> CollectReport:
+def report(blobs: Sequence[Dead], files: Collection[bytes], leftovers: int = 0, *, dry_run: bool) -> CollectReport:
     """What a collection says. The file of a blob that went is counted with the blob."""
     addresses = {blob.address for blob in blobs}
     strays = set(files) - addresses

@@ -186,9 +186,7 @@ def pin(
     doc = before | given
     mark = digest(doc, "pins").hex()[:PIN_DIGEST_CHARS]
     if doc != before:
-        tx.record(
-            Change("session.pinned", stream, SESSIONS, Op.SET, set={"pin": mark}, doc=doc, mark="pin_seq")
-        )
+        tx.record(Change("session.pinned", stream, SESSIONS, Op.SET, set={"pin": mark}, doc=doc, mark="pin_seq"))
     return _pins_of(doc, mark)
 
 

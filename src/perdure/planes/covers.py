@@ -57,9 +57,7 @@ def _ends(tx: Tx, stream: Stream, start: int, upto: int) -> tuple[int, int]:
 def _refuse_crossing(tx: Tx, stream: Stream, first: int, last: int) -> None:
     for span in segments(tx, stream):
         touches = [(COVERS, span.stream)]
-        rows = tx.query(
-            Q.cover_crossing, touches=touches, stream=span.stream, last=span.last, start=first, upto=last
-        )
+        rows = tx.query(Q.cover_crossing, touches=touches, stream=span.stream, last=span.last, start=first, upto=last)
         if rows:
             seq, begin, end = rows[0]
             raise Conflict(
@@ -76,9 +74,7 @@ def _refuse_cut(tx: Tx, stream: Stream, cut: int, path: str) -> None:
     rows = tx.query(Q.answer_across, touches=touches, stream=stream.id, cut=cut)
     if rows:
         answer, maker = rows[0]
-        raise Conflict(
-            f"turn {answer} is the result of a call that turn {maker} made: cover both or none", path=path
-        )
+        raise Conflict(f"turn {answer} is the result of a call that turn {maker} made: cover both or none", path=path)
 
 
 def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
@@ -104,9 +100,7 @@ def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]
 def _all(reads: Reads, stream: Stream) -> list[Cover]:
     found: list[Cover] = []
     for span in reversed(segments(reads, stream)):
-        rows = reads.query(
-            Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS
-        )
+        rows = reads.query(Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS)
         found += [_cover_of(reads, stream, row) for row in rows]
     return found
 
@@ -144,9 +138,7 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
 # -- the transcript ------------------------------------------------------------------------------------------
 
 
-def transcript(
-    reads: Reads, stream: Stream, shape: str, *, full: bool = False, last: int | None = None
-) -> Transcript:
+def transcript(reads: Reads, stream: Stream, shape: str, *, full: bool = False, last: int | None = None) -> Transcript:
     """The session as messages: rules, summaries, and the turns that they do not cover."""
     chosen = format_of(shape)
     summaries = [] if full else _outermost(reads, stream)

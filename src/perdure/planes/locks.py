@@ -47,9 +47,7 @@ def renew(tx: Tx, stream: Stream, name: str, *, token: int, ttl: Duration) -> Lo
 def release(tx: Tx, stream: Stream, name: str, *, token: int) -> None:
     """Give a lock back. Stale, and nothing is written, when it is no longer held by this token."""
     _mine(tx, stream, name, token)
-    tx.record(
-        Change("lock.released", stream, LOCKS, Op.SET, {"name": name}, {"holder": None, "expires_at": None})
-    )
+    tx.record(Change("lock.released", stream, LOCKS, Op.SET, {"name": name}, {"holder": None, "expires_at": None}))
 
 
 def check(reads: Reads, stream: Stream, name: str, *, token: int) -> None:

@@ -41,9 +41,7 @@ def unneed(tx: Tx, stream: Stream, seq: int, other: object, *, token: int | None
 
 def _with_needs(tx: Tx, stream: Stream, found: TaskRecord, needs: Iterable[int]) -> TaskRecord:
     column = sorted(needs)
-    change = Change(
-        "task.needs_changed", stream, TASKS, Op.SET, {"seq": found.id}, {"needs": json.dumps(column)}
-    )
+    change = Change("task.needs_changed", stream, TASKS, Op.SET, {"seq": found.id}, {"needs": json.dumps(column)})
     tx.record(change)
     return msgspec.structs.replace(found, needs=tuple(column))
 

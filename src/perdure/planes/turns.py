@@ -204,17 +204,12 @@ def _above(segment: Segment, first: int) -> Segment:
 
 def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[Turn]:
     touches = [(TURNS, span.stream)]
-    return [
-        _turn_of(reads, stream, row)
-        for row in reads.query(statement, touches=touches, **span._asdict(), **params)
-    ]
+    return [_turn_of(reads, stream, row) for row in reads.query(statement, touches=touches, **span._asdict(), **params)]
 
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
     for span in segments(reads, stream):
-        rows = reads.query(
-            statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params
-        )
+        rows = reads.query(statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params)
         if rows:
             return _turn_of(reads, stream, rows[0])
     return None
@@ -260,9 +255,7 @@ def pending(reads: Reads, stream: Stream) -> Pending | None:
     else None.
     """
     tail = [
-        turn
-        for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
-        if turn.role is not Role.SYSTEM
+        turn for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS) if turn.role is not Role.SYSTEM
     ]
     if not tail:
         return None

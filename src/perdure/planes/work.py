@@ -144,14 +144,10 @@ def claim(tx: Tx, stream: Stream, seq: int, *, holder: str, ttl: Duration | None
         raise _held(found)
     if found.status not in (TODO, DOING):
         raise Conflict(f"task {seq} is {found.status}", path="task", status=found.status.value)
-    unmet = tx.query(
-        Q.needs_unmet, touches=[(TASKS, stream.id), (TASK_NEEDS, stream.id)], stream=stream.id, seq=seq
-    )
+    unmet = tx.query(Q.needs_unmet, touches=[(TASKS, stream.id), (TASK_NEEDS, stream.id)], stream=stream.id, seq=seq)
     if unmet:
         waits = ", ".join(f"{other} ({status})" for other, status in unmet)
-        raise Conflict(
-            f"task {seq} still waits for {waits}", path="needs", needs=[other for other, _ in unmet]
-        )
+        raise Conflict(f"task {seq} still waits for {waits}", path="needs", needs=[other for other, _ in unmet])
     return _take(tx, stream, found, holder, ttl)
 
 
@@ -211,9 +207,7 @@ def move(
 def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
     """Whoever claimed a task must still hold it; whoever did not must not move it while somebody does."""
     if token is not None and (found.status is not DOING or found.token != token):
-        raise Stale(
-            f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status
-        )
+        raise Stale(f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status)
     if token is None and found.status is DOING and not found.abandoned and not anybody:
         raise _held(found)
 

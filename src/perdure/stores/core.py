@@ -130,7 +130,9 @@ class Core:
         """Run a verb in a transaction; returns after its commit."""
         return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
 
-    def submit(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> asyncio.Future[T]:
+    def submit(
+        self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any
+    ) -> asyncio.Future[T]:
         """The same for async callers."""
         return self.lane.submit(Job(verb, args, kwargs, actor, tenant, pin))
 

@@ -163,15 +163,11 @@ def _file(path: Path) -> Findings:
     wal_bytes = wal.stat().st_size if wal.exists() else 0
     says = f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB"
     if wal_bytes > WAL_LARGE_BYTES:
-        yield warning(
-            "file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers"
-        )
+        yield warning("file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers")
     else:
         yield ok("file", says)
     if stat.S_IMODE(found.st_mode) & 0o077:
-        yield warning(
-            "mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}"
-        )
+        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
 
 
 def space(path: Path, free_bytes: int) -> Finding:
@@ -254,9 +250,7 @@ def server(row: tuple[Any, ...]) -> Findings:
     """What a PostgreSQL says about itself."""
     number, version, superuser, fsync, full_pages, _commit, checksums, replica, size, _most = row
     if int(number) // 10_000 < POSTGRES_OLDEST:
-        yield warning(
-            "server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL"
-        )
+        yield warning("server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL")
     else:
         yield ok("server", f"PostgreSQL {version}, database {int(size) / MIB:.1f} MiB")
     if superuser == "on":
@@ -272,9 +266,7 @@ def server(row: tuple[Any, ...]) -> Findings:
             "set both to on in postgresql.conf",
         )
     if replica:
-        yield wrong(
-            "replica", "this server is a replica: it cannot be written to", "name the primary in the URL"
-        )
+        yield wrong("replica", "this server is a replica: it cannot be written to", "name the primary in the URL")
     if checksums != "on":
         yield warning(
             "checksums",
@@ -297,9 +289,7 @@ def _guards(connection: Connection) -> Findings:
     if len(found) >= 2:
         yield ok("guards", "the database refuses to change events")
     else:
-        yield wrong(
-            "guards", "the triggers that protect events are missing", f"perdure verify, then {RESTORE}"
-        )
+        yield wrong("guards", "the triggers that protect events are missing", f"perdure verify, then {RESTORE}")
 
 
 def _heads(connection: Connection) -> Findings:

@@ -118,7 +118,7 @@ class Lane:
 
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""
-        return self.run(Job(lambda tx: read(tx._batch.connection), (), {}, "", 0))  # noqa: SLF001
+        return self.run(Job(lambda tx: read(tx._batch.connection), (), {}, "", 0))
 
     def close(self) -> None:
         """Refuse new jobs, finish the queued ones, let the connection go."""
@@ -334,9 +334,12 @@ class Lane:
         tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
         try:
             result = job.verb(tx, *job.args, **job.kwargs)
-        except (Fault, KeyboardInterrupt):  # a Ctrl-C is meant for the thread that holds the lane, whoever's job this is
+        except (
+            Fault,
+            KeyboardInterrupt,
+        ):  # a Ctrl-C is meant for the thread that holds the lane, whoever's job this is
             raise
-        except BaseException as error:  # noqa: BLE001 - the verb's own error is its outcome, not the batch's
+        except BaseException as error:
             if tx.flushed_early:
                 raise Tainted(error) from error
             return None, error
@@ -392,7 +395,9 @@ class Lane:
         raise AssertionError
 
     def _ask_commit(self, stream: int, seq: int, tx: bytes) -> bool:
-        connection = self._connected()  # an engine gives out a new one only when nothing of the lost one can still happen
+        connection = (
+            self._connected()
+        )  # an engine gives out a new one only when nothing of the lost one can still happen
         connection.rollback()
         found = connection.query(LOG.event_tx, {"stream": stream, "seq": seq})
         return bool(found) and bytes(found[0][0]) == tx
@@ -408,7 +413,7 @@ class Lane:
             hints.popitem(last=False)
 
 
-class Tainted(Exception):  # noqa: N818 - never leaves this module
+class Tainted(Exception):
     """A verb failed after some of its writes had reached the transaction: the whole batch must be rolled back."""
 
     def __init__(self, error: BaseException) -> None:
@@ -416,7 +421,7 @@ class Tainted(Exception):  # noqa: N818 - never leaves this module
         self.error = error
 
 
-class Unknown(Exception):  # noqa: N818 - never leaves this module
+class Unknown(Exception):
     """The database was lost during a COMMIT and did not come back in time to be asked."""
 
     def as_error(self) -> Error:

@@ -1,7 +1,7 @@
 """PostgreSQL through psycopg 3, in a schema of its own. Any number of workers on any number of machines. Keeps P1, P3, P7.
 
-A flush is one statement, hence one round trip: the heads, the events and the rows go out together. Heads are moved only from where this
-process last saw them (compare-and-set, locked in order inside the same statement); if one had moved, the whole flush fails and
+A flush is one statement, hence one round trip: the heads, the events and the rows go out together. Heads are moved only from
+where this process last saw them (compare-and-set, locked in order inside the same statement); if one had moved, the whole flush fails and
 the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream (docs/decisions/0003).
 """
 
@@ -229,7 +229,9 @@ class PostgresConnection:
 
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:
         """The heads of these streams; locked in order if asked."""
-        text = "SELECT id, seq, hash FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id" + (" FOR UPDATE" if lock else "")
+        text = "SELECT id, seq, hash FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id" + (
+            " FOR UPDATE" if lock else ""
+        )
         return {stream: (seq, digest) for stream, seq, digest in self._fetch(text, (list(streams),))}
 
     def new_stream_ids(self, count: int) -> list[int]:
@@ -331,7 +333,9 @@ class PostgresEngine:
     exact_heads = False
     one_connection = False
 
-    def __init__(self, url: str, conninfo: str, schema: str, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, conninfo: str, schema: str, timeout_seconds: float = 30.0, *, read_only: bool = False
+    ) -> None:
         self.url = url
         self.schema = schema
         self._conninfo = conninfo

@@ -271,6 +271,7 @@ def _create_private(path: Path) -> None:
 
 
 def configured(raw: apsw.Connection, *, wal: bool = True) -> apsw.Connection:
+    """The connection with the settings that durability and safety rest on."""
     raw.set_busy_timeout(BUSY_WAIT_MS)
     raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)

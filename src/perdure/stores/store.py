@@ -52,7 +52,7 @@ _ERRORS: dict[FaultKind, tuple[type[Error], str]] = {
 }
 
 
-class Fault(Exception):  # noqa: N818 - never leaves the stores
+class Fault(Exception):
     """A failed database call. The lane decides what follows; what cannot be retried becomes an error of the tree."""
 
     def __init__(self, kind: FaultKind, cause: BaseException | str) -> None:

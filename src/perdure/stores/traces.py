@@ -50,16 +50,12 @@ class Traces:
 
     def retried(self, error: Exception, attempt: int) -> None:
         """Nothing was acknowledged; it is tried again."""
-        COMMITS.info(
-            "trying again", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt}
-        )
+        COMMITS.info("trying again", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
 
     def failed(self, error: Exception, attempt: int) -> None:
         """A caller got an error because the database failed. A verb or a store that refuses is no failure."""
         if isinstance(error, Fault) and error.kind is not FaultKind.READ_ONLY:
-            COMMITS.warning(
-                "given up", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt}
-            )
+            COMMITS.warning("given up", extra={"store": self._store, "fault": _kind_of(error), "attempt": attempt})
 
 
 def _kind_of(error: Exception) -> str:

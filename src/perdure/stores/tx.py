@@ -65,7 +65,9 @@ class Batch:
         self.streams: dict[int, Stream] = {}
         self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
         self.empties: list[tuple[int, int]] = []
-        self.first: tuple[int, int, bytes] | None = None  # stream, seq and tx of the first event: resolves a lost COMMIT
+        self.first: tuple[int, int, bytes] | None = (
+            None  # stream, seq and tx of the first event: resolves a lost COMMIT
+        )
         self.queried = False
 
     def head(self, stream: int) -> Head:
@@ -142,7 +144,21 @@ class Batch:
             digest = hash_header(stream.uid, seq, previous, kind, table, actor, at, CODEC_JSON, commitment)
             flushed[stream.id] = (seq, digest)
             out.append(
-                NewEvent(stream.tenant, stream.id, seq, kind, table, actor, at, CODEC_JSON, tx, commitment, digest, salt, body)
+                NewEvent(
+                    stream.tenant,
+                    stream.id,
+                    seq,
+                    kind,
+                    table,
+                    actor,
+                    at,
+                    CODEC_JSON,
+                    tx,
+                    commitment,
+                    digest,
+                    salt,
+                    body,
+                )
             )
         if self.first is None and out:
             self.first = (out[0].stream, out[0].seq, out[0].tx)
@@ -270,7 +286,9 @@ class Tx:
         rows[stream.id, key] = row
         self.dirty.add((table, stream.id))
 
-    def touch(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None) -> None:
+    def touch(
+        self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None
+    ) -> None:
         """Write (or with None delete) an ephemeral row: no event, outside verify and move."""
         assert table.table_class is TableClass.EPHEMERAL
         assert table.streamed == (stream is not None)

@@ -64,7 +64,9 @@ def _sqlite(url: str) -> Address:
     rest, _, query = url.partition("?")
     place = rest.removeprefix("sqlite://")
     if not place.startswith("/") or place in ("/", "//"):
-        raise Invalid("expected a path: sqlite:///agent.db, or sqlite:////srv/agent.db for an absolute one", path="store")
+        raise Invalid(
+            "expected a path: sqlite:///agent.db, or sqlite:////srv/agent.db for an absolute one", path="store"
+        )
     options = _options(query, ("artifacts",), "store")
     return Address(url, "sqlite", path=Path(unquote(place[1:])), artifacts=options.get("artifacts"))
 

@@ -38,11 +38,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _instant(record: logging.LogRecord) -> str:
-    return (
-        to_datetime(round(record.created * SECOND_US))
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    return to_datetime(round(record.created * SECOND_US)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class JsonLines(logging.Formatter):

@@ -12,6 +12,7 @@ class FakeClock:
         self.now_us = start_us
 
     def __call__(self) -> int:
+        """Now, in microseconds."""
         return self.now_us
 
     def advance(self, duration: str | float) -> None:

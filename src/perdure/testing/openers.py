@@ -23,6 +23,7 @@ class Opener:
         self.shared = not url.startswith("memory:")
 
     def __call__(self, **options: Any) -> Store:
+        """Open it."""
         return open_store(self.url, **(self.options | options))
 
 
@@ -30,4 +31,5 @@ class AsyncOpener(Opener):
     """The same for the async suite: `async with await opener() as store`."""
 
     async def __call__(self, **options: Any) -> AsyncStore:  # type: ignore[override]
+        """Open it."""
         return await aopen(self.url, **(self.options | options))

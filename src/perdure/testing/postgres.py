@@ -43,9 +43,7 @@ SUPERUSER = "postgres"
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = postgres_guard.SHUTDOWN_SECONDS + postgres_guard.ORPHAN_SECONDS + 10.0
-PORTS = range(
-    20_000, 32_000
-)  # below the ports that the system hands out, so that a restart finds its port free
+PORTS = range(20_000, 32_000)  # below the ports that the system hands out, so that a restart finds its port free
 PORT_TRIES = 8
 IPC_RMID = 0
 
@@ -153,9 +151,7 @@ class PostgresServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.stop()
 
     def _stop_at_exit(self) -> None:
@@ -274,9 +270,7 @@ class _Guard:
         line = self._process.stdout.readline()
         if not line:
             self.end("k")
-            raise Unavailable(
-                "the server could not be started", path=self._home.top.name, hint="see standard error"
-            )
+            raise Unavailable("the server could not be started", path=self._home.top.name, hint="see standard error")
         return int(line)
 
     def await_ready(self) -> None:
@@ -355,9 +349,7 @@ def _init_database(home: _Home, bin_dir: Path, password: str) -> None:
     except OSError as error:
         raise Unavailable(f"cannot run initdb: {error}", path=str(bin_dir)) from error
     if done.returncode:
-        raise Unavailable(
-            f"initdb failed: {done.stdout.decode(errors='replace')[-2000:]}", path=str(home.data)
-        )
+        raise Unavailable(f"initdb failed: {done.stdout.decode(errors='replace')[-2000:]}", path=str(home.data))
     secret.unlink()
 
 

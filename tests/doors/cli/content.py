@@ -37,9 +37,7 @@ def fill_with_hostile_text(url: str) -> None:
     with perdure.open(url, actor=HOSTILE_NAME) as store:
         session = store.session(HOSTILE_NAME, title=HOSTILE_TEXT, goal=HOSTILE_TEXT, labels=[HOSTILE_NAME])
         session.say("user", HOSTILE_TEXT, key=HOSTILE_NAME)
-        session.say(
-            "assistant", HOSTILE_TEXT, calls=[perdure.Call("c1", "[red]x", {HOSTILE_NAME: HOSTILE_TEXT})]
-        )
+        session.say("assistant", HOSTILE_TEXT, calls=[perdure.Call("c1", "[red]x", {HOSTILE_NAME: HOSTILE_TEXT})])
         session.decide(HOSTILE_TEXT, because=HOSTILE_TEXT, tags=[HOSTILE_NAME])
         session.task(HOSTILE_NAME, labels=[HOSTILE_NAME])
         session.emit("deploy.done", {HOSTILE_NAME: HOSTILE_TEXT})
@@ -47,15 +45,11 @@ def fill_with_hostile_text(url: str) -> None:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "NO_COLOR"))
-    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "NO_COLOR"))}
     return {**kept, **extra}
 
 
-def started(
-    *words: str, stdout: int = subprocess.PIPE, env: dict[str, str] | None = None
-) -> subprocess.Popen[bytes]:
+def started(*words: str, stdout: int = subprocess.PIPE, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
     """The real thing, in a process of its own."""
     command = [sys.executable, "-m", "perdure", *words]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env or clean_environment())

@@ -14,9 +14,7 @@ from perdure.evaluation.bench.case import Case, at_most
 @pytest.fixture
 def cases(monkeypatch):
     made = {
-        "good": Case(
-            "good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]
-        ),
+        "good": Case("good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]),
         "bad": Case("bad", "never met", lambda _: [at_most("work", 11, 10, "s")]),
         "pg": Case("pg", "needs PostgreSQL", lambda _: [], needs_postgres=True),
     }

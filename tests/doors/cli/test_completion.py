@@ -24,14 +24,10 @@ def test_an_unknown_shell(run) -> None:
     assert run("completion", "tcsh").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"), [("perdure ve", "verify"), ("perdure sessions --sta", "--status")]
-)
+@pytest.mark.parametrize(("line", "expected"), [("perdure ve", "verify"), ("perdure sessions --sta", "--status")])
 def test_what_the_script_gets(line, expected) -> None:
     words = line.split()
-    env = clean_environment(
-        _PERDURE_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1)
-    )
+    env = clean_environment(_PERDURE_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1))
     command = [sys.executable, "-c", "from perdure.doors.cli.main import main; main()"]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert f"plain,{expected}" in ran.stdout.splitlines()

@@ -73,9 +73,7 @@ def test_a_torn_step_is_noticed(session) -> None:
 
 
 def test_a_step_back_is_noticed(session) -> None:
-    assert failed(session, life(1, 2, 3), life(3, resumed_after=1)) == [
-        "each life went on where the one before it was"
-    ]
+    assert failed(session, life(1, 2, 3), life(3, resumed_after=1)) == ["each life went on where the one before it was"]
 
 
 def test_a_forgery_that_verify_misses_is_noticed() -> None:

@@ -175,9 +175,7 @@ def test_an_artifact_is_saved(run, ask, url, tmp_path) -> None:
     result = run("artifacts", "--store", url, "--save", digest, tmp_path / "out.log")
     assert result.exit_code == 0
     assert (tmp_path / "out.log").read_bytes() == b"hello log"
-    saved = json.loads(
-        run("artifacts", "--store", url, "--save", digest, tmp_path / "again.log", "--json").stdout
-    )
+    saved = json.loads(run("artifacts", "--store", url, "--save", digest, tmp_path / "again.log", "--json").stdout)
     assert saved["artifact"]["hash"] == digest
 
 

@@ -186,9 +186,7 @@ def test_a_bug_is_a_line_too(run, url, monkeypatch) -> None:
     assert result.stderr.startswith("perdure: ZeroDivisionError: ")
 
 
-@pytest.mark.parametrize(
-    "error", [errors.Conflict, errors.Unavailable, errors.Refused, errors.Damaged, errors.InDoubt]
-)
+@pytest.mark.parametrize("error", [errors.Conflict, errors.Unavailable, errors.Refused, errors.Damaged, errors.InDoubt])
 def test_every_error_exits_with_its_own_code(run, url, monkeypatch, error) -> None:
     from perdure.doors.cli import sessions
 

@@ -114,9 +114,7 @@ def test_cells_are_one_short_line() -> None:
     assert len(output.cell("x" * 10_000_000)) == output.CELL_MAX_CHARS
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")]
-)
+@pytest.mark.parametrize(("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")])
 def test_sizes(count, shown) -> None:
     assert output.bytes_size(count) == shown
 

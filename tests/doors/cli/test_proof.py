@@ -106,9 +106,7 @@ def test_wrong_arguments(run, url, words) -> None:
 
 def test_what_is_no_anchor_is_refused(run, url, tmp_path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    assert (
-        run("verify", "--anchor", tmp_path / "a.json", "--store", url).exit_code == errors.Invalid.exit_code
-    )
+    assert run("verify", "--anchor", tmp_path / "a.json", "--store", url).exit_code == errors.Invalid.exit_code
 
 
 def test_what_is_no_key_is_refused(run, url, tmp_path) -> None:

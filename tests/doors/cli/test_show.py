@@ -73,9 +73,7 @@ def lines(result) -> list[dict]:
 def test_tail_from_the_start(run, ask, url) -> None:
     found = lines(run("tail", "--from-start", "--once", "--json", "--store", url))
     everything = ask("events", "--store", url)["items"]
-    assert {(event["uid"], event["seq"]) for event in found} == {
-        (event["uid"], event["seq"]) for event in everything
-    }
+    assert {(event["uid"], event["seq"]) for event in found} == {(event["uid"], event["seq"]) for event in everything}
     assert found[0]["kind"] == "session.opened"
 
 

@@ -32,9 +32,7 @@ COLUMNS = (
 @click.option("--name", metavar="NAME", help="Only those of this name.")
 @click.option("--media-type", metavar="TYPE", help="Only those of this media type.")
 @click.option("--actor", metavar="NAME", help="Only those that this actor attached.")
-@click.option(
-    "--save", nargs=2, metavar="HASH PATH", help="Instead of a list: write this content to a file, verified."
-)
+@click.option("--save", nargs=2, metavar="HASH PATH", help="Instead of a list: write this content to a file, verified.")
 @spans
 @pages
 @reads
@@ -52,9 +50,7 @@ def artifacts(asked: Asked, *, save: tuple[str, str] | None, **filters: Any) -> 
             note(f"saved {bytes_size(found.size)} to {path}")
 
 
-@command(
-    "collect", "perdure collect", "perdure collect --execute", "perdure collect --grace 1d --execute --json"
-)
+@command("collect", "perdure collect", "perdure collect --execute", "perdure collect --grace 1d --execute --json")
 @click.option("--execute", is_flag=True, help="Really remove; without it, only say what would be.")
 @click.option(
     "--grace",

@@ -90,9 +90,7 @@ def _tell(teller: Teller, path: Path, rounds: int, seed: int) -> bool:
     with perdure.open(url, actor="visitor") as store:
         teller.check(tour.check_caught(store, target["turn"]))
     teller.chapter(
-        "Everything held."
-        if teller.held
-        else "Something did NOT hold. That is a bug: please report it with the seed."
+        "Everything held." if teller.held else "Something did NOT hold. That is a bug: please report it with the seed."
     )
     return teller.held
 
@@ -101,8 +99,7 @@ def _lives(teller: Teller, url: str, rounds: int, seed: int) -> list[Round]:
     from perdure.doors.cli import tour  # noqa: PLC0415 - as above
 
     teller.chapter(
-        f"An agent writes to {url};\n"
-        f"it is killed with SIGKILL in the middle of its work, {rounds} times (seed {seed})."
+        f"An agent writes to {url};\nit is killed with SIGKILL in the middle of its work, {rounds} times (seed {seed})."
     )
     chance, lives = tour.Chance(seed), []
     for number in range(1, rounds + 1):

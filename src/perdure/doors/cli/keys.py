@@ -32,7 +32,5 @@ def new_key_pair(path: Path) -> Path:
     secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
     public = path.with_name(f"{path.name}.pub")
     write_private(path, secret)
-    public.write_bytes(
-        key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo)
-    )
+    public.write_bytes(key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo))
     return public

@@ -95,9 +95,7 @@ class Commands(click.Group):
         except click.UsageError as error:
             if "--json" not in words:
                 raise
-            tell_error(
-                {"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""}
-            )
+            tell_error({"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""})
             ctx.exit(error.exit_code)
         except Error as error:
             fail(ctx, error, as_json="--json" in words)

@@ -59,9 +59,7 @@ class Asked:
         import perdure  # noqa: PLC0415 - help and completion must not load the stores
 
         self.check_exists()
-        return perdure.open(
-            self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor
-        )
+        return perdure.open(self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor)
 
     def check_exists(self) -> None:
         """Never make a store by looking at it."""
@@ -99,9 +97,9 @@ def store_option(function: Body) -> Body:
 
 def json_option(function: Body) -> Body:
     """--json"""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="JSON for machines instead of text for people."
-    )(function)
+    return click.option("--json", "as_json", is_flag=True, help="JSON for machines instead of text for people.")(
+        function
+    )
 
 
 def _tenant_option(function: Body) -> Body:
@@ -140,9 +138,7 @@ def _log_level(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 def log_options(function: Body) -> Body:
     """--log-level and --log-json, before or after the name of the command."""
     for option in (
-        click.option(
-            "--log-json", is_flag=True, expose_value=False, callback=_log_level, help="Log as JSON lines."
-        ),
+        click.option("--log-json", is_flag=True, expose_value=False, callback=_log_level, help="Log as JSON lines."),
         click.option(
             "--log-level",
             type=click.Choice(LOG_LEVELS),
@@ -185,9 +181,7 @@ def pages(function: Body) -> Body:
         metavar="N",
         help="Rows of the page.",
     )
-    after = click.option(
-        "--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with."
-    )
+    after = click.option("--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with.")
     return limit(after(function))
 
 

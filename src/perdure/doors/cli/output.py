@@ -117,11 +117,7 @@ def cell(value: object) -> str:
         return moment(value)
     if isinstance(value, (list, tuple, AbstractSet)):
         return shortened(", ".join(map(str, value)), CELL_MAX_CHARS)
-    return (
-        ""
-        if value is None
-        else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
-    )
+    return "" if value is None else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
 
 
 def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:

@@ -33,9 +33,7 @@ COLUMNS = (
     "perdure verify --json | jq '.problems[]'",
 )
 @anchored
-@click.option(
-    "--blobs/--no-blobs", default=True, show_default=True, help="Whether to read and hash every blob."
-)
+@click.option("--blobs/--no-blobs", default=True, show_default=True, help="Whether to read and hash every blob.")
 @reads
 def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
     """Prove that every event, row and blob is as it was written. Changes nothing; others may write meanwhile.
@@ -81,13 +79,9 @@ def _say_report(report: Any) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Instead: make a key pair, FILE and FILE.pub.",
 )
-@click.option(
-    "--unsigned", is_flag=True, help="Without a signature: who can write the file can also replace it."
-)
+@click.option("--unsigned", is_flag=True, help="Without a signature: who can write the file can also replace it.")
 @writes
-def anchor(
-    asked: Asked, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool
-) -> None:
+def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
     """State the ends of all chains, signed, to be kept where this store's administrators cannot change it."""
     if new_key:
         public = new_key_pair(new_key)

@@ -25,9 +25,7 @@ def find_session(store: Store, name: str) -> Session:
     try:
         return store.session(name)
     except ReadOnly:
-        raise NotFound(
-            f"there is no session {name!r}", path="session", hint="perdure sessions lists them"
-        ) from None
+        raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them") from None
 
 
 def record_of(thing: Any) -> Any:
@@ -51,9 +49,7 @@ def record_of(thing: Any) -> Any:
     show_default=True,
     help="How many of the last turns.",
 )
-@click.option(
-    "--at", metavar="SEQ|WHEN", help="As it was: after an event, at an instant, or some time ago (2h)."
-)
+@click.option("--at", metavar="SEQ|WHEN", help="As it was: after an event, at an instant, or some time ago (2h).")
 @reads
 def show(asked: Asked, *, name: str, count: int, at: str | None) -> None:
     """Show session NAME: what it is for, what is open in it, and its last turns.

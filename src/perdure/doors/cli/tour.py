@@ -81,9 +81,7 @@ def live_and_die(store_url: str, chance: Chance) -> Round:
 def _listen(stdout: IO[bytes], lines: int) -> bytes:
     heard = [stdout.readline() for _ in range(lines)]
     if not heard[-1]:
-        raise TimedOut(
-            "the agent of the tour ended by itself", path="demo", hint="run it again with PERDURE_DEBUG=1"
-        )
+        raise TimedOut("the agent of the tour ended by itself", path="demo", hint="run it again with PERDURE_DEBUG=1")
     return b"".join(heard)
 
 
@@ -101,9 +99,7 @@ def check_nothing_lost(session: Session, rounds: list[Round]) -> list[Check]:
     undecided = [fact["step"] for fact in decided if fact["decision"] not in decisions]
     return [
         Check(f"all {len(steps)} acknowledged turns are there", not missing, f"missing: {missing[:3]}"),
-        Check(
-            f"all {len(decided)} acknowledged decisions are there", not undecided, f"missing: {undecided[:3]}"
-        ),
+        Check(f"all {len(decided)} acknowledged decisions are there", not undecided, f"missing: {undecided[:3]}"),
         Check("no turn is there twice", len(keys) == len(set(keys))),
         _check_whole(session, len(keys), len(decisions)),
         _check_continued(rounds),
@@ -129,9 +125,7 @@ def _check_continued(rounds: list[Round]) -> Check:
     ends = [life.acknowledged[-1]["step"] for life in rounds]
     starts = [life.resumed_after for life in rounds[1:]]
     lost = [(end, start) for end, start in zip(ends, starts, strict=False) if not end <= start <= end + 1]
-    return Check(
-        "each life went on where the one before it was", not lost, f"acknowledged and resumed: {lost[:3]}"
-    )
+    return Check("each life went on where the one before it was", not lost, f"acknowledged and resumed: {lost[:3]}")
 
 
 def check_clean(store: Any) -> Check:

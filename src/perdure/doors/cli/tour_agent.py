@@ -41,9 +41,7 @@ def _take(tx: perdure.Atomic, step: int) -> dict[str, object]:
     turn = session.say("user" if step % 2 else "assistant", text_of(step), key=f"step-{step}")
     decision = None
     if step % DECIDE_EVERY == 0:
-        decision = session.decide(
-            f"After {step} steps: go on", because="nobody said stop", refs=[turn], tags=["tour"]
-        )
+        decision = session.decide(f"After {step} steps: go on", because="nobody said stop", refs=[turn], tags=["tour"])
     session.set("step", step)
     return {"step": step, "turn": turn.seq, "decision": decision and decision.seq}
 

@@ -72,9 +72,7 @@ def backup(asked: Asked, *, path: Path) -> None:
 @store_option
 @json_option
 @log_options
-def restore(
-    *, source: Path, anchor_file: Path | None, public_key: Path | None, store: str, as_json: bool
-) -> None:
+def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, store: str, as_json: bool) -> None:
     """Make a new store from backup SOURCE; it is verified before it becomes visible.
 
     An existing store is never touched. The store keeps its identity and gets the next epoch, so that cursors

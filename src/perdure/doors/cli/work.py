@@ -55,9 +55,7 @@ def records(page: Any) -> Any:
     "perdure decisions --actor architect --since 7d",
     "perdure decisions --tag auth --json",
 )
-@click.option(
-    "--status", type=click.Choice([status.value for status in DecisionStatus]), help="Only those at this."
-)
+@click.option("--status", type=click.Choice([status.value for status in DecisionStatus]), help="Only those at this.")
 @click.option("--actor", metavar="NAME", help="Only those that this actor made.")
 @click.option("--tag", metavar="NAME", help="Only those with this tag.")
 @spans
@@ -80,9 +78,7 @@ def decisions(asked: Asked, **filters: Any) -> None:
     "perdure tasks --label release --since 7d --json",
     "perdure tasks --ready --session issue-42",
 )
-@click.option(
-    "--status", type=click.Choice([status.value for status in TaskStatus]), help="Only those at this."
-)
+@click.option("--status", type=click.Choice([status.value for status in TaskStatus]), help="Only those at this.")
 @click.option("--label", metavar="NAME", help="Only those with this label.")
 @click.option("--actor", metavar="NAME", help="Only those that this actor wrote down.")
 @click.option("--stuck", is_flag=True, help="Only those that need a failed or cancelled task.")
@@ -94,9 +90,7 @@ def decisions(asked: Asked, **filters: Any) -> None:
 def tasks(asked: Asked, *, session: str | None, ready: bool, **filters: Any) -> None:
     """List tasks of all sessions, newest first."""
     if ready and session is None:
-        raise click.UsageError(
-            "--ready needs --session NAME: what can be begun depends on the session's other tasks"
-        )
+        raise click.UsageError("--ready needs --session NAME: what can be begun depends on the session's other tasks")
     with asked.open() as store:
         found = (
             store.tasks(**filters)

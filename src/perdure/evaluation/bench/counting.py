@@ -20,7 +20,7 @@ class Counter:
 def counting_statements(store: Any) -> Iterator[Counter]:
     """Count the statements that the lane of this store sends."""
     counter = Counter()
-    connection = store._caller.core.lane._connection  # noqa: SLF001 - looking into our own store is what this is for
+    connection = store._caller.core.lane._connection
     if connection.dialect == "sqlite":
         with _tracing(connection.raw, counter):
             yield counter

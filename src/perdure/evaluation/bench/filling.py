@@ -32,10 +32,10 @@ def say_many(store: Any, name: str, count: int) -> None:
 
 def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> None:
     """Emit events through the one door, many in a commit, dated over several days."""
-    core, tenant = store._caller.core, store._caller.tenant  # noqa: SLF001 - the clock and actor of each event are ours here
+    core, tenant = store._caller.core, store._caller.tenant
     from perdure.planes import happenings  # noqa: PLC0415
 
-    stream = store.session("many")._stream  # noqa: SLF001
+    stream = store.session("many")._stream
 
     def emit_some(tx: Any, first: int) -> None:
         for number in range(first, min(first + _STEP, rows)):
@@ -48,13 +48,13 @@ def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) ->
 
 def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> Any:
     """The same facts in a plain table with the best index for the question; returns a connection to it."""
-    connection = store._caller.core.engine.connect()  # noqa: SLF001
+    connection = store._caller.core.engine.connect()
     sqlite = connection.dialect == "sqlite"
     integer, marks = ("INTEGER", "?, ?, ?, ?") if sqlite else ("BIGINT", "%s, %s, %s, %s")
     raw = connection.raw
     raw.execute(f"CREATE TABLE raw_events (pos {integer} PRIMARY KEY, kind TEXT, actor TEXT, at {integer}, body TEXT)")
     facts = ((number, *_event(number, rows, kinds, actors, days)) for number in range(rows))
-    insert = f"INSERT INTO raw_events VALUES ({marks}, '{{\"number\": 1}}')"  # noqa: S608 - no input of anybody's
+    insert = f"INSERT INTO raw_events VALUES ({marks}, '{{\"number\": 1}}')"
     raw.execute("BEGIN")
     (raw.executemany if sqlite else raw.cursor().executemany)(insert, facts)
     raw.execute("CREATE INDEX raw_events_by ON raw_events (kind, actor, at)")
@@ -67,8 +67,8 @@ def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: in
     """The same page, asked in plain SQL."""
     mark = "?" if connection.dialect == "sqlite" else "%s"
     text = (
-        f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} AND at >= {mark} AND at < {mark} "  # noqa: S608
-        "ORDER BY at DESC LIMIT 50"
+        f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} "
+        f"AND at >= {mark} AND at < {mark} ORDER BY at DESC LIMIT 50"
     )
     found = connection.raw.execute(text, (kind, actor, since_us, until_us))
     return list(found) if connection.dialect == "sqlite" else found.fetchall()

@@ -55,7 +55,9 @@ def postgres_floor(conninfo: str, count: int = 500) -> Rate:
 
     row = (os.urandom(ROW_BYTES),)
     with psycopg.connect(conninfo, autocommit=True) as raw:
-        raw.execute("CREATE TABLE IF NOT EXISTS perdure_floor (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body BYTEA)")
+        raw.execute(
+            "CREATE TABLE IF NOT EXISTS perdure_floor (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body BYTEA)"
+        )
 
         def act() -> None:
             for _ in range(count):

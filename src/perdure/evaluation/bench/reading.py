@@ -41,9 +41,11 @@ def tail(context: Context) -> list[Figure]:
                 count = min(500, turns - first)
                 say_many(store, name, count)
             session = store.session(name)
-            medians.append(statistics.median(_times_ms(300, lambda _: session.turns(last=20))))
+            medians.append(statistics.median(_times_ms(300, lambda _, session=session: session.turns(last=20))))
     return [
-        at_most("last 20 turns of 100,000, p50", medians[1], 1, "ms", detail=f"of {young:,} turns: {medians[0]:.2f} ms"),
+        at_most(
+            "last 20 turns of 100,000, p50", medians[1], 1, "ms", detail=f"of {young:,} turns: {medians[0]:.2f} ms"
+        ),
     ]
 
 
@@ -58,14 +60,21 @@ def _page_figure(name: str, context: Context, url: str) -> list[Figure]:
 
         def ours(number: int) -> None:
             page = store.events(
-                kind=f"kind.{number % KINDS}", actor=f"actor {number % ACTORS}", since=since(number), until=since(number) + DAY_US,
+                kind=f"kind.{number % KINDS}",
+                actor=f"actor {number % ACTORS}",
+                since=since(number),
+                until=since(number) + DAY_US,
                 limit=50,
-            )  # fmt: skip
+            )
             assert len(page) <= 50
 
-        raw_times = _times_ms(300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US))
+        raw_times = _times_ms(
+            300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US)
+        )
         our_times = _times_ms(300, ours)
-        raw_times += _times_ms(300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US))
+        raw_times += _times_ms(
+            300, lambda n: raw_page(raw, f"kind.{n % KINDS}", f"actor {n % ACTORS}", since(n), since(n) + DAY_US)
+        )
     ratio = _p99(our_times) / _p99(raw_times)
     detail = f"{_p99(our_times):.2f} ms beside {_p99(raw_times):.2f} ms raw, {rows:,} rows"
     return [at_most(f"a filtered page of 50, p99, {name}", ratio, 2, "× raw", detail=detail)]

@@ -14,7 +14,7 @@ from perdure.evaluation.bench.case import Case, Context, Figure
 CASES: dict[str, Case] = {case.name: case for case in [*writing.CASES, *reading.CASES]}
 
 
-class Skipped(Exception):  # noqa: N818 - a fact, not a failure
+class Skipped(Exception):
     """A case that could not be run here, and why."""
 
 
@@ -28,7 +28,12 @@ def chosen(names: Iterable[str]) -> list[Case]:
 
 
 def run(
-    cases: list[Case], *, scale: float, postgres: str | None, folder: Path | None, tell: Callable[[Case, list[Figure] | str], None]
+    cases: list[Case],
+    *,
+    scale: float,
+    postgres: str | None,
+    folder: Path | None,
+    tell: Callable[[Case, list[Figure] | str], None],
 ) -> bool:
     """Run them all; True if every figure that was measured reaches its target."""
     met = True

@@ -132,9 +132,7 @@ def _threads(store: Any, count: int, turns: int) -> tuple[Rate, float]:
 def threads_sqlite(context: Context) -> list[Figure]:
     """1,000 threads at once on SQLite."""
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
-        floor, (rate, slowest) = between(
-            context.sqlite_floor, lambda: _threads(store, context.count(1_000, 50), 20)
-        )
+        floor, (rate, slowest) = between(context.sqlite_floor, lambda: _threads(store, context.count(1_000, 50), 20))
     detail = f"{rate.per_second:,.0f}/s of {floor.per_second:,.0f}/s"
     return [
         at_least("1,000 threads at once, SQLite", rate.per_second / floor.per_second, 1.5, detail=detail),
@@ -183,7 +181,9 @@ def flat_cost(context: Context) -> list[Figure]:
             found.append(_next_thousand(store, session, folder / "bench.db"))
             said += 1_000
     statements, written = zip(*found, strict=True)
-    detail = " · ".join(f"{age:,}: {count:,} statements, {size / 1e6:.1f} MB" for age, (count, size) in zip(ages, found, strict=True))
+    detail = " · ".join(
+        f"{age:,}: {count:,} statements, {size / 1e6:.1f} MB" for age, (count, size) in zip(ages, found, strict=True)
+    )
     return [
         at_most("growth of statements with age", max(statements) / min(statements) - 1, 0.1, "share", detail=detail),
         at_most("growth of bytes with age", max(written) / min(written) - 1, 0.1, "share"),

@@ -1,7 +1,5 @@
 """Handles for sessions, turns, summaries, transcripts."""
 
-# ruff: noqa: ERA001 - lines that begin with `sync:` are code of the sync twin
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -182,9 +180,7 @@ class AsyncConversation(AsyncStreamHandle):
         The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are
         opened from now on, carries the digest.
         """
-        pins: Pins = await self._write(
-            conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit
-        )
+        pins: Pins = await self._write(conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit)
         self._pin = pins.digest
         return pins
 

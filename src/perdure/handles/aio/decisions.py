@@ -180,9 +180,7 @@ class AsyncDecisions(AsyncStreamHandle):
         handles = [AsyncDecision(self._caller, self._stream, self._pin, record) for record in found]
         return Page(handles, found.next)
 
-    async def referring(
-        self, thing: object, *, limit: int = 100, after: str | None = None
-    ) -> Page[Reference]:
+    async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
         return await self._read(decisions.referring, thing, limit=limit, after=after)
 

@@ -13,7 +13,14 @@ from perdure.handles.aio.work import AsyncWork
 
 
 class AsyncSession(
-    AsyncConversation, AsyncValues, AsyncWork, AsyncDecisions, AsyncCheckpoints, AsyncHappenings, AsyncArtifacts, AsyncTime
+    AsyncConversation,
+    AsyncValues,
+    AsyncWork,
+    AsyncDecisions,
+    AsyncCheckpoints,
+    AsyncHappenings,
+    AsyncArtifacts,
+    AsyncTime,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
 

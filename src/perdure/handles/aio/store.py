@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
@@ -99,7 +99,7 @@ class AsyncStore(
         self._caller.heartbeat.close()
         self._caller.core.close()
 
-    async def __aenter__(self) -> AsyncStore:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

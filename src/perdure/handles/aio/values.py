@@ -24,9 +24,7 @@ _UPDATE_PAUSE_MAX_SECONDS = 0.05
 class AsyncValues(AsyncStreamHandle):
     """Values under names, with versions and an optional time to live."""
 
-    async def set(
-        self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None
-    ) -> Entry:
+    async def set(self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None) -> Entry:
         """Set a value; returns it with its new version.
 
         expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
@@ -46,9 +44,7 @@ class AsyncValues(AsyncStreamHandle):
         """The value with its version, age and who set it; None if it is not there. Writes nothing."""
         return await self._read(values.entry, name)
 
-    async def entries(
-        self, *, prefix: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Entry]:
+    async def entries(self, *, prefix: str | None = None, limit: int = 100, after: str | None = None) -> Page[Entry]:
         """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`."""
         return await self._read(values.entries, prefix=prefix, limit=limit, after=after)
 
@@ -104,7 +100,7 @@ class AsyncLock(AsyncStreamHandle):
     done inside was not protected to the end. An exception that is on its way goes before that.
     """
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(
         self, caller: AsyncCaller, stream: Stream, pin: str, name: str, ttl: Duration, wait: Duration | None
     ) -> None:
         super().__init__(caller, stream, pin)

@@ -1,8 +1,6 @@
 # Generated from handles/aio/conversation.py by tools/unasync.py: edit that one.
 """Handles for sessions, turns, summaries, transcripts."""
 
-# ruff: noqa: ERA001 - lines that begin with `sync:` are code of the sync twin
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

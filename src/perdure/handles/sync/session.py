@@ -13,7 +13,16 @@ from perdure.handles.sync.values import Values
 from perdure.handles.sync.work import Work
 
 
-class Session(Conversation, Values, Work, Decisions, Checkpoints, Happenings, Artifacts, Time):
+class Session(
+    Conversation,
+    Values,
+    Work,
+    Decisions,
+    Checkpoints,
+    Happenings,
+    Artifacts,
+    Time,
+):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.callers import Caller
@@ -100,7 +100,7 @@ class Store(
         self._caller.heartbeat.close()
         self._caller.core.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

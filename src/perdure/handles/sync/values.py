@@ -101,7 +101,7 @@ class Lock(StreamHandle):
     done inside was not protected to the end. An exception that is on its way goes before that.
     """
 
-    def __init__(  # noqa: PLR0917 - made in one place
+    def __init__(
         self, caller: Caller, stream: Stream, pin: str, name: str, ttl: Duration, wait: Duration | None
     ) -> None:
         super().__init__(caller, stream, pin)

@@ -14,9 +14,7 @@ from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.testing.openers import AsyncOpener
 
 SMALL = b"line\n" * 100
-LARGE = b"".join(
-    hashlib.sha256(i.to_bytes(4, "big")).digest() for i in range(20_000)
-)  # 640 kB, incompressible
+LARGE = b"".join(hashlib.sha256(i.to_bytes(4, "big")).digest() for i in range(20_000))  # 640 kB, incompressible
 EDGES = [
     b"",
     b"\0",
@@ -44,7 +42,7 @@ async def place_content(store: Any, address: str) -> bytes | None:
 async def drain(artifact: Any, into: list[bytes]) -> None:
     """Take all pieces of a content, as far as they come."""
     async for piece in artifact.open():
-        into.append(piece)  # noqa: PERF401 - what came before an error is looked at
+        into.append(piece)
 
 
 def file_of(store: Any, address: str) -> Path:
@@ -74,9 +72,7 @@ def names_like(part: str, folder: Path) -> list[str]:
 class AsyncArtifactsContract:
     """Artifacts."""
 
-    async def test_every_kind_of_source_and_every_size_comes_back(
-        self, opener: AsyncOpener, tmp_path: Path
-    ) -> None:
+    async def test_every_kind_of_source_and_every_size_comes_back(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
             session = await store.session("a")
             for content in EDGES:

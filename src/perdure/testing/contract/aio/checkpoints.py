@@ -244,27 +244,18 @@ class AsyncCheckpointsContract:
                 await session.checkpoint(i)
             pruned = (await session.prune_checkpoints(keep=2)).pruned
             rows = await session._read(
-                lambda reads, stream: reads.query(
-                    LOG.events_page, stream=stream.id, after=0, upto=10**9, limit=1000
-                )
+                lambda reads, stream: reads.query(LOG.events_page, stream=stream.id, after=0, upto=10**9, limit=1000)
             )
             events = [event_of(row) for row in rows]
             emptied = {event.seq for event in events if event.body is None}
             assert emptied == set(pruned)
             bodies = {event.seq: decode_body(event.body) for event in events if event.body is not None}
-            named = [
-                seq
-                for event in events
-                if event.kind == "log.pruned"
-                for seq in bodies[event.seq].doc["emptied"]
-            ]
+            named = [seq for event in events if event.kind == "log.pruned" for seq in bodies[event.seq].doc["emptied"]]
             assert named == list(pruned)
             taken = [bodies[event.seq] for event in events if event.kind == "checkpoint.pruned"]
             assert [body.key["seq"] for body in taken] == list(pruned)
             assert {body.op for body in taken} == {Op.DELETE}
-            gone = await session._read(
-                lambda reads, stream: [reads.row(CHECKPOINTS, stream, seq) for seq in pruned]
-            )
+            gone = await session._read(lambda reads, stream: [reads.row(CHECKPOINTS, stream, seq) for seq in pruned])
             assert gone == [None] * len(pruned)
 
     async def test_a_fork_reads_its_parents_checkpoints(self, opener: AsyncOpener) -> None:

@@ -31,9 +31,7 @@ class AsyncClaimsContract:
             await task.done("finished")
             assert (await seen.refresh()).status == "done"
 
-    async def test_a_claim_ends_with_its_time_and_the_old_one_is_fenced_off(
-        self, opener: AsyncOpener
-    ) -> None:
+    async def test_a_claim_ends_with_its_time_and_the_old_one_is_fenced_off(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:
             session, other = await a.session("s"), await b.session("s")
             old = await (await session.task("t")).claim(ttl="10s")

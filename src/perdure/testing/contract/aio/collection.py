@@ -136,9 +136,7 @@ class AsyncCollectionContract:
             with pytest.raises(Damaged):
                 await session.restore()
 
-    async def test_a_checkpoint_prepared_before_the_sweep_stores_anew_what_went(
-        self, opener: AsyncOpener
-    ) -> None:
+    async def test_a_checkpoint_prepared_before_the_sweep_stores_anew_what_went(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             states = await make_garbage(store)
             session = await store.session("b")

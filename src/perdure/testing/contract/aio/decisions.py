@@ -71,9 +71,7 @@ class AsyncDecisionsContract:
             for _ in range(6):
                 mine = await one.decide("a", because="b")
                 theirs = await other.decision(mine.seq)
-                outcomes = await AsyncRace.between(
-                    partial(mine.close, "worked"), partial(theirs.close, "failed")
-                )
+                outcomes = await AsyncRace.between(partial(mine.close, "worked"), partial(theirs.close, "failed"))
                 assert len(outcomes.won) == 1
                 assert type(outcomes.refused[0]) is Conflict
                 assert (await one.decision(mine.seq)).outcome == outcomes.won[0].outcome
@@ -98,9 +96,7 @@ class AsyncDecisionsContract:
                 await old.close("worked")
             assert len(await session.decisions()) == 2
 
-    async def test_a_closed_decision_may_be_superseded_and_keeps_its_outcome(
-        self, opener: AsyncOpener
-    ) -> None:
+    async def test_a_closed_decision_may_be_superseded_and_keeps_its_outcome(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             old = await session.decide("a", because="b")
@@ -170,9 +166,7 @@ class AsyncDecisionsContract:
     async def test_lists_go_on_where_they_ended(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            seqs = [
-                (await session.decide(f"d{i}", because="b", tags=["odd"] * (i % 2))).seq for i in range(7)
-            ]
+            seqs = [(await session.decide(f"d{i}", because="b", tags=["odd"] * (i % 2))).seq for i in range(7)]
             for listing in (session.decisions, store.decisions):
                 seen, after = [], None
                 while True:
@@ -261,9 +255,7 @@ class AsyncDecisionsContract:
                 assert (type(refused.value), refused.value.path) == (error, path)
             assert (await decision.refresh()).status == "open"
 
-    @pytest.mark.parametrize(
-        "text", ["../../x", "'; DROP TABLE decisions; --", "<script>", "100% {x} %s", "решение ✓"]
-    )
+    @pytest.mark.parametrize("text", ["../../x", "'; DROP TABLE decisions; --", "<script>", "100% {x} %s", "решение ✓"])
     async def test_hostile_texts_are_only_texts(self, opener: AsyncOpener, text: str) -> None:
         async with await opener() as store:
             session = await store.session("s")

@@ -295,9 +295,7 @@ class AsyncValuesContract:
             head = await store._caller.read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
             await store.scope("user:alice")
             assert head[0][0] == 1
-            assert head == await store._caller.read(
-                lambda reads: reads.query(LOG.stream_head, stream=before[0][0])
-            )
+            assert head == await store._caller.read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
 
     async def test_a_scope_that_two_open_first_is_one(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:

@@ -88,9 +88,7 @@ class AsyncWorkContract:
 
     @pytest.mark.parametrize("verb", ALLOWED)
     @pytest.mark.parametrize("status", [status.value for status in TaskStatus])
-    async def test_every_arrow_of_the_drawing_and_no_other(
-        self, opener: AsyncOpener, verb: str, status: str
-    ) -> None:
+    async def test_every_arrow_of_the_drawing_and_no_other(self, opener: AsyncOpener, verb: str, status: str) -> None:
         async with await opener() as store:
             session = await store.session("s")
             task = await task_in(session, status)
@@ -152,9 +150,7 @@ class AsyncWorkContract:
             assert await session.ready() == []
             assert await session.claim_next() is None
 
-    async def test_what_needs_a_failed_task_is_stuck_until_somebody_decides(
-        self, opener: AsyncOpener
-    ) -> None:
+    async def test_what_needs_a_failed_task_is_stuck_until_somebody_decides(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             root = await session.task("root")
@@ -332,9 +328,7 @@ class AsyncWorkContract:
                 assert refused.value.path == path
             assert (await task.refresh()).status == "todo"
 
-    @pytest.mark.parametrize(
-        "title", ["../../x", "'; DROP TABLE tasks; --", "<b>&amp;", "100% {x} %s", "задача ✓"]
-    )
+    @pytest.mark.parametrize("title", ["../../x", "'; DROP TABLE tasks; --", "<b>&amp;", "100% {x} %s", "задача ✓"])
     async def test_hostile_titles_are_only_titles(self, opener: AsyncOpener, title: str) -> None:
         async with await opener() as store:
             session = await store.session("s")
@@ -357,6 +351,4 @@ class AsyncWorkContract:
         async with await opener() as store:
             (first,) = await store.atomic(plan)
             session = await store.session("s")
-            assert [(task.id, task.status) for task in await session.tasks(status="done")] == [
-                (first, "done")
-            ]
+            assert [(task.id, task.status) for task in await session.tasks(status="done")] == [(first, "done")]

@@ -43,7 +43,7 @@ def place_content(store: Any, address: str) -> bytes | None:
 def drain(artifact: Any, into: list[bytes]) -> None:
     """Take all pieces of a content, as far as they come."""
     for piece in artifact.open():
-        into.append(piece)  # noqa: PERF401 - what came before an error is looked at
+        into.append(piece)
 
 
 def file_of(store: Any, address: str) -> Path:

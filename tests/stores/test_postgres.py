@@ -128,17 +128,17 @@ def test_a_terminated_backend_is_not_noticed(fixture, count, request):
         stream = store.write(begin, "a")
         for number in range(count):
             if rng.random() < 0.5:
-                kill_backends(admin)
+                kill_backends(admin, store.core)
             store.write(append, stream, number)
             assert store.read(count_turns, stream) == number + 1
     assert everything(url) == Counter(range(count))
 
 
-def kill_backends(admin: Any) -> None:
-    admin.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        "WHERE pid <> pg_backend_pid() AND application_name LIKE 'perdure-%'"
-    ).fetchall()
+def kill_backends(admin: Any, core: Any) -> None:
+    """End every backend of this store, and nobody else's: the server is shared with other tests."""
+    connections = [connection for connection in (core.lane._connection, *core._idle) if connection is not None]
+    pids = [connection.raw.info.backend_pid for connection in connections if not connection.raw.closed]
+    admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS pid", (pids,)).fetchall()
 
 
 def test_a_backend_terminated_inside_the_transaction(postgres_url):
@@ -147,7 +147,7 @@ def test_a_backend_terminated_inside_the_transaction(postgres_url):
 
         def act() -> None:
             disarm()
-            kill_backends(admin)
+            kill_backends(admin, store.core)
 
         for number in range(10):
             disarm = points.arm("lane.before_commit", act)

@@ -1,8 +1,9 @@
 """PostgreSQL through psycopg 3, in a schema of its own. Any number of workers on any number of machines. Keeps P1, P3, P7.
 
-A flush is one statement, hence one round trip: the heads, the events and the rows go out together. Heads are moved only from
-where this process last saw them (compare-and-set, locked in order inside the same statement); if one had moved, the whole flush fails and
-the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream (docs/decisions/0003).
+A flush is one statement, hence one round trip: the heads, the events and the rows go out together. Heads are moved only
+from where this process last saw them (compare-and-set, locked in order inside the same statement). If one had moved, the
+whole flush fails and the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream
+(docs/decisions/0003).
 """
 
 from __future__ import annotations

@@ -95,9 +95,10 @@ def test_a_damaged_store_is_a_finding(run, tmp_path) -> None:
     assert [finding["check"] for finding in found["findings"] if finding["severity"] == "error"] == ["open"]
 
 
-def test_postgres_end_to_end(run, ask, postgres_url) -> None:
+def test_postgres_end_to_end(run, ask, private_postgres) -> None:
     import perdure
 
+    postgres_url = private_postgres.url(schema="perdure")
     assert run("sessions", "--store", postgres_url).exit_code != 0  # looking makes nothing
     with perdure.open(postgres_url, actor="alice") as store:
         store.session("pg").say("user", "hello")

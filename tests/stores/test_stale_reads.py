@@ -71,3 +71,45 @@ def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_url: 
 
     monkeypatch.setattr(Tx, "row", unwatched)
     assert overtaken(postgres_url, by_row) != (["active", "failed"], "failed")
+
+
+def skewed(url: str) -> list[str]:
+    """Two doctors on call: each may leave only while the other stays. Who stays when both ask at once?"""
+    with open_store(url) as one, open_store(url) as two:
+        for name in ("a", "b"):
+            one.session(name).set("on call", True)
+        overtaken = False
+
+        def leave(tx, own: str, other: str) -> None:
+            nonlocal overtaken
+            if tx.session(other).get("on call"):
+                if own == "a" and not overtaken:
+                    overtaken = True
+                    two.atomic(lambda inner: leave(inner, "b", "a"))
+                tx.session(own).set("on call", False)
+
+        one.atomic(lambda tx: leave(tx, "a", "b"))
+        return [name for name in ("a", "b") if one.session(name).get("on call")]
+
+
+def test_a_decision_by_another_stream_is_run_again_when_that_moved(postgres_url: str) -> None:
+    assert skewed(postgres_url) == ["a"]
+
+
+def test_control_without_the_heads_that_were_read_both_leave(postgres_url: str, monkeypatch) -> None:
+    monkeypatch.setattr(Batch, "_verify_read", lambda self, writes: None)
+    assert skewed(postgres_url) == []
+
+
+def test_a_tenant_is_not_taken_for_a_new_stream_of_the_same_number() -> None:
+    from perdure.planes import conversation, feed
+
+    with open_store("memory:") as store:
+        store.subscribe("reader")
+
+        def verb(tx: Tx) -> object:
+            stream, _pin = conversation.open_session(tx, "first")
+            assert stream.id == tx.tenant
+            return feed.take(tx, "reader")
+
+        assert store._caller.write(verb) is not None

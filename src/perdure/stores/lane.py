@@ -7,6 +7,7 @@ loop per batch. Nobody is acknowledged before the commit; after a broken batch e
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
+_LOOK_SECONDS = 1.0  # how often a caller whose job is being committed looks for itself
 RACES_MAX = 10  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
 RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 
@@ -36,7 +38,7 @@ RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 class Job:
     """One verb to be run in a transaction of its own, though it may share a commit."""
 
-    __slots__ = ("actor", "args", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin", "result",
+    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin", "result",
                  "tenant", "verb", "waiter")  # fmt: skip
 
     def __init__(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], actor: str, tenant: int,
@@ -53,6 +55,7 @@ class Job:
         self.deadline = 0.0  # on the monotonic clock; set when the job comes to the lane
         self.holds = False  # whether its caller has the lane
         self.left = False  # whether its caller is gone (interrupted, timed out)
+        self.batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
         self.waiter: threading.Lock | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Any] | None = None
@@ -128,6 +131,7 @@ class Lane:
         with self._mutex:
             if self._closed:
                 return
+            self._check_owner()
             self._closed = True
         if not self._enter(last, final=True):
             assert last.waiter is not None
@@ -148,6 +152,10 @@ class Lane:
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", hint="open it again in the child process")
 
+    def _check_owner(self) -> None:
+        if self._owner == threading.get_ident():
+            raise Refused("a verb must not call the store that runs it", hint="use what store.atomic passes in")
+
     def _check_open(self) -> None:
         if self._closed:
             raise Refused("the store is closed")
@@ -162,8 +170,7 @@ class Lane:
                 self._free = False
                 job.holds = True
                 return True
-            if self._owner == threading.get_ident():
-                raise Refused("a verb must not call the store that runs it", hint="use what store.atomic passes in")
+            self._check_owner()
             job.waiter = threading.Lock()
             job.waiter.acquire()
             self._queue.append(job)
@@ -177,7 +184,8 @@ class Lane:
                 if job in self._queue:
                     self._queue.remove(job)
                     raise TimedOut(_BUSY.format(self._timeout_seconds))
-            job.waiter.acquire()  # it is being committed: its outcome comes
+            while not (job.waiter.acquire(timeout=_LOOK_SECONDS) or job.done):
+                continue  # it is being committed: its outcome comes
         return not job.done
 
     def _leave(self, job: Job) -> None:
@@ -186,23 +194,28 @@ class Lane:
             job.left = True
             if job in self._queue:
                 self._queue.remove(job)
-            holds = job.holds
-        if holds:
-            self._pass_on(job)
+        if job.holds or job.batch:
+            self._finish(job)
 
     # -- the holder ----------------------------------------------------------------------------------------------------------
 
     def _hold(self, first: Job) -> None:
         """Commit one batch that contains `first`, then pass the lane on."""
-        jobs = [first]
+        first.batch = jobs = [first]
         try:
             self._owner = threading.get_ident()
             self._gather(jobs)
             self._commit(jobs)
         finally:
-            self._owner = 0
-            self._pass_on(first, [job for job in jobs if not job.done and job is not first])
-            _wake([job for job in jobs if job.done and (job is not first or job.future is not None)])
+            self._finish(first)
+
+    def _finish(self, first: Job) -> None:
+        """Pass the lane on and tell everybody. May be begun again after an interrupt: nobody is left waiting."""
+        self._owner = 0
+        if first.holds:
+            self._pass_on(first, [job for job in first.batch if not job.done and job is not first])
+        _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
+        first.batch = []
 
     def _gather(self, jobs: list[Job]) -> None:
         """Add everybody who waits; who has waited too long (only async callers can, others leave) gets no further."""
@@ -247,6 +260,7 @@ class Lane:
                 if self._stopping:
                     return
                 first = self._queue.popleft()
+                first.holds = True
             try:
                 self._hold(first)
             except BaseException as error:  # noqa: BLE001 - this thread serves everybody; the outcome is its caller's
@@ -307,8 +321,7 @@ class Lane:
         outcomes: list[tuple[Any, BaseException | None]] = []
         try:
             connection = self._connected()
-            hints = {} if self._engine.exact_heads else self._hints
-            batch = Batch(connection, self._blobs, self._entropy, hints)
+            batch = Batch(connection, self._blobs, self._entropy, None if self._engine.exact_heads else self._hints)
             connection.begin()
             if lock:
                 batch.lock_heads(lock)
@@ -365,7 +378,7 @@ class Lane:
 
     def _give_up(self, error: BaseException, batch: Batch | None) -> None:
         """Nothing of this attempt is kept; a connection that cannot be trusted any more is let go."""
-        self._raced = list(batch.seqs) if batch else []
+        self._raced = [*{*batch.seqs, *batch.read}] if batch else []
         self._hints.clear()
         if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO):
             self._disconnect()
@@ -465,7 +478,8 @@ def _wake(jobs: list[Job]) -> None:
         if job.loop is not None:
             by_loop.setdefault(job.loop, []).append(job)
         elif job.waiter is not None:
-            job.waiter.release()
+            with contextlib.suppress(RuntimeError):  # told before, by a holder that was interrupted after it
+                job.waiter.release()
     for loop, finished in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle, finished)

@@ -51,13 +51,17 @@ class Clocks(NamedTuple):
 class Batch:
     """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
 
-    def __init__(self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head]) -> None:
+    def __init__(
+        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None
+    ) -> None:
         self.connection = connection
         self.blobs = blobs
-        self.hints = hints
+        self.hints = hints or {}
+        self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
         self.seqs: dict[int, int] = {}  # heads as absorbed jobs have moved them
+        self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.rows: dict[Table, dict[_Place, Row | None]] = {}
         self.dirty: set[tuple[Table, int]] = set()
         self.events: list[_Pending] = []
@@ -96,6 +100,7 @@ class Batch:
             return
         self.events += tx.events
         self.seqs.update(tx.seqs)
+        self.read |= tx.read
         self.streams.update(tx.streams)
         self.blob_rows.update(tx.blob_rows)
         self.empties += tx.empties
@@ -110,6 +115,8 @@ class Batch:
     def flush(self, *, commit: bool) -> None:
         """Write everything that is buffered, set-wise; with `commit`, make it durable."""
         writes = self._writes()
+        if commit and not self.exact:
+            self._verify_read(writes)
         self.connection.write(writes, commit=commit)
         self.trail += self.events
         self.rows, self.dirty, self.events, self.blob_rows, self.empties = {}, set(), [], {}, []
@@ -128,6 +135,13 @@ class Batch:
         for table, rows in self.rows.items():
             _sort_rows(table, rows, writes)
         return writes
+
+    def _verify_read(self, writes: Writes) -> None:
+        """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
+        moved = {move.stream for move in writes.heads}
+        for stream in self.read - moved - self.streams.keys():
+            head = self.flushed[stream]
+            writes.heads.append(HeadMove(stream, head, head))
 
     def _chain(self, out: list[NewEvent]) -> None:
         flushed, take = self.flushed, self.entropy.take
@@ -190,7 +204,7 @@ class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
     __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "empties", "events", "flushed_early", "now", "pin",
-                 "rows", "seen", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
+                 "read", "rows", "seen", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -202,6 +216,7 @@ class Tx:
         self.uid = batch.entropy.take(UID_BYTES)
         self.events: list[_Pending] = []
         self.seqs: dict[int, int] = {}
+        self.read: set[int] = set()
         self.seen: dict[tuple[Table, int, tuple[Any, ...]], Row | None] = {}  # rows as they were read
         self.rows: dict[Table, dict[_Place, Row | None]] = {}
         self.dirty: set[tuple[Table, int]] = set()
@@ -374,7 +389,7 @@ class Tx:
         for rows in (self.rows.get(table), self._batch.rows.get(table)):
             if rows and (owner, key) in rows:
                 return rows[owner, key]
-        if owner in self.streams or owner in self._batch.streams:
+        if table.streamed and (owner in self.streams or owner in self._batch.streams):
             return None
         place = (table, owner, key)
         if place not in self.seen:  # `record` must build on what the verb decided by, not on what came after it
@@ -383,10 +398,15 @@ class Tx:
 
     def _select(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
         if table.streamed:
-            self._batch.head(owner)  # known before its state is read: if it moves meanwhile, the flush finds out
+            self._decide_by(owner)
         self._batch.queried = True
         found = self._batch.connection.select_row(table, owner, tenant, key)
         return dict(zip(table.all_columns, found, strict=True)) if found else None
+
+    def _decide_by(self, stream: int) -> None:
+        """Know the head before the state is read: if it moves meanwhile, the flush finds out and the verb runs again."""
+        self._batch.head(stream)
+        self.read.add(stream)
 
     def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
         """Run a named read. Buffered writes to what it `touches` are flushed first, so that it sees them."""
@@ -396,7 +416,7 @@ class Tx:
             self._flush_early()
         for table, stream in touched:
             if table.streamed and stream:
-                batch.head(stream)  # as in `_find`
+                self._decide_by(stream)
         if statement.uses_now:
             params["now"] = self._lease_clock()
         batch.queried = True

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perdure.errors import Refused
 from perdure.handles.callers import AsyncCaller, Caller
-from perdure.handles.heartbeat import HeldBack
+from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
 from perdure.stores.tx import Tx
@@ -19,30 +19,58 @@ T = TypeVar("T")
 
 
 class TxCaller(Caller):
-    """Calls verbs inside one transaction: nothing is committed before the function returns."""
+    """Calls verbs inside one transaction: nothing is committed before the function returns.
 
-    __slots__ = ("_tx",)
+    Handles that outlive it are refused (by the transaction, which is over), unless `settle` says that it was
+    committed and that they may go on by themselves.
+    """
+
+    __slots__ = ("_settled", "_tx")
 
     def __init__(self, tx: Tx, caller: Caller | AsyncCaller) -> None:
         super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat))
         self._tx = tx
+        self._settled = False
 
-    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in this transaction."""
+    def settle(self, heartbeat: Heartbeat) -> None:
+        """The commit is done, and sync code got the handles: each verb is a commit of its own from here on."""
+        self.heartbeat = heartbeat
+        self._settled = True
+
+    def inside(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb in this transaction and nowhere else."""
         self._tx.pin = pin
         return verb(self._tx, *args, **kwargs)
 
+    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb in this transaction."""
+        call = super().write if self._settled else self.inside
+        return call(verb, *args, pin=pin, **kwargs)
+
     def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a read verb in this transaction: it sees what was written in it."""
-        return verb(self._tx, *args, **kwargs)
+        return super().read(verb, *args, **kwargs) if self._settled else verb(self._tx, *args, **kwargs)
+
+    def work(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work, while there is a transaction to do it for."""
+        if not self._settled:
+            _ = self._tx.uid  # refused when it is over
+        return super().work(task, *args)
 
     def pause(self, seconds: float) -> None:
         """Nothing waits inside a transaction: everybody else would wait with it."""
+        if self._settled:
+            return super().pause(seconds)
         raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
 
 
 class Atomic:
-    """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit."""
+    """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
+
+    It is good until `fn` returns: Refused afterwards.
+    """
+
+    __slots__ = ("_caller",)
 
     def __init__(self, caller: TxCaller) -> None:
         self._caller = caller
@@ -62,7 +90,7 @@ class Atomic:
         """
         from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
 
-        stream, pin = self._caller.write(
+        stream, pin = self._caller.inside(
             conversation.open_session, name, title=title, labels=labels, goal=goal, ttl=ttl, pins=pins
         )
         return Session(self._caller, stream, pin)
@@ -71,13 +99,20 @@ class Atomic:
         """Values that outlive a session, in this commit."""
         from perdure.handles.sync.session import Scope  # noqa: PLC0415 - as above
 
-        return Scope(self._caller, self._caller.write(values.open_scope, name))
+        return Scope(self._caller, self._caller.inside(values.open_scope, name))
 
 
-def run_atomic(tx: Tx, fn: Callable[[Atomic], T], caller: Caller | AsyncCaller) -> tuple[T, HeldBack]:
-    """The verb behind `store.atomic`: the function's result, and what the heartbeat is to hear of after
-    the commit.
-    """
+class Done(NamedTuple):
+    """What `run_atomic` gives: the function's result, and what the commit that follows still has to be told to."""
+
+    result: Any
+    inside: TxCaller
+    held_back: HeldBack
+
+
+def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Done:
+    """The verb behind `store.atomic`."""
     inside = TxCaller(tx, caller)
-    assert isinstance(inside.heartbeat, HeldBack)
-    return fn(Atomic(inside)), inside.heartbeat
+    held_back = inside.heartbeat
+    assert isinstance(held_back, HeldBack)
+    return Done(fn(Atomic(inside)), inside, held_back)

@@ -40,21 +40,16 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     streamed: bool = True
     fixed: bool = False
     documents: tuple[str, ...] = ()
+    # What follows from the above, worked out once because every write asks for it:
+    sequenced: bool = False  # an insert's key is the sequence number of its own event
+    implied: tuple[str, ...] = ()  # columns that the store fills in from the stream
+    all_columns: tuple[str, ...] = ()  # implied, key and other columns, in the order in which rows are written
 
-    @property
-    def sequenced(self) -> bool:
-        """Whether an insert's key is the sequence number of its own event."""
-        return self.key == ("seq",)
-
-    @property
-    def implied(self) -> tuple[str, ...]:
-        """Columns that the store fills in from the stream."""
-        return (("stream",) if self.streamed else ()) + (("tenant",) if self.tenant else ())
-
-    @property
-    def all_columns(self) -> tuple[str, ...]:
-        """Implied, key and other columns, in the order in which rows are written."""
-        return self.implied + self.key + self.columns
+    def __post_init__(self) -> None:
+        implied = (("stream",) if self.streamed else ()) + (("tenant",) if self.tenant else ())
+        msgspec.structs.force_setattr(self, "sequenced", self.key == ("seq",))
+        msgspec.structs.force_setattr(self, "implied", implied)
+        msgspec.structs.force_setattr(self, "all_columns", implied + self.key + self.columns)
 
     def key_of(self, row: Row) -> tuple[Any, ...]:
         """The key of a row, without its stream."""

@@ -1,7 +1,7 @@
 """Happenings: events that the user emits, events as people read them, and folds over them.
 
-An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds that begin with
-`log.` are our own. Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
+An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds whose first
+word is in `RESERVED` are our own. Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
+from perdure.model.functions import plain
 from perdure.model.instants import to_datetime
 from perdure.model.limits import REFS_MAX, check_name, check_page
 from perdure.model.records.happenings import EventRecord, FoldState
@@ -38,6 +39,10 @@ _WORD = r"[A-Za-z0-9_-]+"
 _KIND = re.compile(rf"{_WORD}(\.{_WORD})+")
 _GLOB = re.compile(rf"{_WORD}(\.{_WORD})*\.\*")
 _OURS = "log."
+RESERVED = frozenset(
+    "anchor artifact ask call checkpoint cover decision effect feed lease lock log memory run scope session step "
+    "store task tenant turn turns value".split()
+)  # first words of what Perdure says itself, now or some day: nobody can emit what looks like it
 _LAST_KIND = chr(0x10FFFF)
 
 
@@ -71,8 +76,13 @@ def _check_emitted_kind(kind: object) -> None:
             "expected a kind such as 'deploy.finished': words of letters, digits, _ and -, joined by dots",
             path="kind",
         )
-    if name.startswith(_OURS):
-        raise Invalid("kinds that begin with 'log.' are Perdure's own", path="kind")
+    first = name.partition(".")[0]
+    if first.lower() in RESERVED:
+        raise Invalid(
+            f"kinds that begin with {first + '.'!r} are Perdure's own",
+            path="kind",
+            hint=f"begin with a word of yours, such as 'my_{name}'",
+        )
 
 
 def _check_expected(tx: Tx, stream: Stream, expect: object) -> None:
@@ -300,10 +310,11 @@ def fold(
     name: str | None = None,
 ) -> FoldState:
     """Fold the emitted events up to a sequence number; from a snapshot of that name, if one is before it."""
+    add = plain(reducer, "reducer")
     state, after = _snapshot(reads, stream, name, upto) or (initial, 0)
     folded, last = 0, after
     for event in _emitted(reads, stream, after, upto):
-        state = reducer(state, event)
+        state = add(state, event)
         folded, last = folded + 1, event.seq
     return FoldState(state, last, folded)
 

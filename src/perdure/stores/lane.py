@@ -212,17 +212,19 @@ class Lane:
     def _finish(self, first: Job) -> None:
         """Pass the lane on and tell everybody. May be begun again after an interrupt: nobody is left waiting."""
         self._owner = 0
+        others = len(first.batch) > 1 or first.future is not None
         if first.holds:
-            self._pass_on(first, [job for job in first.batch if not job.done and job is not first])
-        _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
+            self._pass_on(first, [job for job in first.batch if not job.done and job is not first] if others else ())
+        if others:
+            _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
         first.batch = []
 
     def _gather(self, jobs: list[Job]) -> None:
         """Add everybody who waits; who has waited too long (only async callers can, others leave) gets no further."""
-        with self._mutex:
-            count = min(len(self._queue), BATCH_MAX_JOBS - 1)
-            jobs += [self._queue.popleft() for _ in range(count)]
-        if count or jobs[0].future is not None:
+        if self._queue:  # who comes after this look is in the next batch
+            with self._mutex:
+                jobs += [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX_JOBS - 1))]
+        if len(jobs) > 1 or jobs[0].future is not None:
             now = time.monotonic()
             for job in jobs:
                 if job.deadline < now and job.future is not None:
@@ -232,7 +234,8 @@ class Lane:
         """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
         with self._mutex:
             holder.holds = False
-            self._queue.extendleft(job for job in reversed(unfinished) if not job.left)
+            if unfinished:
+                self._queue.extendleft(job for job in reversed(unfinished) if not job.left)
             if not self._queue:
                 self._free = True
                 return
@@ -356,8 +359,11 @@ class Lane:
             if tx.flushed_early:
                 raise Tainted(error) from error
             return None, error
-        batch.absorb(tx)
-        return result, None
+        else:
+            batch.absorb(tx)
+            return result, None
+        finally:
+            tx.end()
 
     # -- the connection ----------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Refused, Unavailable
+from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
@@ -33,36 +33,51 @@ class FaultKind(enum.StrEnum):
     IO = "io"
     READ_ONLY = "read-only"
     DAMAGED = "damaged"
+    FOREIGN = "foreign"  # not a database at all
+    TAKEN = "taken"  # such a row is there already, and no race put it there
     REFUSED = "refused"
     BROKEN = "broken"  # a constraint or a bug
 
 
 RETRYABLE = frozenset({FaultKind.BUSY, FaultKind.LOST, FaultKind.RACED})
 
-_ERRORS: dict[FaultKind, tuple[type[Error], str]] = {
-    FaultKind.BUSY: (Unavailable, "the database stayed busy"),
-    FaultKind.LOST: (Unavailable, "the database does not answer"),
-    FaultKind.RACED: (Conflict, "others kept writing the same stream"),
-    FaultKind.FULL: (Full, "the disk is full"),
-    FaultKind.IO: (Unavailable, "reading or writing the disk failed"),
-    FaultKind.READ_ONLY: (ReadOnly, "the store can only be read"),
-    FaultKind.DAMAGED: (Damaged, "the database is damaged"),
-    FaultKind.REFUSED: (Refused, "the database refuses"),
-    FaultKind.BROKEN: (Invalid, "the database refused the change"),
+_LATER = "somebody else holds it: try again later, or open the store with a longer timeout"
+_ROOM = "free some space; nothing was written, and reads go on"
+_WRITABLE = "open it without read_only, where file and folder may be written; for reading, read_only=True is enough"
+_RESTORE = "perdure doctor says more; perdure restore BACKUP --store URL makes a new store from a backup"
+_ANOTHER = "name another file; if it was a store once, move it away and restore a backup"
+
+# What a caller gets at the end: the class, what is said before the database's own words, and the way out.
+_ERRORS: dict[FaultKind, tuple[type[Error], str, str]] = {
+    FaultKind.BUSY: (TimedOut, "the database stayed busy", _LATER),
+    FaultKind.LOST: (Unavailable, "the database does not answer", ""),
+    FaultKind.RACED: (Conflict, "others kept writing the same stream", ""),
+    FaultKind.FULL: (Full, "the disk is full", _ROOM),
+    FaultKind.IO: (Unavailable, "reading or writing the disk failed", ""),
+    FaultKind.READ_ONLY: (ReadOnly, "the store can only be read", _WRITABLE),
+    FaultKind.DAMAGED: (Damaged, "the database is damaged", _RESTORE),
+    FaultKind.FOREIGN: (Damaged, "", _ANOTHER),
+    FaultKind.TAKEN: (Conflict, "there is such a row already", ""),
+    FaultKind.REFUSED: (Refused, "the database refuses", ""),
+    FaultKind.BROKEN: (Invalid, "the database refused the change", ""),
 }
 
 
 class Fault(Exception):
-    """A failed database call. The lane decides what follows; what cannot be retried becomes an error of the tree."""
+    """A failed database call. The lane decides what follows; what cannot be retried becomes an error of the tree.
 
-    def __init__(self, kind: FaultKind, cause: BaseException | str) -> None:
+    `hint` is the way out, where it is another than the usual one of this kind.
+    """
+
+    def __init__(self, kind: FaultKind, cause: BaseException | str, hint: str = "") -> None:
         super().__init__(str(cause))
         self.kind = kind
+        self.hint = hint
 
-    def as_error(self, path: str = "") -> Error:
+    def as_error(self, path: str = "store") -> Error:
         """The error that a caller gets."""
-        error_class, what = _ERRORS[self.kind]
-        return error_class(f"{what}: {self}", path=path)
+        error_class, what, hint = _ERRORS[self.kind]
+        return error_class(f"{what}: {self}" if what else str(self), path=path, hint=self.hint or hint)
 
 
 class NewEvent(NamedTuple):
@@ -180,7 +195,11 @@ class Engine(Protocol):
     one_connection: bool  # whether readers must share the lane's connection (memory)
 
     def connect(self) -> Connection:
-        """A connection that may write."""
+        """A connection that may write.
+
+        It is given out only when nothing that a lost one had sent can still happen: so whoever asks on it what
+        became of a COMMIT without a reply gets the last word. The lane rests on this (P1, P3).
+        """
         ...
 
     def reader(self) -> Connection:

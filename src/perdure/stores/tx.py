@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from perdure.errors import NotFound
+from perdure.errors import NotFound, Refused
 from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
 from perdure.log.event import (
@@ -33,9 +33,11 @@ from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream
 
 LOG = Statements("perdure.stores", "log.sql")
 ADDRESSES_MAX = 500  # in one statement
+OPEN_AGAIN = "open the session again through the store"
 
 EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())  # only to be named in `touches`: every record touches it
 
+_NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
 _Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
 # stream, seq, kind, table, actor, at, tx, body, and the event itself when it was recorded elsewhere (`adopt`)
 _Pending = tuple[Stream, int, str, str, str, int, bytes, bytes | None, Event | None]
@@ -237,8 +239,9 @@ class Tx:
         assert table is None or table.table_class is TableClass.RECORDED
         seq = self.seq(stream) + 1
         body = Body(
-            change.op, change.key, change.set, change.mark, change.doc, "", [*change.blobs], [*change.refs],
-            [*change.subjects], [*change.derived_from], self.pin, [*change.calls],
+            change.op, change.key, change.set, change.mark, change.doc, "", [*change.blobs] if change.blobs else _NONE,
+            [*change.refs] if change.refs else _NONE, [*change.subjects] if change.subjects else _NONE,
+            [*change.derived_from] if change.derived_from else _NONE, self.pin, [*change.calls] if change.calls else _NONE,
         )  # fmt: skip
         stored = encode_body(body)
         if len(stored) > INLINE_MAX_BYTES and change.doc is not None:
@@ -470,6 +473,22 @@ class Tx:
         self._batch.flush(commit=False)
         self.events, self.rows, self.dirty, self.streams, self.blob_rows, self.empties = [], {}, set(), {}, {}, []
         self.seen = {}
+
+    def end(self) -> None:
+        """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""
+        self.__class__ = Ended  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
+
+
+class Ended(Tx):
+    """A transaction that is over. What a handle or a closure kept of it must never look as if it were written (P1)."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        raise Refused(f"this belongs to a transaction that is over ({name})", path="atomic", hint=OPEN_AGAIN)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__getattribute__(name)
 
 
 def known_blobs(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -12,7 +12,7 @@ from perdure.errors import Invalid
 
 _SCHEMES = "memory:, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_OURS = ("schema", "artifacts", "hot")
+_OURS = ("schema", "artifacts")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -72,16 +72,20 @@ def _sqlite(url: str) -> Address:
 
 
 def _postgres(url: str) -> Address:
+    """What is not ours goes to libpq as it was written: it reads some things (`+`, an empty host) in its own way."""
     try:
-        parts = urlsplit(url)
+        urlsplit(url)
     except ValueError as error:
         raise Invalid(f"not a URL: {error}", path="store") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    server, _, query = url.partition("?")
+    given = [part for part in query.split("&") if part]
+    ours = [part for part in given if part.partition("=")[0] in _OURS]
+    options = dict(parse_qsl("&".join(ours), keep_blank_values=True))
     schema = options.get("schema", "perdure")
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         raise Invalid("a schema name has lower-case letters, digits and _, at most 63", path="store.schema")
-    theirs = {name: value for name, value in options.items() if name not in _OURS}
-    conninfo = parts._replace(query=urlencode(theirs)).geturl()
+    theirs = "&".join(part for part in given if part not in ours)
+    conninfo = f"{server}?{theirs}" if theirs else server
     return Address(url, "postgresql", conninfo=conninfo, schema=schema, artifacts=options.get("artifacts"))
 
 

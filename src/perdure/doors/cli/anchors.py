@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from perdure.errors import Invalid
 
 if TYPE_CHECKING:
     from perdure.log.anchor import Anchor
@@ -14,6 +17,24 @@ if TYPE_CHECKING:
 READABLE_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
 ANCHOR_HELP = "An anchor that was kept elsewhere: a cut tail shows, too."
 KEY_HELP = "Of whoever signed it (PEM); without it, nobody checks the signature."
+
+NEW_KEY = "perdure anchor --new-key FILE makes one"
+KEYS = {  # where an error says the key came from -> what it should have been
+    "private_key": ("not an Ed25519 private key in PEM form", NEW_KEY),
+    "public_key": ("not an Ed25519 public key in PEM form", f"{NEW_KEY}, with its public one in FILE.pub"),
+}
+
+
+@contextmanager
+def keys_read() -> Iterator[None]:
+    """What a cryptography library says about a file that is no key, in words."""
+    try:
+        yield
+    except Invalid as error:
+        if error.path not in KEYS:
+            raise
+        message, hint = KEYS[error.path]
+        raise Invalid(message, path=error.path.replace("_", "-"), hint=hint) from error
 
 
 def anchored(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
-from perdure.doors.cli.output import bytes_size, note, say_facts, say_json, say_page
+from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
+from perdure.doors.cli.tables import Column, is_filtered, say_page
+from perdure.errors import Conflict, Invalid, NotFound
 
+if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
+    from perdure.model.records.artifacts import ArtifactRecord, CollectReport
+
+PAGE = 1000
+HASH_DIGITS = 64
+LEAST_DIGITS = 8
+BEGINNING = re.compile(f"[0-9a-f]{{{LEAST_DIGITS},{HASH_DIGITS}}}")
 COLUMNS = (
-    ("session", lambda artifact: artifact.session),
-    ("seq", lambda artifact: artifact.seq),
-    ("name", lambda artifact: artifact.name),
-    ("type", lambda artifact: artifact.media_type),
-    ("size", lambda artifact: bytes_size(artifact.size)),
-    ("hash", lambda artifact: artifact.hash),
-    ("actor", lambda artifact: artifact.actor),
-    ("at", lambda artifact: artifact.at),
+    Column("session", lambda artifact: artifact.session),
+    Column("seq", lambda artifact: artifact.seq),
+    Column("name", lambda artifact: artifact.name),
+    Column("type", lambda artifact: artifact.media_type),
+    Column("size", lambda artifact: bytes_size(artifact.size)),
+    Column("hash", lambda artifact: artifact.hash),
+    Column("actor", lambda artifact: artifact.actor),
+    Column("at", lambda artifact: artifact.at),
 )
 
 
@@ -27,12 +39,17 @@ COLUMNS = (
     "artifacts",
     "perdure artifacts --since 7d",
     "perdure artifacts --media-type text/plain --json",
-    "perdure artifacts --save 9f86d081… build.log",
+    "perdure artifacts --save 9f86d081 build.log",
 )
 @click.option("--name", metavar="NAME", help="Only those of this name.")
 @click.option("--media-type", metavar="TYPE", help="Only those of this media type.")
 @click.option("--actor", metavar="NAME", help="Only those that this actor attached.")
-@click.option("--save", nargs=2, metavar="HASH PATH", help="Instead of a list: write this content to a file, verified.")
+@click.option(
+    "--save",
+    nargs=2,
+    metavar="HASH PATH",
+    help="Instead of a list: write this content to a file, verified. The first 8 digits will do if no other begins so.",
+)
 @spans
 @pages
 @reads
@@ -40,14 +57,44 @@ def artifacts(asked: Asked, *, save: tuple[str, str] | None, **filters: Any) -> 
     """List artifacts of all sessions, newest first; or save one to a file."""
     with asked.open() as store:
         if save is None:
-            say_page(store.artifacts(**filters), COLUMNS, as_json=asked.as_json, none="no such artifacts")
-            return
-        found = store.artifact(save[0])
-        path = found.save(Path(save[1]))
-        if asked.as_json:
-            say_json({"path": str(path), "artifact": found.record})
+            found = store.artifacts(**filters)
+            say_page(found, COLUMNS, as_json=asked.as_json, what="artifacts", filtered=is_filtered(filters))
         else:
-            note(f"saved {bytes_size(found.size)} to {path}")
+            _save(store, save[0], Path(save[1]), as_json=asked.as_json)
+
+
+def _save(store: Store, digits: str, path: Path, *, as_json: bool) -> None:
+    found = store.artifact(whole_hash(store, digits))
+    saved = found.save(path)
+    if as_json:
+        say_json({"path": str(saved), "artifact": found.record})
+    else:
+        note(f"saved {bytes_size(found.size)} to {saved}")
+
+
+def whole_hash(store: Store, digits: str) -> str:
+    """The hash that begins with these digits. Looks at every artifact, unless it is whole already."""
+    if not BEGINNING.fullmatch(digits):
+        raise Invalid(f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it", path="hash")
+    if len(digits) == HASH_DIGITS:
+        return digits
+    found = sorted({artifact.hash for artifact in _all(store) if artifact.hash.startswith(digits)})
+    if not found:
+        raise NotFound(f"no artifact {digits}…", path="hash", hint="perdure artifacts lists them")
+    if len(found) > 1:
+        message = f"{len(found)} artifacts begin with {digits}: {', '.join(found)}"
+        raise Conflict(message, path="hash", hint="give more digits")
+    return found[0]
+
+
+def _all(store: Store) -> Iterator[ArtifactRecord]:
+    after = None
+    while True:
+        page = store.artifacts(limit=PAGE, after=after)
+        yield from page
+        after = page.next
+        if after is None:
+            return
 
 
 @command("collect", "perdure collect", "perdure collect --execute", "perdure collect --grace 1d --execute --json")
@@ -72,7 +119,13 @@ def collect(asked: Asked, *, execute: bool, grace: str) -> None:
             "blobs": str(report.blobs),
             "bytes": bytes_size(report.bytes),
             "files without a blob": str(report.files),
-            "leftovers": str(report.leftovers),
+            "unfinished uploads": str(report.leftovers),
         }
     )
-    note("nothing was removed: a dry run; --execute removes" if report.dry_run else "removed")
+    note(_outcome(report))
+
+
+def _outcome(report: CollectReport) -> str:
+    if not (report.blobs or report.files or report.leftovers):
+        return "nothing to remove"
+    return "nothing was removed: a dry run; --execute removes" if report.dry_run else "removed"

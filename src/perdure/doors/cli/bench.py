@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.options import command, json_option, log_options
-from perdure.doors.cli.output import note, say_json, say_table
+from perdure.doors.cli.output import note, say_json
+from perdure.doors.cli.tables import Column, folded, prose, say_table
 
 if TYPE_CHECKING:
     from perdure.evaluation.bench.case import Case, Figure
 
 QUICK_SCALE = 0.05
 COLUMNS = (
-    ("case", lambda row: row[0]),
-    ("measure", lambda row: row[1].measure),
-    ("value", lambda row: f"{row[1].value:.4g} {row[1].unit}"),
-    ("target", lambda row: row[1].target),
-    ("met", lambda row: "yes" if row[1].met else "NO"),
-    ("detail", lambda row: row[1].detail),
+    Column("case", lambda row: row[0]),
+    Column("measure", lambda row: row[1].measure),
+    Column("value", lambda row: f"{row[1].value:.4g} {row[1].unit}"),
+    Column("target", lambda row: row[1].target),
+    Column("met", lambda row: "yes" if row[1].met else "NO"),
+    prose("detail", lambda row: row[1].detail),
 )
 
 
@@ -116,4 +117,5 @@ def _list_cases(cases: dict[str, Case], *, as_json: bool) -> None:
     if as_json:
         say_json({name: case.about for name, case in cases.items()})
     else:
-        say_table((("case", lambda case: case.name), ("about", lambda case: case.about)), cases.values())
+        columns = (Column("case", lambda case: case.name), folded("about", lambda case: case.about))
+        say_table(columns, cases.values())

@@ -7,15 +7,19 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from perdure.doors.cli.options import command, log_options
+from perdure.doors.cli.output import counted
 from perdure.model.display import visible
 
 if TYPE_CHECKING:
-    from perdure.doors.cli.tour import Round
+    from perdure.doors.cli.tour import Files, Round
+
+BROKEN = "Something did NOT hold. That is a bug: please report it with the seed."
 
 
 class Teller:
@@ -52,7 +56,7 @@ def _styled(text: str, **style: object) -> str:
     show_default=True,
     help="How often the agent is killed.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides when.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides when the agent is killed.")
 @click.option(
     "--keep", type=click.Path(path_type=Path, file_okay=False), help="Work in this folder and leave it there."
 )
@@ -62,52 +66,72 @@ def demo(*, rounds: int, seed: int, keep: Path | None) -> None:
 
     Exits with 1 if anything did not hold. Takes a few seconds and leaves nothing behind unless --keep.
     """
+    from perdure.doors.cli import tour  # noqa: PLC0415 - help must not load the stores
+
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-demo-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        held = _tell(Teller(), folder / "tour.db", rounds, seed)
+        files = tour.new_files(folder)
+        held = _tell(Teller(), files, rounds, seed)
     if keep:
-        path = visible((folder / "tour.db").absolute())
-        click.echo(f"\nLook around: PERDURE_STORE=sqlite:///{path} perdure show tour")
+        path = visible(files.true.absolute())
+        click.echo(f"Look around: perdure show tour --store sqlite:///{path}")
+        click.echo(f"The forged copy is beside it: {visible(files.forged.name)}")
+    elif held:
+        click.echo("Next: the ten-line example in README.md, or  perdure demo --keep /tmp/tour  and look around.")
     sys.exit(0 if held else 1)
 
 
-def _tell(teller: Teller, path: Path, rounds: int, seed: int) -> bool:
-    import perdure  # noqa: PLC0415 - help must not load the stores
+def _tell(teller: Teller, files: Files, rounds: int, seed: int) -> bool:
+    import perdure  # noqa: PLC0415 - as above
     from perdure.doors.cli import tour  # noqa: PLC0415
 
-    url = f"sqlite:///{path.absolute()}"
+    url = url_of(files.true)
     lives = _lives(teller, url, rounds, seed)
-    teller.chapter("Reopen: is everything there that was acknowledged?")
+    teller.chapter("Reopen: is everything there that the agent was told is saved?")
     with perdure.open(url, actor="visitor") as store:
         for found in tour.check_nothing_lost(store.session(tour.SESSION), lives):
             teller.check(found)
         teller.check(tour.check_clean(store))
-    teller.chapter("A forger edits the file itself, past the log and past every trigger.")
-    target = tour.target_of(lives)
+        store.backup(files.forged)
+    _tell_forgery(teller, files.forged, tour.target_of(lives))
+    teller.chapter(_end(lives) if teller.held else BROKEN)
+    return teller.held
+
+
+def url_of(path: Path) -> str:
+    """The store in this file, whatever its name holds."""
+    return f"sqlite:///{quote(str(path.absolute()))}"
+
+
+def _tell_forgery(teller: Teller, path: Path, target: dict[str, Any]) -> None:
+    import perdure  # noqa: PLC0415 - as above
+    from perdure.doors.cli import tour  # noqa: PLC0415
+
+    teller.chapter("A forger edits a copy of the file itself, past the log and past every trigger.")
     true, false = tour.forge(path, target["step"])
     teller.line(f"event {target['turn']} said {true!r}; now it says {false!r}")
-    with perdure.open(url, actor="visitor") as store:
+    with perdure.open(url_of(path), actor="visitor") as store:
         teller.check(tour.check_caught(store, target["turn"]))
-    teller.chapter(
-        "Everything held." if teller.held else "Something did NOT hold. That is a bug: please report it with the seed."
-    )
-    return teller.held
+
+
+def _end(lives: list[Round]) -> str:
+    saved = counted(sum(len(life.acknowledged) for life in lives), "saved step")
+    return f"Everything held: {counted(len(lives), 'kill')}, {saved}, 0 lost, 0 twice, 1 forgery found."
 
 
 def _lives(teller: Teller, url: str, rounds: int, seed: int) -> list[Round]:
     from perdure.doors.cli import tour  # noqa: PLC0415 - as above
 
     teller.chapter(
-        f"An agent writes to {url};\nit is killed with SIGKILL in the middle of its work, {rounds} times (seed {seed})."
+        f"A small agent books transfers into one SQLite file. We kill it with SIGKILL, {counted(rounds, 'time')},\n"
+        f"in the middle of its work (seed {seed})."
     )
     chance, lives = tour.Chance(seed), []
     for number in range(1, rounds + 1):
         life = tour.live_and_die(url, chance)
         lives.append(life)
-        teller.line(
-            f"life {number}: went on after step {life.resumed_after}, "
-            f"{len(life.acknowledged)} steps acknowledged, "
-            f"killed after step {life.acknowledged[-1]['step']}"
-        )
+        found = f"found step {life.resumed_after} done, went on" if life.resumed_after else "found nothing, began"
+        told = counted(len(life.acknowledged), "time")
+        teller.line(f'life {number}: {found}, was told {told} "saved", then killed')
+    teller.line("(a step may be saved just before the kill, without the agent having heard so)")
     return lives

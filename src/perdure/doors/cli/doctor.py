@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from perdure.doors.cli.options import Asked, command, reads
-from perdure.doors.cli.output import say_json, say_table
+from perdure.doors.cli.options import Asked, command, whole
+from perdure.doors.cli.output import say_json
+from perdure.doors.cli.tables import Column, folded, say_table
 
 COLUMNS = (
-    ("", lambda finding: finding.severity),
-    ("check", lambda finding: finding.check),
-    ("what", lambda finding: finding.says),
-    ("fix", lambda finding: finding.fix),
+    Column("", lambda finding: finding.severity),
+    Column("check", lambda finding: finding.check),
+    folded("what", lambda finding: finding.says),
+    folded("fix", lambda finding: finding.fix),
 )
 
 
 @command("doctor", "perdure doctor", "perdure doctor --store postgresql://me@host/db --json")
-@reads
+@whole
 def doctor(asked: Asked) -> None:
     """Look at a store from outside and inside: library, settings, disk, structure, heads.
 

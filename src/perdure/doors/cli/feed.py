@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.output import compact, moment, note, say_json_line, say_page
+from perdure.doors.cli.output import compact, moment, note, say_json_line
+from perdure.doors.cli.show import find_session
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
@@ -29,12 +31,12 @@ def digest(event: EventRecord) -> str:
 
 
 COLUMNS = (
-    ("at", lambda event: event.at),
-    ("session", lambda event: event.session),
-    ("seq", lambda event: event.seq),
-    ("kind", lambda event: event.kind),
-    ("actor", lambda event: event.actor),
-    ("what", digest),
+    Column("at", lambda event: event.at),
+    Column("session", lambda event: event.session),
+    Column("seq", lambda event: event.seq),
+    Column("kind", lambda event: event.kind),
+    Column("actor", lambda event: event.actor),
+    prose("what", digest),
 )
 
 
@@ -54,7 +56,10 @@ COLUMNS = (
 def events(asked: Asked, **filters: Any) -> None:
     """List events of all sessions, newest first: who changed what, and when."""
     with asked.open() as store:
-        say_page(store.events(**filters), COLUMNS, as_json=asked.as_json, none="no such events")
+        if filters["session"] is not None:
+            find_session(store, filters["session"])
+        found = store.events(**filters)
+        say_page(found, COLUMNS, as_json=asked.as_json, what="events", filtered=is_filtered(filters))
 
 
 @command(
@@ -84,18 +89,52 @@ def tail(
 
     With --json: one JSON object a line, as it happens.
     """
-    shown = 0
     with asked.open() as store:
-        cursor = after if after or from_start else store.feed_end()
-        for page in follow(store, cursor, once=once):
-            for event in page:
-                if _wanted(event, name, kind):
-                    _say_event(event, as_json=asked.as_json)
-                    shown += 1
-                if shown == limit:
-                    return
-            cursor = page.next
-    note(f"more: the same command with --after {cursor}")
+        wanted = Wanted(store, name, kind)
+        start = after if after or from_start else store.feed_end()
+        cursor = _say_feed(store, start, wanted, once=once, limit=limit, as_json=asked.as_json)
+        more = any(wanted.among(page) for page in follow(store, cursor, once=True))
+    note(f"more events: add --after {cursor}" if more else f"for what comes later: add --after {cursor}")
+
+
+class Wanted:
+    """What of the feed is to be shown. NotFound for a session that is not there, Invalid for what is no kind."""
+
+    def __init__(self, store: Store, name: str | None, kind: str | None) -> None:
+        self._name = name
+        self._kind = kind
+        if name is not None:
+            find_session(store, name)
+        if kind is not None:
+            store.events(kind=kind, session=name, limit=1)  # what a listing refuses is refused here, too
+
+    def __call__(self, event: EventRecord) -> bool:
+        """Whether this one is."""
+        if self._name is not None and event.session != self._name:
+            return False
+        kind = self._kind
+        return kind is None or event.kind == kind or (kind.endswith(".*") and event.kind.startswith(kind[:-1]))
+
+    def among(self, page: list[EventRecord]) -> list[int]:
+        """The places of those in a page."""
+        return [place for place, event in enumerate(page) if self(event)]
+
+
+def _say_feed(
+    store: Store, cursor: str | None, wanted: Wanted, *, once: bool, limit: int | None, as_json: bool
+) -> str | None:
+    """Show events as they come; returns the cursor after the last one that was looked at."""
+    left = limit
+    for page in follow(store, cursor, once=once):
+        places = wanted.among(page)[:left]
+        for place in places:
+            _say_event(page[place], as_json=as_json)
+        if left is not None:
+            left -= len(places)
+            if left == 0:  # the page may go on: ask for exactly as much as was shown
+                return store.feed(cursor, limit=places[-1] + 1).next
+        cursor = page.next
+    return cursor
 
 
 def follow(store: Store, cursor: str | None, *, once: bool) -> Iterator[Page[EventRecord]]:
@@ -106,12 +145,6 @@ def follow(store: Store, cursor: str | None, *, once: bool) -> Iterator[Page[Eve
         cursor = page.next
         if once and len(page) < FEED_PAGE:
             return
-
-
-def _wanted(event: EventRecord, name: str | None, kind: str | None) -> bool:
-    if name is not None and event.session != name:
-        return False
-    return kind is None or event.kind == kind or (kind.endswith(".*") and event.kind.startswith(kind[:-1]))
 
 
 def _say_event(event: EventRecord, *, as_json: bool) -> None:

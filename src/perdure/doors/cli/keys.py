@@ -1,4 +1,4 @@
-"""Key files for anchors: made with the mode that secrets need."""
+"""Files that commands make: never over another one, and keys for anchors with the mode that secrets need."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from pathlib import Path
 from perdure.errors import Conflict, Refused
 
 
-def write_private(path: Path, data: bytes, *, replace: bool = False) -> None:
-    """Write a file that only its owner may read. Conflict when it exists and is not to be replaced."""
-    flags = os.O_CREAT | os.O_WRONLY | (os.O_TRUNC if replace else os.O_EXCL)
+def check_new(path: Path, option: str) -> None:
+    """Conflict when something is there: nothing is ever overwritten. For what costs much before it is written."""
+    if path.exists() or path.is_symlink():
+        raise _exists(path, option)
+
+
+def _exists(path: Path, option: str) -> Conflict:
+    return Conflict(f"{path} exists already, and nothing is ever overwritten", path=option, hint="name another")
+
+
+def write_private(path: Path, data: bytes, option: str) -> None:
+    """Write a new file that only its owner may read. Conflict when it exists."""
     try:
-        number = os.open(path, flags, 0o600)
+        number = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise Conflict(f"{path} exists already", path="new-key", hint="name another file") from None
+        raise _exists(path, option) from None
     with os.fdopen(number, "wb") as file:
         file.write(data)
         file.flush()
@@ -31,6 +40,7 @@ def new_key_pair(path: Path) -> Path:
     key = Ed25519PrivateKey.generate()
     secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
     public = path.with_name(f"{path.name}.pub")
-    write_private(path, secret)
+    check_new(public, "new-key")
+    write_private(path, secret, "new-key")
     public.write_bytes(key.public_key().public_bytes(forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo))
     return public

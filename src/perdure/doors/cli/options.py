@@ -1,8 +1,8 @@
 """What every command takes: which store, for which tenant, as whom, for people or for machines.
 
-`@command(…)` makes a command with examples; `@reads` and `@writes` hand it an `Asked` as its first argument,
-which opens the store. A command that only reads never makes a store: a missing file is NotFound, with the way
-out.
+`@command(…)` makes a command with examples; `@reads`, `@writes` and `@whole` (the store of all tenants) hand it
+an `Asked` as its first argument, which opens the store. A command that only reads never makes a store: a
+missing file is NotFound, with the way out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import getpass
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "sqlite:///agent.db"
 DEFAULT_LIMIT = 50
+NO_TENANT = 0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Body = Callable[..., Any]
@@ -61,17 +63,34 @@ class Asked:
         self.check_exists()
         return perdure.open(self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor)
 
+    def open_whole(self) -> Store:
+        """Open the store for reading, for no tenant: only for what looks after all of them at once."""
+        from perdure.handles.callers import Caller  # noqa: PLC0415 - as above
+        from perdure.handles.sync.store import Store  # noqa: PLC0415
+        from perdure.stores.core import open_core  # noqa: PLC0415
+
+        self.check_exists()
+        return Store(Caller(open_core(self.store, read_only=True), "me", NO_TENANT), owner=True)
+
     def check_exists(self) -> None:
         """Never make a store by looking at it."""
         from perdure.stores import url  # noqa: PLC0415 - as above
 
         path = url.parse(self.store).path
-        if path is not None and not path.exists():
+        if path is not None and _is_missing(path):
             raise NotFound(
-                f"there is no store at {path}",
+                f"there is no store at {path.absolute()}",
                 path="store",
-                hint="name one with --store URL or PERDURE_STORE; perdure.open makes one",
+                hint="name another with --store URL or PERDURE_STORE; your program makes one with perdure.open",
             )
+
+
+def _is_missing(path: Path) -> bool:
+    """A folder that may not be entered is for the store to complain about: it knows more."""
+    try:
+        return not path.exists()
+    except OSError:
+        return False
 
 
 def login() -> str:
@@ -109,6 +128,7 @@ def _tenant_option(function: Body) -> Body:
         default="default",
         show_default=True,
         metavar="NAME",
+        show_envvar=True,
         help="For which tenant.",
     )(function)
 
@@ -121,6 +141,7 @@ def actor_option(function: Body) -> Body:
         default=login,
         show_default="your login",
         metavar="NAME",
+        show_envvar=True,
         help="Who does this: the log names it.",
     )(function)
 
@@ -159,6 +180,16 @@ def reads(function: Body) -> Body:
         return function(Asked(store, tenant, as_json=as_json), **own)
 
     return store_option(_tenant_option(json_option(log_options(run))))
+
+
+def whole(function: Body) -> Body:
+    """A command that looks at a store as a whole: of all tenants."""
+
+    @functools.wraps(function)
+    def run(*, store: str, as_json: bool, **own: Any) -> Any:
+        return function(Asked(store, "", as_json=as_json), **own)
+
+    return store_option(json_option(log_options(run)))
 
 
 def writes(function: Body) -> Body:

@@ -1,4 +1,4 @@
-"""How results look: a table for people, one JSON document for machines, plain columns when nobody watches.
+"""How results look: facts and prose for people, one JSON document for machines. Tables are in `tables.py`.
 
 Text from rows never reaches a terminal as it is: `visible` escapes control characters, and no markup is read.
 Keeps P10.
@@ -11,7 +11,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CELL_MAX_CHARS = 80
-SHORT_MAX_CHARS = 19  # an instant: breaking it helps nobody
-Column = tuple[str, Callable[[Any], object]]
 
 
 # -- for machines -----------------------------------------------------------------------------------
@@ -90,8 +88,13 @@ def instant(value: datetime | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """An instant for people: to the second."""
-    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """An instant for people: to the second, in UTC, and it says so."""
+    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something: 1 stream, 2 streams."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def bytes_size(count: int) -> str:
@@ -111,57 +114,25 @@ def console(*, err: bool = False) -> Console:
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
 
 
-def cell(value: object) -> str:
-    """A value in a table: one short line that is safe to show."""
-    if isinstance(value, datetime):
-        return moment(value)
-    if isinstance(value, (list, tuple, AbstractSet)):
-        return shortened(", ".join(map(str, value)), CELL_MAX_CHARS)
-    return "" if value is None else shortened(value.value if isinstance(value, enum.Enum) else value, CELL_MAX_CHARS)
+def cell(value: object, max_chars: int | None = CELL_MAX_CHARS) -> str:
+    """A value in a table: one line that is safe to show, and a short one unless it must be whole."""
+    line = _line(value)
+    return visible(" ".join(line.split())) if max_chars is None else shortened(line, max_chars)
 
 
-def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
-    """Rows for people: drawn on a terminal, aligned columns elsewhere."""
-    headings = [heading for heading, _ in columns]
-    rows = [[cell(get(item)) for _, get in columns] for item in items]
-    if sys.stdout.isatty():
-        _draw(headings, rows)
-    else:
-        _align(headings, rows)
-
-
-def _draw(headings: list[str], rows: list[list[str]]) -> None:
-    from rich import box  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(headings):
-        short = max((len(row[number]) for row in rows), default=0) <= SHORT_MAX_CHARS
-        table.add_column(heading, overflow="fold", no_wrap=short)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console().print(table)
-
-
-def _align(headings: list[str], rows: list[list[str]]) -> None:
-    lines = [headings, *rows]
-    widths = [max(len(line[number]) for line in lines) for number in range(len(headings))]
-    for line in lines:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-
-
-def say_page(page: Any, columns: Sequence[Column], *, as_json: bool, none: str) -> None:
-    """One page of a listing, and how to get the next one (on stderr: stdout holds rows alone)."""
-    following = getattr(page, "next", None)
-    if as_json:
-        say_json({"items": list(page), "next": following})
-    elif not page:
-        note(none)
-    else:
-        say_table(columns, page)
-        if following:
-            note(f"more: the same command with --after {following}")
+def _line(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return moment(value)
+        case enum.Enum():
+            return str(value.value)
+        case Mapping():
+            return ", ".join(f"{name} {item}" for name, item in value.items())
+        case list() | tuple() | AbstractSet():
+            return ", ".join(map(str, value))
+    return str(value)
 
 
 def say_facts(facts: Mapping[str, object]) -> None:

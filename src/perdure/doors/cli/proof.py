@@ -8,22 +8,30 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.anchors import READABLE_FILE, anchored, read_anchored
-from perdure.doors.cli.keys import new_key_pair, write_private
-from perdure.doors.cli.options import Asked, command, reads, writes
-from perdure.doors.cli.output import note, plain, say_json, say_table
+from perdure.doors.cli.anchors import READABLE_FILE, anchored, keys_read, read_anchored
+from perdure.doors.cli.keys import check_new, new_key_pair, write_private
+from perdure.doors.cli.options import Asked, command, whole, writes
+from perdure.doors.cli.output import counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
+from perdure.doors.cli.tables import Column, folded, say_table
 from perdure.errors import Damaged
 
 UNVERIFIABLE_SHOWN = 20
 
 COLUMNS = (
-    ("problem", lambda problem: problem.kind),
-    ("stream", lambda problem: problem.stream),
-    ("seq", lambda problem: problem.seq),
-    ("table", lambda problem: problem.table),
-    ("what", lambda problem: problem.message),
+    Column("problem", lambda problem: problem.kind),
+    Column("stream", lambda problem: problem.stream),
+    Column("seq", lambda problem: problem.seq),
+    Column("table", lambda problem: problem.table),
+    folded("what", lambda problem: problem.message),
 )
+SIGNATURES = {
+    "": "",
+    "good": "; the anchor's signature is good",
+    "bad": "; the anchor's signature is BAD",
+    "unchecked": "; the anchor's signature was NOT checked (give --public-key)",
+    "unsigned": "; the anchor is NOT signed",
+}
 
 
 @command(
@@ -34,7 +42,7 @@ COLUMNS = (
 )
 @anchored
 @click.option("--blobs/--no-blobs", default=True, show_default=True, help="Whether to read and hash every blob.")
-@reads
+@whole
 def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
     """Prove that every event, row and blob is as it was written. Changes nothing; others may write meanwhile.
 
@@ -42,7 +50,7 @@ def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, b
     off the end of a stream together with its head cannot be noticed by anybody.
     """
     anchor, key = read_anchored(anchor_file, public_key)
-    with asked.open() as store, progress("verifying") as step:
+    with asked.open_whole() as store, progress("verifying") as step, keys_read():
         report = store.verify(anchor=anchor, public_key=key, progress=step, blobs=blobs)
     if asked.as_json:
         say_json({"ok": report.ok, **plain(report)})
@@ -60,10 +68,9 @@ def _say_report(report: Any) -> None:
         more = len(report.unverifiable) - UNVERIFIABLE_SHOWN
         note(f"… and {more} more such events (all of them with --json)")
     counts = report.counts
-    looked = f"{counts.streams} streams, {counts.events} events, {counts.rows} rows, {counts.blobs} blobs"
-    signed = f"; the anchor's signature: {report.signature}" if report.signature else ""
-    found = len(report.problems) + report.left_out
-    click.echo(f"{'ok' if report.ok else f'{found} problems'}: {looked}{signed}")
+    looked = ", ".join(counted(getattr(counts, f"{noun}s"), noun) for noun in ("stream", "event", "row", "blob"))
+    found = "ok" if report.ok else counted(len(report.problems) + report.left_out, "problem")
+    click.echo(f"{found}: {looked}{SIGNATURES[report.signature]}")
 
 
 @command(
@@ -73,7 +80,7 @@ def _say_report(report: Any) -> None:
     "perdure anchor --key anchor.key -o - | ssh elsewhere 'cat > anchor.json'",
 )
 @click.option("--key", type=READABLE_FILE, help="The private key (Ed25519, PEM) to sign with.")
-@click.option("-o", "--output", metavar="FILE", help="Where the anchor goes; - for stdout.")
+@click.option("-o", "--output", metavar="FILE", help="The new file where the anchor goes; - for stdout.")
 @click.option(
     "--new-key",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -89,13 +96,15 @@ def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path 
         return
     if not output or bool(key) == unsigned:
         raise click.UsageError("expected --key FILE (or --unsigned) and -o FILE; --new-key FILE makes a key")
-    with asked.open() as store:
+    if output != "-":
+        check_new(Path(output), "output")  # before anything is recorded
+    with asked.open() as store, keys_read():
         made = store.anchor(key.read_bytes() if key else None)
     if output == "-":
         click.echo(made.to_json())
         return
-    write_private(Path(output), f"{made.to_json()}\n".encode(), replace=True)
+    write_private(Path(output), f"{made.to_json()}\n".encode(), "output")
     if asked.as_json:
         say_json({"path": output, "root": made.root, "heads": len(made.heads), "key": made.key})
     else:
-        note(f"anchored {len(made.heads)} streams in {output}; keep it elsewhere")
+        note(f"anchored {counted(len(made.heads), 'stream')} in {output}; keep it elsewhere")

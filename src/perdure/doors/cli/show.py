@@ -116,7 +116,7 @@ def _say_goal(about: Any) -> None:
         say_prose(about.goal)
     if about.pins:
         say_heading("Pins")
-        say_facts({name: value for name, value in plain(about.pins).items() if value})
+        say_facts(plain(about.pins))
 
 
 def _say_open(heading: str, lines: Iterable[str]) -> None:

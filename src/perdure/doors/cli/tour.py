@@ -19,13 +19,15 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from perdure.doors.cli.tour_agent import DECIDE_EVERY, SESSION, text_of
-from perdure.errors import TimedOut
+from perdure.errors import Conflict, TimedOut
+from perdure.model.records.integrity import ProblemKind
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
 
 LIFE_SECONDS_MAX = 30.0
 PAGE = 1000
+CHANGED = "its text was changed after it was written"
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -42,6 +44,25 @@ class Check(msgspec.Struct, frozen=True):
     claim: str
     held: bool
     detail: str = ""
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Where the tour takes place: the agent's store, and the copy that the forger gets."""
+
+    true: Path
+    forged: Path
+
+
+def new_files(folder: Path) -> Files:
+    """The files of a tour in this folder, which is made. Conflict when one of an earlier tour is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = Files(folder / "tour.db", folder / "tour-forged.db")
+    for path in (files.true, files.forged):
+        if path.exists():
+            raise Conflict(
+                f"{path} exists already: a tour begins with nothing", path="keep", hint="name another folder"
+            )
+    return files
 
 
 class Chance:
@@ -117,7 +138,7 @@ def _check_whole(session: Session, turns: int, decisions: int) -> Check:
     """Whatever the last commit was, it is there whole: turn, decision and value agree."""
     value = session.get("step", default=0)
     whole = value == turns and decisions == turns // DECIDE_EVERY
-    return Check("no step is there in part", whole, f"value {value}, {turns} turns, {decisions} decisions")
+    return Check("no step is half there", whole, f"value {value}, {turns} turns, {decisions} decisions")
 
 
 def _check_continued(rounds: list[Round]) -> Check:
@@ -131,8 +152,8 @@ def _check_continued(rounds: list[Round]) -> Check:
 def check_clean(store: Any) -> Check:
     """Verify finds nothing."""
     report = store.verify()
-    looked = f"{report.counts.events} events, {report.counts.rows} rows"
-    says = f"verify: {looked}, nothing is changed, lost or unrecorded"
+    looked = f"{report.counts.events} events and {report.counts.rows} rows"
+    says = f"verify: {looked} are exactly what was written"
     return Check(says, report.ok, "; ".join(map(str, report.problems[:3])))
 
 
@@ -155,8 +176,9 @@ def check_caught(store: Any, seq: int) -> Check:
     """Verify names the stream and the number of the event that was forged."""
     report = store.verify()
     named = [problem for problem in report.problems if SESSION in problem.stream and problem.seq == seq]
+    what = CHANGED if named and named[0].kind == ProblemKind.BODY_ALTERED else "it is not what was written"
     return Check(
-        f"verify names it: {named[0] if named else 'no'}",
+        f"verify finds it: session {SESSION}, event {seq}: {what}",
         bool(named),
         "; ".join(map(str, report.problems[:3])),
     )

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from perdure.doors.cli.anchors import anchored, read_anchored
-from perdure.doors.cli.options import Asked, command, json_option, log_options, reads, store_option
-from perdure.doors.cli.output import bytes_size, note, say_facts, say_json, say_table
+from perdure.doors.cli.anchors import anchored, keys_read, read_anchored
+from perdure.doors.cli.keys import check_new
+from perdure.doors.cli.options import Asked, command, json_option, log_options, store_option, whole
+from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
+from perdure.doors.cli.tables import Column, say_table
 
-STEPS = (("number", lambda step: step.number), ("step", lambda step: step.name))
+STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))
 
 
 @command("migrate", "perdure migrate --dry-run", "perdure migrate --store sqlite:///agent.db")
@@ -25,8 +27,9 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
     Forward only, all of it or nothing. A store that a newer Perdure wrote is refused.
     """
     from perdure.stores import core, scripts, url  # noqa: PLC0415 - help must not load the stores
+    from perdure.stores.migrate import latest, migrations  # noqa: PLC0415
 
-    Asked(store, "default", as_json=as_json).check_exists()
+    Asked(store, "", as_json=as_json).check_exists()
     engine = core.engine_for(url.parse(store))
     try:
         with scripts.told("store"):
@@ -40,19 +43,22 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
     if steps:
         say_table(STEPS, steps)
     applied = "would be applied" if dry_run else "applied"
-    note(f"{len(steps)} steps {applied}" if steps else "the schema is the newest: nothing to do")
+    newest = f"schema {latest(migrations())} is the newest: nothing to do"
+    note(f"{counted(len(steps), 'step')} {applied}" if steps else newest)
 
 
 @command("backup", "perdure backup agent-$(date +%F).bak", "perdure backup agent.bak --json")
 @click.argument("path", type=click.Path(path_type=Path))
-@reads
+@whole
 def backup(asked: Asked, *, path: Path) -> None:
     """Write a consistent copy of the store to PATH while others write; nothing is ever overwritten.
 
     SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical
     snapshot of one schema; no point in time between two backups, no roles, no settings of the server.
     """
-    with asked.open() as store, progress("backing up") as step:
+    check_new(path, "path")
+    check_new(path.with_name(f"{path.name}.blobs"), "path")
+    with asked.open_whole() as store, progress("backing up") as step:
         made = store.backup(path, progress=step)
     if asked.as_json:
         say_json(made)
@@ -79,9 +85,13 @@ def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, 
     from before are refused and open effects are settled rather than trusted.
     """
     from perdure.handles import restoring  # noqa: PLC0415 - help must not load the stores
+    from perdure.stores import url  # noqa: PLC0415
 
     anchor, key = read_anchored(anchor_file, public_key)
-    with progress("restoring") as step:
+    target = url.parse(store).path
+    if target is not None and source.exists():
+        check_new(target, "store")
+    with progress("restoring") as step, keys_read():
         made = restoring.restore(source, store, anchor=anchor, public_key=key, progress=step)
     if as_json:
         say_json(made)
@@ -94,4 +104,4 @@ def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, 
             "large blobs": str(made.blobs),
         }
     )
-    note(f"restored and verified: {made.report.counts.events} events")
+    note(f"restored and verified: {counted(made.report.counts.events, 'event')}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.output import say_page
 from perdure.doors.cli.show import find_session, record_of
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
 from perdure.model.records.decisions import DecisionStatus
 from perdure.model.records.work import TaskStatus
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
 
 DECISION_COLUMNS = (
-    ("session", lambda decision: decision.session),
-    ("seq", lambda decision: decision.seq),
-    ("status", lambda decision: decision.status),
-    ("decision", lambda decision: decision.text),
-    ("because", lambda decision: decision.because),
-    ("outcome", lambda decision: decision.outcome),
-    ("tags", lambda decision: decision.tags),
-    ("actor", lambda decision: decision.actor),
-    ("at", lambda decision: decision.at),
+    Column("session", lambda decision: decision.session),
+    Column("seq", lambda decision: decision.seq),
+    Column("status", lambda decision: decision.status),
+    prose("decision", lambda decision: decision.text),
+    prose("because", lambda decision: decision.because),
+    prose("outcome", lambda decision: decision.outcome),
+    prose("tags", lambda decision: decision.tags),
+    Column("actor", lambda decision: decision.actor),
+    Column("at", lambda decision: decision.at),
 )
 TASK_COLUMNS = (
-    ("session", lambda task: task.session),
-    ("id", lambda task: task.id),
-    ("status", lambda task: f"{task.status.value} (abandoned)" if task.abandoned else task.status),
-    ("prio", lambda task: task.priority),
-    ("task", lambda task: task.title),
-    ("needs", lambda task: task.needs),
-    ("claimed by", lambda task: task.claimed_by),
-    ("labels", lambda task: task.labels),
-    ("note", lambda task: task.note),
-    ("at", lambda task: task.at),
+    Column("session", lambda task: task.session),
+    Column("id", lambda task: task.id),
+    Column("status", lambda task: f"{task.status.value} (abandoned)" if task.abandoned else task.status),
+    Column("prio", lambda task: task.priority),
+    prose("task", lambda task: task.title),
+    Column("needs", lambda task: task.needs),
+    Column("claimed by", lambda task: task.claimed_by),
+    prose("labels", lambda task: task.labels),
+    prose("note", lambda task: task.note),
+    Column("at", lambda task: task.at),
 )
 
 
@@ -55,7 +55,9 @@ def records(page: Any) -> Any:
     "perdure decisions --actor architect --since 7d",
     "perdure decisions --tag auth --json",
 )
-@click.option("--status", type=click.Choice([status.value for status in DecisionStatus]), help="Only those at this.")
+@click.option(
+    "--status", type=click.Choice([status.value for status in DecisionStatus]), help="Only those with this status."
+)
 @click.option("--actor", metavar="NAME", help="Only those that this actor made.")
 @click.option("--tag", metavar="NAME", help="Only those with this tag.")
 @spans
@@ -64,12 +66,8 @@ def records(page: Any) -> Any:
 def decisions(asked: Asked, **filters: Any) -> None:
     """List decisions of all sessions, newest first: what was decided, why, and what came of it."""
     with asked.open() as store:
-        say_page(
-            records(store.decisions(**filters)),
-            DECISION_COLUMNS,
-            as_json=asked.as_json,
-            none="no such decisions",
-        )
+        found = records(store.decisions(**filters))
+        say_page(found, DECISION_COLUMNS, as_json=asked.as_json, what="decisions", filtered=is_filtered(filters))
 
 
 @command(
@@ -78,7 +76,9 @@ def decisions(asked: Asked, **filters: Any) -> None:
     "perdure tasks --label release --since 7d --json",
     "perdure tasks --ready --session issue-42",
 )
-@click.option("--status", type=click.Choice([status.value for status in TaskStatus]), help="Only those at this.")
+@click.option(
+    "--status", type=click.Choice([status.value for status in TaskStatus]), help="Only those with this status."
+)
 @click.option("--label", metavar="NAME", help="Only those with this label.")
 @click.option("--actor", metavar="NAME", help="Only those that this actor wrote down.")
 @click.option("--stuck", is_flag=True, help="Only those that need a failed or cancelled task.")
@@ -97,7 +97,8 @@ def tasks(asked: Asked, *, session: str | None, ready: bool, **filters: Any) -> 
             if session is None
             else _of_session(find_session(store, session), filters, ready=ready)
         )
-        say_page(records(found), TASK_COLUMNS, as_json=asked.as_json, none="no such tasks")
+        filtered = is_filtered({**filters, "session": session, "ready": ready})
+        say_page(records(found), TASK_COLUMNS, as_json=asked.as_json, what="tasks", filtered=filtered)
 
 
 def _of_session(session: Session, filters: dict[str, Any], *, ready: bool) -> Any:

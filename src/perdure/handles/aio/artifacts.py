@@ -19,6 +19,8 @@ from perdure.planes.spans import Instant
 class AsyncArtifact:
     """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
 
+    __slots__ = ("_caller", "record")
+
     def __init__(self, caller: AsyncCaller, record: ArtifactRecord) -> None:
         self._caller = caller
         self.record = record
@@ -87,6 +89,8 @@ class AsyncArtifact:
 class AsyncArtifacts(AsyncStreamHandle):
     """The verbs of a session for artifacts."""
 
+    __slots__ = ()
+
     async def attach(
         self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
     ) -> ArtifactRecord:
@@ -120,6 +124,8 @@ class AsyncArtifacts(AsyncStreamHandle):
 
 class AsyncArtifactsAcross(AsyncStoreHandle):
     """Asking across the store: artifacts."""
+
+    __slots__ = ()
 
     async def artifact(self, hash: str) -> AsyncArtifact:  # noqa: A002 - the word of the design
         """The artifact with this content. Raises NotFound, also when only another tenant has it."""

@@ -9,7 +9,9 @@ from perdure.log.change import Stream
 
 
 class AsyncStoreHandle:
-    """A handle that asks across a whole store."""
+    """A handle that asks across a whole store. Slots, here and below: setting what does not exist is an error."""
+
+    __slots__ = ("__weakref__", "_caller")
 
     def __init__(self, caller: AsyncCaller) -> None:
         self._caller = caller
@@ -17,6 +19,8 @@ class AsyncStoreHandle:
 
 class AsyncStreamHandle:
     """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""
+
+    __slots__ = ("__weakref__", "_caller", "_pin", "_stream")
 
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str = "") -> None:
         self._caller = caller

@@ -13,6 +13,8 @@ from perdure.planes.spans import Duration
 class AsyncCheckpoints(AsyncStreamHandle):
     """The verbs of a session for checkpoints."""
 
+    __slots__ = ()
+
     async def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 

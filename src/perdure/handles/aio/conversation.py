@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Never, NoReturn
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.model.records.conversation import (
     Call,
     Cover,
+    Ending,
     Pending,
     Pins,
     SessionHeader,
     SessionRecord,
+    Speaker,
     Status,
     Turn,
 )
 from perdure.planes import conversation, covers, turns
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
-from perdure.planes.transcript import Transcript
+from perdure.planes.transcript import Shape, Transcript
 
 
 class AsyncConversation(AsyncStreamHandle):
@@ -28,11 +30,13 @@ class AsyncConversation(AsyncStreamHandle):
     Every write is one commit: whole or not at all, durable when the call returns, and not begun if it raises.
     """
 
+    __slots__ = ()
+
     # -- turns -----------------------------------------------------------------------------------------------
 
     async def say(
         self,
-        role: str,
+        role: Speaker,
         content: Any = None,
         *,
         key: str | None = None,
@@ -93,7 +97,7 @@ class AsyncConversation(AsyncStreamHandle):
         return await self._read(covers.covers, nested=nested)
 
     async def transcript(
-        self, format: str = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
+        self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
     ) -> Transcript:  # fmt: skip
         """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always
         valid (P14).
@@ -110,6 +114,13 @@ class AsyncConversation(AsyncStreamHandle):
         """active, waiting, completed or failed; crashed when whoever was at it has died without leaving."""
         return await self._read(conversation.get_status)
 
+    # async-only
+    @property
+    def status(self) -> NoReturn:
+        """Only sync code has it: nothing can be awaited in an attribute."""
+        raise AttributeError("ask with `await session.get_status()`")
+
+    # end
     # sync: @property
     # sync: def status(self) -> Status:
     # sync:     """What `get_status` says."""
@@ -127,7 +138,7 @@ class AsyncConversation(AsyncStreamHandle):
         """The session goes on after waiting. Idempotent. Conflict if it is closed."""
         await self._write(conversation.mark_active)
 
-    async def close(self, status: str = "completed") -> None:
+    async def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
 
         Closing is a statement, not a lock: what is still said afterwards is kept.
@@ -149,6 +160,17 @@ class AsyncConversation(AsyncStreamHandle):
         """Say what the session is for; None lets the goal go. Idempotent."""
         await self._write(conversation.set_goal, goal)
 
+    # async-only
+    @property
+    def goal(self) -> NoReturn:
+        """Only sync code has it: nothing can be awaited in an attribute."""
+        raise AttributeError("ask with `await session.get_goal()`, say it with `await session.set_goal(…)`")
+
+    @goal.setter
+    def goal(self, goal: Never) -> None:
+        raise AttributeError("say it with `await session.set_goal(…)`")
+
+    # end
     # sync: @property
     # sync: def goal(self) -> str | None:
     # sync:     """What the session is for; setting it is one commit."""
@@ -191,6 +213,8 @@ class AsyncConversation(AsyncStreamHandle):
 
 class AsyncConversationAcross(AsyncStoreHandle):
     """Asking across the store: sessions."""
+
+    __slots__ = ()
 
     async def sessions(
         self,

@@ -18,6 +18,8 @@ from perdure.planes.spans import Instant
 class AsyncDecision(AsyncStreamHandle):
     """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
+    __slots__ = ("_record",)
+
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: DecisionRecord) -> None:
         super().__init__(caller, stream, pin)
         self._record = record
@@ -145,6 +147,8 @@ class AsyncDecision(AsyncStreamHandle):
 class AsyncDecisions(AsyncStreamHandle):
     """The decisions of a session, and who refers to what."""
 
+    __slots__ = ()
+
     async def decide(
         self,
         text: str,
@@ -187,6 +191,8 @@ class AsyncDecisions(AsyncStreamHandle):
 
 class AsyncDecisionsAcross(AsyncStoreHandle):
     """Asking across the store: decisions."""
+
+    __slots__ = ()
 
     async def decisions(
         self,

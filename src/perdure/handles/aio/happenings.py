@@ -21,6 +21,8 @@ S = TypeVar("S")
 class AsyncHappenings(AsyncStreamHandle):
     """The verbs of a session for emitted events and folds."""
 
+    __slots__ = ()
+
     async def emit(
         self,
         kind: str,
@@ -73,6 +75,8 @@ class AsyncHappenings(AsyncStreamHandle):
 
 class AsyncHappeningsAcross(AsyncStoreHandle):
     """Asking across the store: events and the feed."""
+
+    __slots__ = ()
 
     async def events(
         self,

@@ -24,6 +24,10 @@ class AsyncSession(
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
 
+    __slots__ = ()
+
 
 class AsyncScope(AsyncValues):
     """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
+
+    __slots__ = ()

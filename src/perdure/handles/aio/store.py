@@ -15,9 +15,11 @@ from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.aio.work import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.callers import AsyncCaller
+from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.stores.url import without_password
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ class AsyncStore(
     AsyncUpkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""
+
+    __slots__ = ("_owner",)
 
     def __init__(self, caller: AsyncCaller, *, owner: bool) -> None:
         super().__init__(caller)
@@ -77,11 +81,15 @@ class AsyncStore(
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
         `tx.scope(…)`.
 
-        All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
+        All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again. Its result
+        is returned. Handles that it made are sync: sync code may go on with them, each verb a commit of its
+        own; in async code they are Refused once `fn` is over. Raises Invalid for an async `fn`, and what `fn`
+        raises; nothing is written then.
         """
-        result, held_back = await self._caller.write(run_atomic, fn, self._caller)
-        held_back.tell()
-        return result
+        done = await self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
+        done.held_back.tell()
+        # sync: done.inside.settle(self._caller.heartbeat)
+        return done.result
 
     async def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to
@@ -98,6 +106,10 @@ class AsyncStore(
     def _leave(self) -> None:
         self._caller.heartbeat.close()
         self._caller.core.close()
+
+    def __repr__(self) -> str:
+        url = without_password(self._caller.core.engine.url)
+        return f"{type(self).__name__}({url!r}, actor={self.actor!r})"
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Self
 
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.handles.callers import AsyncFrozenCaller
+from perdure.handles.callers import AsyncCaller, AsyncFrozenCaller
+from perdure.log.change import Stream
 from perdure.planes import time
 
 
 class AsyncTime(AsyncStreamHandle):
     """The verbs of a session for time travel and forks."""
+
+    __slots__ = ("_moment",)
+
+    def __init__(self, caller: AsyncCaller, stream: Stream, pin: str = "", *, moment: time.Moment | None = None) -> None:
+        super().__init__(caller, stream, pin)
+        self._moment = moment  # what `at` was asked for, if this is the past
 
     async def at(self, moment: time.Moment) -> Self:
         """This session as it was after an event (its sequence number), at an instant, or some time ago
@@ -21,7 +28,8 @@ class AsyncTime(AsyncStreamHandle):
         until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
-        return type(self)(AsyncFrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin)
+        frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
+        return type(self)(frozen, view.stream, view.pin, moment=moment)
 
     async def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
@@ -34,3 +42,7 @@ class AsyncTime(AsyncStreamHandle):
         plan = await self._read(time.plan_fork, at)
         stream, pin = await self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
+
+    def __repr__(self) -> str:
+        at = "" if self._moment is None else f", at={self._moment!r}"
+        return f"{type(self).__name__}({self.name!r}{at})"

@@ -18,6 +18,8 @@ from perdure.stores import backup
 class AsyncUpkeep(AsyncStoreHandle):
     """Looking after a store."""
 
+    __slots__ = ()
+
     # -- integrity and backups ---------------------------------------------------------------------------
 
     async def verify(

@@ -25,6 +25,8 @@ class AsyncTask(AsyncStreamHandle):
     whose state is reached already changes nothing, so that they are safe after a crash.
     """
 
+    __slots__ = ("_record", "_token")
+
     def __init__(
         self, caller: AsyncCaller, stream: Stream, pin: str, record: TaskRecord, *, token: int | None = None
     ) -> None:
@@ -194,6 +196,8 @@ class AsyncTask(AsyncStreamHandle):
 class AsyncWork(AsyncStreamHandle):
     """The plan of a session: tasks, what they wait for, and who is at them."""
 
+    __slots__ = ()
+
     async def task(
         self,
         title: str,
@@ -247,6 +251,8 @@ class AsyncWork(AsyncStreamHandle):
 
 class AsyncWorkAcross(AsyncStoreHandle):
     """Asking across the store: tasks."""
+
+    __slots__ = ()
 
     async def tasks(
         self,

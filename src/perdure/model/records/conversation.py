@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,10 @@ class Role(enum.StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+
+
+Speaker: TypeAlias = Literal["system", "user", "assistant", Role.SYSTEM, Role.USER, Role.ASSISTANT]
+Ending: TypeAlias = Literal["completed", "failed", Status.COMPLETED, Status.FAILED]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -115,6 +119,10 @@ class SessionHeader(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     last_seq: int
     last_at: datetime
+
+    def __repr__(self) -> str:
+        title = f", {self.title[:60]!r}" if self.title else ""
+        return f"{type(self).__name__}({self.name!r}{title}, {self.status}, {self.last_seq} events, last {self.last_at:%Y-%m-%d %H:%M})"
 
 
 class SessionRecord(SessionHeader, frozen=True):

@@ -30,66 +30,152 @@ if _typing.TYPE_CHECKING:
         TooLarge,
         Unavailable,
     )
+    from perdure.handles.aio.artifacts import AsyncArtifact
+    from perdure.handles.aio.decisions import AsyncDecision
+    from perdure.handles.aio.feed import AsyncBatch, AsyncSubscription
     from perdure.handles.aio.session import AsyncScope, AsyncSession
     from perdure.handles.aio.store import AsyncStore
+    from perdure.handles.aio.values import AsyncLock
+    from perdure.handles.aio.work import AsyncTask
     from perdure.handles.atomic import Atomic
     from perdure.handles.opening import aopen, open  # noqa: A004
     from perdure.handles.restoring import arestore, restore
+    from perdure.handles.sync.artifacts import Artifact
+    from perdure.handles.sync.decisions import Decision
+    from perdure.handles.sync.feed import Batch, Subscription
     from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
+    from perdure.handles.sync.values import Lock
+    from perdure.handles.sync.work import Task
     from perdure.log.anchor import Anchor
-    from perdure.model.records.conversation import Call
-    from perdure.model.records.integrity import Report
+    from perdure.model.records.artifacts import ArtifactRecord, CollectReport
+    from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
+    from perdure.model.records.conversation import (
+        Call,
+        Cover,
+        Pending,
+        PendingKind,
+        Pins,
+        Role,
+        SessionHeader,
+        SessionRecord,
+        Status,
+        Turn,
+    )
+    from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+    from perdure.model.records.happenings import EventRecord
+    from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.values import Entry
+    from perdure.model.records.work import TaskRecord, TaskStatus
     from perdure.model.refs import Ref
     from perdure.model.types import Unregistered, registered
+    from perdure.planes.paging import Page
+    from perdure.planes.transcript import Transcript
 
 _HOMES = {
     "perdure.errors": (
-        "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "NewerSchema", "NotFound", "ReadOnly",
-        "Refused", "Stale", "TimedOut", "TooLarge", "Unavailable",
+        "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "NewerSchema", "NotFound",
+        "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unavailable",
     ),
+    "perdure.handles.aio.artifacts": ("AsyncArtifact",),
+    "perdure.handles.aio.decisions": ("AsyncDecision",),
+    "perdure.handles.aio.feed": ("AsyncBatch", "AsyncSubscription"),
     "perdure.handles.aio.session": ("AsyncScope", "AsyncSession"),
     "perdure.handles.aio.store": ("AsyncStore",),
+    "perdure.handles.aio.values": ("AsyncLock",),
+    "perdure.handles.aio.work": ("AsyncTask",),
     "perdure.handles.atomic": ("Atomic",),
     "perdure.handles.opening": ("aopen", "open"),
     "perdure.handles.restoring": ("arestore", "restore"),
+    "perdure.handles.sync.artifacts": ("Artifact",),
+    "perdure.handles.sync.decisions": ("Decision",),
+    "perdure.handles.sync.feed": ("Batch", "Subscription"),
     "perdure.handles.sync.session": ("Scope", "Session"),
     "perdure.handles.sync.store": ("Store",),
+    "perdure.handles.sync.values": ("Lock",),
+    "perdure.handles.sync.work": ("Task",),
     "perdure.log.anchor": ("Anchor",),
-    "perdure.model.records.conversation": ("Call",),
-    "perdure.model.records.integrity": ("Report",),
+    "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
+    "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
+    "perdure.model.records.conversation": (
+        "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
+    ),
+    "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
+    "perdure.model.records.happenings": ("EventRecord",),
+    "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
+    "perdure.model.records.values": ("Entry",),
+    "perdure.model.records.work": ("TaskRecord", "TaskStatus"),
     "perdure.model.refs": ("Ref",),
     "perdure.model.types": ("Unregistered", "registered"),
+    "perdure.planes.paging": ("Page",),
+    "perdure.planes.transcript": ("Transcript",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__ = "0.1.0"
 __all__ = [
     "Anchor",
+    "Artifact",
+    "ArtifactRecord",
+    "AsyncArtifact",
+    "AsyncBatch",
+    "AsyncDecision",
+    "AsyncLock",
     "AsyncScope",
     "AsyncSession",
     "AsyncStore",
+    "AsyncSubscription",
+    "AsyncTask",
     "Atomic",
+    "Backup",
+    "Batch",
     "Call",
+    "CheckpointRecord",
+    "CollectReport",
     "Conflict",
+    "Cover",
     "Damaged",
+    "Decision",
+    "DecisionRecord",
+    "DecisionStatus",
+    "Entry",
     "Error",
+    "EventRecord",
     "Full",
     "InDoubt",
     "Invalid",
     "KeyReused",
+    "Lock",
     "NewerSchema",
     "NotFound",
+    "Page",
+    "Pending",
+    "PendingKind",
+    "Pins",
+    "Problem",
+    "PruneReport",
     "ReadOnly",
     "Ref",
+    "Reference",
     "Refused",
     "Report",
+    "Restored",
+    "Role",
     "Scope",
     "Session",
+    "SessionHeader",
+    "SessionRecord",
     "Stale",
+    "Status",
     "Store",
+    "Subscription",
+    "Task",
+    "TaskRecord",
+    "TaskStatus",
     "TimedOut",
     "TooLarge",
+    "Transcript",
+    "Turn",
     "Unavailable",
     "Unregistered",
     "aopen",
@@ -99,14 +185,15 @@ __all__ = [
     "restore",
 ]
 
+if not _typing.TYPE_CHECKING:  # a checker sees the imports above, and so finds a name that is misspelt
 
-def __getattr__(name: str) -> _typing.Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
-    value = getattr(_importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> _typing.Any:
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+        value = getattr(_importlib.import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

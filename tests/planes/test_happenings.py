@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import apsw
 import psycopg
 import pytest
 
 import perdure
+from furnished import furnish
 from perdure.planes import happenings
 from perdure.planes.happenings import Q
 from perdure.stores.statements import Statement
@@ -111,3 +116,55 @@ def test_a_kind_becomes_an_equality_or_a_range(kind, expected):
 def test_other_patterns_are_refused(kind):
     with pytest.raises(perdure.Invalid):
         happenings._kind_filter(kind)
+
+
+# Kinds ------------------------------------------------------------------------------------------------------
+
+PACKAGE = Path(perdure.__file__).parent
+KIND = re.compile(r"[a-z]+\.[a-z_]+")
+NAMED_ELSEWHERE = {"conversation", "restate", "work"}  # modules that give `Change` a kind by a name; all strings count
+
+
+def kinds_of(module: str, text: str) -> set[str]:
+    """The kinds that a module records. A kind that cannot be read off is an error, unless `emit` checks it."""
+    tree, found = ast.parse(text), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Change":
+            if isinstance(node.args[0], ast.Constant):
+                found.add(node.args[0].value)
+            else:
+                assert module in NAMED_ELSEWHERE | {"happenings"}, (
+                    f"{module}: which kinds does line {node.lineno} record?"
+                )
+        elif module in NAMED_ELSEWHERE and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= (
+                {node.value} if KIND.fullmatch(node.value) and not node.value.endswith((".sql", ".planes")) else set()
+            )
+    return found - {"pins.tools"}  # a path
+
+
+def recorded_kinds():
+    texts = {path.stem: path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if "testing" not in path.parts}
+    return set().union(*(kinds_of(module, text) for module, text in texts.items()))
+
+
+def forgeable(kinds):
+    return sorted(kind for kind in kinds if kind.partition(".")[0] not in happenings.RESERVED)
+
+
+def test_nobody_can_emit_a_kind_that_the_planes_record():
+    assert len(recorded_kinds()) > 30
+    assert forgeable(recorded_kinds()) == []
+
+
+def test_what_a_furnished_store_holds_is_reserved_or_emitted(tmp_path):
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as opened:
+        furnish(opened)
+        kinds = {event.kind: event.emitted for event in opened.events(limit=1000)}
+    assert forgeable(kinds) == ["deploy.finished"] == [kind for kind, emitted in kinds.items() if emitted]
+
+
+def test_control_a_kind_outside_is_seen():
+    assert forgeable(kinds_of("new", 'tx.record(Change("turnip.pulled", stream))')) == ["turnip.pulled"]
+    with pytest.raises(AssertionError, match="which kinds"):
+        kinds_of("new", "tx.record(Change(kind, stream))")

@@ -39,7 +39,7 @@ class Scene:
             furnish(store)
             tail = store.session("tail")
             for number in range(8):
-                tail.emit("step.done", {"number": number})
+                tail.emit("work.done", {"number": number})
         self.intruder = Intruder(url)
         self.main, self.tail = self.stream("main"), self.stream("tail")
 
@@ -225,7 +225,7 @@ def test_a_tail_that_was_written_anew_shows_against_an_anchor(scene: Scene) -> N
     cut(scene, scene.tail, last - 2)
     with scene.open() as store:
         for _ in range(4):
-            store.session("tail").emit("step.done", {"number": 666})
+            store.session("tail").emit("work.done", {"number": 666})
     assert scene.verify().ok
     assert seen(scene.verify(anchor=anchor)) == {(K.REWRITTEN, "tail", last)}
 

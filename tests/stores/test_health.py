@@ -11,6 +11,7 @@ import pytest
 import perdure
 from perdure.stores import health
 from perdure.stores.health import Severity
+from perdure.stores.store import Fault, FaultKind
 
 MOUNTS = """/dev/sda1 / ext4 rw 0 0
 tmpfs /tmp tmpfs rw 0 0
@@ -96,7 +97,7 @@ def test_somebody_elses_database(tmp_path) -> None:
 
 def test_an_empty_file_wants_to_be_migrated(tmp_path) -> None:
     (tmp_path / "b.db").touch()
-    assert found(tmp_path / "b.db")["schema"].fix.startswith("perdure migrate")
+    assert found(tmp_path / "b.db")["schema"].fix == f"perdure migrate --store sqlite:///{tmp_path}/b.db"
 
 
 def test_a_torn_page(path) -> None:
@@ -105,6 +106,33 @@ def test_a_torn_page(path) -> None:
     pages[middle : middle + 4096] = b"\xff" * 4096
     path.write_bytes(pages)
     assert wrong(path)
+
+
+def test_a_check_that_fails_does_not_keep_the_others_from_looking(path, monkeypatch) -> None:
+    def broken(kind: FaultKind):
+        def check(*_):
+            yield health.ok("structure", "so far")
+            raise Fault(kind, "malformed")
+
+        return check
+
+    monkeypatch.setitem(health.CHECKS, "structure", broken(FaultKind.DAMAGED))
+    assert wrong(path) == {"structure"}
+    assert {"guards", "heads", "contents"} <= found(path).keys()
+    monkeypatch.setitem(health.CHECKS, "structure", broken(FaultKind.LOST))
+    assert "guards" not in found(path)  # there is nobody left to ask
+
+
+@pytest.mark.parametrize("table", ["events", "streams", "blobs", "turns", "tenants"])
+def test_a_torn_page_of_any_table_is_a_finding(path, table) -> None:
+    connection = apsw.Connection(str(path))
+    root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).get
+    connection.close()
+    pages = bytearray(path.read_bytes())
+    pages[(root - 1) * 4096 : root * 4096] = b"\xff" * 4096
+    path.write_bytes(pages)
+    assert "structure" in wrong(path)
+    assert found(path)["guards"].severity is Severity.OK
 
 
 def test_others_may_read_the_file(path) -> None:

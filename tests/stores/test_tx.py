@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import Invalid, NotFound
-from perdure.log.change import Stream
+from perdure.errors import Invalid, NotFound, Refused
+from perdure.log.change import Change, Op, Stream
 from perdure.planes.tables import HOLDERS, SESSIONS, TURNS
 from perdure.stores.store import Head
+from perdure.stores.tx import LOG, Tx
 from stores.verbs import Opened, append, begin, count_turns, everything, opened, retitle
 
 
@@ -121,8 +122,6 @@ def test_a_tenant_of_a_failed_job_is_not_made(store):
 
     with pytest.raises(Invalid, match="no"):
         store.write(verb)
-    from perdure.stores.tx import LOG
-
     assert store.read(lambda reads: reads.query(LOG.tenant_by_name, name="never")) == []
 
 
@@ -133,8 +132,6 @@ def test_events_of_one_job_share_a_transaction_id_and_those_of_two_do_not(store,
 
     store.write(several)
     store.write(append, stream, "z")
-    from perdure.stores.tx import LOG
-
     ids = [
         store.read(lambda reads, seq=seq: reads.query(LOG.event_tx, stream=stream.id, seq=seq))[0][0]
         for seq in (2, 3, 4)
@@ -176,3 +173,40 @@ def test_whatever_was_written_verifies(tmp_path):
 
         store.write(mixed)
     assert everything(url) == {"x": 1, "y": 1}
+
+
+# A transaction that is over -------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_is_over_refuses_everything(store, stream):
+    kept: list[Any] = []
+    store.write(lambda tx: kept.extend((tx, tx.record, tx.touch, tx.query)))
+    tx, *methods = kept
+    for name in [name for name in vars(Tx) if not name.startswith("__")]:
+        for use in (lambda name=name: getattr(tx, name), lambda name=name: setattr(tx, name, None)):
+            with pytest.raises(Refused) as refused:
+                use()
+            assert refused.value.path == "atomic"
+    change, touched = Change("x.y", stream, op=Op.NOTE), ({"holder": "h"}, None)
+    for method, args in zip(methods, ((change,), (HOLDERS, *touched), (LOG.store_clock,)), strict=True):
+        with pytest.raises(Refused):
+            method(*args)
+
+
+@pytest.mark.parametrize("wrong", [Invalid("no"), KeyError("ours")])
+def test_it_is_over_also_when_the_verb_failed(store, stream, wrong):
+    kept: list[Any] = []
+
+    def fails(tx: Any) -> None:
+        kept.append(tx)
+        append(tx, stream, "x")
+        count_turns(tx, stream)  # flushes early, so that the batch is tainted and the verb is run again
+        raise wrong
+
+    with pytest.raises(type(wrong)):
+        store.write(fails)
+    assert len(kept) > 1
+    for tx in kept:
+        with pytest.raises(Refused):
+            append(tx, stream, "late")
+    assert store.contents(stream) == []

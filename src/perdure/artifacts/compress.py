@@ -30,7 +30,7 @@ from itertools import chain
 from typing import Final
 from zlib import crc32
 
-from perdure.artifacts.place import Stored
+from perdure.artifacts.place import RESTORE, Stored
 from perdure.errors import Damaged, Invalid, TooLarge
 
 if sys.version_info >= (3, 14):
@@ -73,9 +73,9 @@ def unpack(codec: int, data: bytes, size: int, *, path: str = "blob") -> bytes:
     for piece in _decoded(codec, [data], path):
         plain += piece
         if len(plain) > size:
-            raise Damaged(f"more than the announced {size} bytes", path=path)
+            raise Damaged(f"more than the announced {size} bytes", path=path, hint=RESTORE)
     if len(plain) != size:
-        raise Damaged(f"{len(plain)} bytes instead of {size}", path=path)
+        raise Damaged(f"{len(plain)} bytes instead of {size}", path=path, hint=RESTORE)
     return bytes(plain)
 
 
@@ -103,18 +103,18 @@ def unpack_stream(pieces: Iterable[bytes], *, path: str, size: int | None = None
     start = _at_least(HEADER_BYTES, source)
     codec, announced, checksum = _parse_header(start, path)
     if size not in (None, announced):
-        raise Damaged(f"{announced} bytes announced, {size} expected", path=path)
+        raise Damaged(f"{announced} bytes announced, {size} expected", path=path, hint=RESTORE)
     seen = _Tally()
     payload = seen.checked(chain([start[HEADER_BYTES:]], source))
     for plain in _decoded(codec, payload, path):
         seen.size += len(plain)
         if seen.size > announced:
-            raise Damaged(f"more than the announced {announced} bytes", path=path)
+            raise Damaged(f"more than the announced {announced} bytes", path=path, hint=RESTORE)
         yield plain
     if seen.size != announced:
-        raise Damaged(f"{seen.size} bytes instead of {announced}", path=path)
+        raise Damaged(f"{seen.size} bytes instead of {announced}", path=path, hint=RESTORE)
     if crc32(start[: _HEADER.size], seen.crc) != checksum:
-        raise Damaged("the stored bytes do not match their checksum", path=path)
+        raise Damaged("the stored bytes do not match their checksum", path=path, hint=RESTORE)
 
 
 class _Tally:
@@ -176,10 +176,10 @@ def _at_least(count: int, pieces: Iterator[bytes]) -> bytes:
 
 def _parse_header(start: bytes, path: str) -> tuple[int, int, int]:
     if len(start) < HEADER_BYTES:
-        raise Damaged(f"{len(start)} bytes are too few for the header", path=path)
+        raise Damaged(f"{len(start)} bytes are too few for the header", path=path, hint=RESTORE)
     magic, codec, _zero, size = _HEADER.unpack_from(start)
     if magic != _MAGIC:
-        raise Damaged("not a packed blob", path=path)
+        raise Damaged("not a packed blob", path=path, hint=RESTORE)
     return codec, size, _CHECK.unpack_from(start, _HEADER.size)[0]
 
 
@@ -199,7 +199,7 @@ def _decoded(codec: int, payload: Iterable[bytes], path: str) -> Iterator[bytes]
         return iter(payload)
     if codec == ZSTD:
         return _inflated(payload, path)
-    raise Damaged(f"unknown codec {codec}", path=path)
+    raise Damaged(f"unknown codec {codec}", path=path, hint=RESTORE)
 
 
 def _inflated(payload: Iterable[bytes], path: str) -> Iterator[bytes]:
@@ -210,9 +210,9 @@ def _inflated(payload: Iterable[bytes], path: str) -> Iterator[bytes]:
         for piece in payload:
             yield from _inflate(inflater, piece)
     except (zstd.ZstdError, EOFError) as error:
-        raise Damaged(f"zstd: {error}", path=path) from None
+        raise Damaged(f"zstd: {error}", path=path, hint=RESTORE) from None
     if not inflater.eof or inflater.unused_data:
-        raise Damaged("not exactly one zstd frame", path=path)
+        raise Damaged("not exactly one zstd frame", path=path, hint=RESTORE)
 
 
 def _inflate(inflater: zstd.ZstdDecompressor, piece: bytes) -> Iterator[bytes]:

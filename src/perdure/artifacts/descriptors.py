@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from perdure.artifacts.compress import CHUNK_BYTES, HEADER_BYTES, pack_stream
-from perdure.artifacts.place import Stored
+from perdure.artifacts.place import RESTORE, Stored
 from perdure.errors import Damaged, Error, Full, ReadOnly, Refused, Unavailable
 
 ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # the operator's choice: may be a link
 DIRECTORY: Final = ROOT | os.O_NOFOLLOW
 # O_NONBLOCK: a named pipe that somebody put there must not make us wait for its writer.
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NO_ROOM: Final = "free some space; nothing was written, and reads go on"
 NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -66,7 +67,7 @@ def write_packed(fd: int, source: Iterable[bytes]) -> Stored:
 def pieces_of(fd: int, where: str) -> Iterator[bytes]:
     """Yield the bytes of a regular file from where it stands."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise Damaged("not a regular file", path=where)
+        raise Damaged("not a regular file", path=where, hint=RESTORE)
     while True:
         with translated(where):
             piece = os.read(fd, CHUNK_BYTES)
@@ -111,10 +112,19 @@ def translated(where: str) -> Iterator[None]:
         raise _error_of(error, where) from error
 
 
+@contextmanager
+def room() -> Iterator[None]:
+    """A put that finds no room: what is full is the artifact place, whatever was being written there."""
+    try:
+        yield
+    except Full as error:
+        raise Full(error.message, path="artifacts", hint=error.hint or NO_ROOM) from error
+
+
 def _error_of(error: OSError, where: str) -> Error:
     said = error.strerror or str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return Full(said, path=where, hint="make room; nothing was acknowledged")
+        return Full(said, path=where, hint=NO_ROOM)
     if error.errno == errno.EROFS:
         return ReadOnly(said, path=where)
     if error.errno in {errno.EACCES, errno.EPERM}:

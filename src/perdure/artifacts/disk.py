@@ -37,6 +37,7 @@ from perdure.artifacts.descriptors import (
     names_in,
     opened,
     pieces_of,
+    room,
     sync,
     translated,
     write_packed,
@@ -80,7 +81,7 @@ class DiskPlace:
 
     def put(self, tenant: str, source: Iterable[bytes]) -> Stored:
         """See `Place.put`. Also raises `ReadOnly`; the temporary file is removed whatever is raised."""
-        with self._writable_tenant(check_tenant(tenant)) as home, _temporary(home) as (name, fd):
+        with room(), self._writable_tenant(check_tenant(tenant)) as home, _temporary(home) as (name, fd):
             reach("artifact.before_write")
             stored = write_packed(fd, source)
             reach("artifact.before_sync")

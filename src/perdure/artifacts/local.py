@@ -51,6 +51,10 @@ def split_at(pieces: Iterator[bytes], count: int) -> tuple[bytes, Iterator[bytes
 
 def save_file(target: Path, pieces: Iterable[bytes]) -> Path:
     """Write a file: whole and on the disk when this returns, as it was before when it fails."""
+    if not target.parent.is_dir():
+        raise NotFound(f"there is no folder {target.parent}", path=str(target), hint="make it first")
+    if target.is_dir():
+        raise Invalid(f"{target} is a folder", path=str(target), hint="name a file in it")
     temporary = target.with_name(f".{target.name[:100]}.{new_uid().hex()}.tmp")
     with translated(str(target)):
         fd = os.open(temporary, NEW_FILE, 0o600)

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from perdure.artifacts.compress import unpack_stream
-from perdure.artifacts.descriptors import translated, write_packed
+from perdure.artifacts.descriptors import room, translated, write_packed
 from perdure.artifacts.place import (
     ADDRESS,
     TENANT,
@@ -82,7 +82,7 @@ class S3Place:
     def put(self, tenant: str, source: Iterable[bytes]) -> Stored:
         """See `Place.put`. Raises `Full` when the local spool or the bucket is full."""
         check_tenant(tenant)
-        with _spool() as spool:
+        with room(), _spool() as spool:
             stored = write_packed(spool.fileno(), source)
             reach("artifact.before_upload")
             stored = self._upload(self._key(tenant, stored.address), spool, stored)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from perdure.errors import Damaged, Invalid
+from perdure.errors import Damaged, Invalid, ReadOnly
 
 ADDRESS = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TENANT = re.compile(r"[0-9a-z_-]{1,64}", re.ASCII)
+RESTORE = "restore it from a backup; perdure verify names everything that is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,31 @@ class Place(Protocol):
         ...
 
 
+class ReadOnlyPlace:
+    """A place of a store that is open for reading only: what would change it is `ReadOnly`, before it is begun."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.open, self.read, self.exists = place.open, place.read, place.exists
+        self.addresses, self.tenants = place.addresses, place.tenants
+
+    def put(self, tenant: str, source: Iterable[bytes]) -> Stored:  # noqa: ARG002 (the contract's parameters)
+        """Refuse."""
+        raise _read_only()
+
+    def delete(self, tenant: str, address: str, *, before_us: int | None = None) -> bool:  # noqa: ARG002 (as above)
+        """Refuse."""
+        raise _read_only()
+
+    def sweep(self, before_us: int) -> int:  # noqa: ARG002 (as above)
+        """Refuse."""
+        raise _read_only()
+
+
+def _read_only() -> ReadOnly:
+    return ReadOnly("the store was opened for reading only", path="store", hint="open it without read_only")
+
+
 def check_address(address: object) -> str:
     """Accept an address; anything else is refused before a path is built from it."""
     if type(address) is not str or ADDRESS.fullmatch(address) is None:
@@ -117,7 +143,7 @@ def verified(address: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(piece)
         held = piece
     if digest.hexdigest() != address:
-        raise Damaged("the content does not match its address", path=name_of(address))
+        raise Damaged("the content does not match its address", path=name_of(address), hint=RESTORE)
     if held:
         yield held
 

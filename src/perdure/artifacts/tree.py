@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.artifacts.chunks import cut_parts, cut_text
+from perdure.artifacts.place import RESTORE, name_of
 from perdure.errors import Damaged, Invalid, TooLarge
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
 
@@ -305,7 +306,7 @@ def _is_flat(box: list[Any] | dict[Any, Any], depth: int, address: bytes) -> boo
 
 
 def _damaged(message: str, address: bytes) -> Damaged:
-    return Damaged(message, path=f"node {address.hex()}", hint="restore it from a backup")
+    return Damaged(message, path=name_of(address.hex()), hint=RESTORE)
 
 
 def load(root: bytes, fetch: Fetch) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
+from perdure.artifacts.place import place_from_url
+from perdure.errors import Error, Invalid
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.model.instants import Clock
 from perdure.model.limits import check_name
 from perdure.stores.core import Core, open_core
+from perdure.stores.url import parse
 
 if TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.sync.store import Store
+
+TIMEOUT_MAX_SECONDS = 1_000_000  # what the timers of every database can hold
 
 
 def open(  # noqa: A001 - perdure.open is the name that users know
@@ -36,23 +43,64 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     return Store(Caller(core, actor, tenant_id), owner=True)
 
 
-async def aopen(
+def aopen(
     url: str,
     *,
     actor: str = "me",
     tenant: str = "default",
     clock: Clock | None = None,
-    timeout: float = 30.0,  # noqa: ASYNC109 - the store's deadline, not this coroutine's
+    timeout: float = 30.0,
     read_only: bool = False,
     artifacts: str | None = None,
+) -> Opening:
+    """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
+    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, read_only=read_only))
+
+
+class Opening(Coroutine[Any, Any, "AsyncStore"]):
+    """A store that is being opened: await it, or enter it. A coroutine in every other respect."""
+
+    __slots__ = ("_opening", "_store")
+
+    def __init__(self, opening: Coroutine[Any, Any, AsyncStore]) -> None:
+        self._opening = opening
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._opening
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    def send(self, value: Any, /) -> Any:
+        """As of every coroutine."""
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As of every coroutine."""
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        """As of every coroutine."""
+        self._opening.close()
+
+
+async def _aopen(
+    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, *, read_only: bool
 ) -> AsyncStore:
-    """The async twin of `open`."""
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
     from perdure.handles.aio.store import AsyncStore  # noqa: PLC0415 - as above
 
     core, tenant_id = await to_thread(
-        lambda: _open_core(url, actor, tenant, clock, timeout, artifacts, read_only=read_only)
+        lambda: _open_core(url, actor, tenant, clock, seconds, artifacts, read_only=read_only)
     )
     return AsyncStore(AsyncCaller(core, actor, tenant_id), owner=True)
 
@@ -62,9 +110,30 @@ def _open_core(
 ) -> tuple[Core, int]:
     check_name(actor, "actor")
     check_name(tenant, "tenant")
+    _check_timeout(timeout)
+    check_artifacts(artifacts)
+    check_artifacts(parse(url).artifacts, "store.artifacts")
     core = open_core(url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts)
     try:
         return core, core.tenant_id(tenant)
     except BaseException:
         core.close()
+        raise
+
+
+def _check_timeout(seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= TIMEOUT_MAX_SECONDS:
+        raise Invalid(
+            f"expected a positive number of seconds, at most {TIMEOUT_MAX_SECONDS}, got {seconds!r}", path="timeout"
+        )
+
+
+def check_artifacts(place: str | None, path: str = "artifacts") -> None:
+    """Refuse a place that makes no sense before a database is made for it. Nothing is contacted."""
+    if place is None:
+        return
+    try:
+        place_from_url(place)
+    except Error as error:
+        error.path = path
         raise

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perdure.handles.opening import check_artifacts
 from perdure.log.anchor import Anchor
 from perdure.model.records.integrity import Report, Restored
 from perdure.planes import integrity
@@ -31,6 +32,7 @@ def restore(
     on any error, and after a crash, there is no store at `url`. Raises NotFound, Refused (something is
     there; NewerSchema), Invalid (not a backup) or Damaged.
     """
+    check_artifacts(artifacts)
 
     def check(snapshots: Callable[..., Any]) -> Report:
         return integrity.verify(snapshots, anchor=anchor, public_key=public_key)

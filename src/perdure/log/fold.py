@@ -1,12 +1,13 @@
 """The generic reducer: folding events gives the tables (P5). Used by the lane, verify, time travel, forks and moves.
 
-One rule for everybody: `apply_body` turns a row and a body into the next row. There is no reducer per table.
+One rule for everybody: `step` finds the row that a body speaks of, and says what becomes of it. There is no reducer per
+table, and one rule for what was pruned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from perdure.errors import Damaged
 from perdure.log.change import Op
@@ -49,6 +50,33 @@ def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
         raise Damaged(f"the key lacks {missing}", path=f"seq {seq}") from None
 
 
+class Step(NamedTuple):
+    """What one event does to its row: the key, the row before, the row after."""
+
+    key: tuple[Any, ...]
+    old: Row | None
+    new: Row | None
+
+
+def step(
+    table: Table, body: Body, seq: int, find: Callable[[tuple[Any, ...]], Row | None], *, pruned: bool = False
+) -> Step | None:
+    """Apply a body to the row that it speaks of, which `find` looks up by its key.
+
+    pruned: whether an earlier event of this table has lost its body. Then None, when the row is not there: what made it was
+    pruned, and this event only says what became of it. A row that still stands is restated by a base event before that.
+    """
+    key = key_in(table, body, seq)
+    inserts = body.op == Op.INSERT
+    old = None if inserts and table.sequenced else find(key)
+    if old is None:
+        if pruned and body.op in (Op.SET, Op.DELETE):
+            return None
+    elif inserts:
+        raise Damaged(f"the row {key} of {table.name} is made twice", path=f"seq {seq}")
+    return Step(key, old, apply_body(table, old, body, seq))
+
+
 class Fold:
     """The state of one stream's tables, event by event."""
 
@@ -56,11 +84,13 @@ class Fold:
         self._tables = tables
         self.rows: dict[str, Rows] = {}
         self.emptied: list[int] = []  # events whose body is gone: what they said cannot be told any more
+        self._pruned: set[str] = set()  # their tables
 
     def add(self, event: Event) -> Body | None:
         """Apply one event; returns its body, or None if that is gone."""
         if event.body is None:
             self.emptied.append(event.seq)
+            self._pruned.add(event.table)
             return None
         body = upcast(event, decode_body(event.body, f"seq {event.seq}"))
         if event.table:
@@ -72,14 +102,13 @@ class Fold:
         if table is None:
             raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
         rows = self.rows.setdefault(table.name, {})
-        key = key_in(table, body, event.seq)
-        if body.op == Op.DELETE and self.emptied and key not in rows:
-            return  # what made the row was pruned, and this event says so
-        row = apply_body(table, rows.get(key), body, event.seq)
-        if row is None:
-            rows.pop(key, None)
+        done = step(table, body, event.seq, rows.get, pruned=event.table in self._pruned)
+        if done is None:
+            return
+        if done.new is None:
+            rows.pop(done.key, None)
         else:
-            rows[key] = row
+            rows[done.key] = done.new
 
     def each(self) -> Iterator[tuple[Table, Row]]:
         """Every row that stands now."""

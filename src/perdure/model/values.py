@@ -55,7 +55,8 @@ _DIGEST_DOMAIN = b"perdure value 1\0"
 _ENCODER = msgspec.json.Encoder()
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder()
-_TOO_DEEP = f"nested more than {VALUE_MAX_DEPTH} deep, or too deep for what is left of the call stack"
+_TOO_DEEP = f"nested more than {VALUE_MAX_DEPTH} deep (or than the call stack has room for), or it contains itself"
+PATH_MAX_CHARS = 120
 
 
 def to_plain(value: Value, path: str = "value") -> Plain:
@@ -123,6 +124,12 @@ def step(key: object) -> str:
     return f"[{json.dumps(shown, ensure_ascii=not readable)}]"
 
 
+def _shortened(path: str) -> str:
+    """A path that can be read: without its middle, when it is very long."""
+    half = PATH_MAX_CHARS // 2
+    return path if len(path) <= PATH_MAX_CHARS else f"{path[:half]}…{path[-half:]}"
+
+
 def _json(encoder: msgspec.json.Encoder, tree: Plain, path: str) -> bytes:
     try:
         data = encoder.encode(tree)
@@ -173,7 +180,7 @@ class _Walk(ABC):
         try:
             return self.visit(value, 0)
         except Error as error:
-            error.path = path + error.path
+            error.path = path + _shortened(error.path)
             raise
         except RecursionError:
             raise TooLarge(_TOO_DEEP, path=path) from None
@@ -230,7 +237,7 @@ class _Walk(ABC):
 
     def enter(self, size: int, depth: int) -> None:
         if depth >= VALUE_MAX_DEPTH:
-            raise TooLarge(_TOO_DEEP, hint="does the value contain itself?")
+            raise TooLarge(_TOO_DEEP)
         self.spend(size)
 
 

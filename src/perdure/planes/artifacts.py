@@ -29,7 +29,7 @@ from perdure.model.limits import (
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
 from perdure.planes.labels import from_labels, to_labels
-from perdure.planes.lineage import MAX_SEQ, segments
+from perdure.planes.lineage import MAX_SEQ, segments, touching
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Instant, between
 from perdure.planes.tables import ARTIFACTS, BLOB_PINS
@@ -136,7 +136,7 @@ def _rows(reads: Reads, stream: Stream, name: str | None, upto: int, limit: int)
         if len(found) < limit:
             found += reads.query(
                 Q.artifacts_page,
-                touches=[(ARTIFACTS, part.stream)],
+                touches=touching(ARTIFACTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
                 limit=limit - len(found),

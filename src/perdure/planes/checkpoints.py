@@ -21,15 +21,19 @@ from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name, check_page
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.model.refs import Ref
-from perdure.model.values import from_plain, to_plain
-from perdure.planes.lineage import MAX_SEQ, segments
+from perdure.model.values import to_plain
+from perdure.planes.documents import body_of, stored_value
+from perdure.planes.lineage import MAX_SEQ, ancestry, segments, touching
 from perdure.planes.origins import check_seq
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, store_now
+from perdure.planes.stored import stored_address, stored_fields, stored_instant
 from perdure.planes.tables import CHECKPOINTS
 from perdure.stores.blobs import BlobRow
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
 
 Q = Statements("perdure.planes", "checkpoints.sql")
 
@@ -92,7 +96,7 @@ def _last_seq(reads: Reads, stream: Stream, name: str) -> int | None:
 def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[tuple[int, str]]:
     """The newest checkpoint of a name (seq, root) in each segment of the lineage."""
     for part in segments(reads, stream):
-        touches = [(CHECKPOINTS, part.stream)]
+        touches = touching(CHECKPOINTS, stream, part.stream)
         yield from reads.query(
             Q.checkpoint_last,
             touches=touches,
@@ -106,25 +110,83 @@ def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[tuple[int, str]
 # -- reading -------------------------------------------------------------------------------------------------
 
 
+@one_state
 def restore(reads: Reads, stream: Stream, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
     """The state of the newest checkpoint of a name (`default` when there is none), or of the one with this
     number.
 
-    NotFound when no checkpoint has this number; Damaged names the node that is missing or was altered.
+    NotFound when no checkpoint has this number, or when what was the newest one at this point of the past was
+    pruned since; Damaged names the node that is missing or was altered.
     """
     root = _root_of(reads, stream, check_seq(seq, "seq")) if seq is not None else _newest_root(reads, stream, name)
-    return default if root is None else from_plain(tree.load(bytes.fromhex(root), reads.fetch), "state")
+    if root is None:
+        return default
+    address = stored_address(root, f"{stream.kind} {stream.name} checkpoints.root")
+    return stored_value(tree.load(address, reads.fetch), "state")
 
 
 def _newest_root(reads: Reads, stream: Stream, name: str) -> str | None:
     check_name(name, "name")
-    return next((root for _, root in _newest(reads, stream, name)), None)
+    seq, root = next(_newest(reads, stream, name), (0, None))
+    _refuse_pruned(reads, stream, name, seq)
+    return root
+
+
+# A prune leaves the newest of every name, as seen then. So it can have taken the newest one only of a point of
+# the past (`at`), or of a fork that was made there since.
+
+
+def _refuse_pruned(reads: Reads, stream: Stream, name: str, found: int) -> None:
+    """NotFound if a newer checkpoint of this name stood at this point, and was pruned after it."""
+    looking_back = isinstance(reads, PastReader)
+    upto = MAX_SEQ
+    for each in ancestry(reads, stream):
+        if upto <= found:
+            return
+        if looking_back or each.id != stream.id:
+            _refuse_emptied(reads, each, name, max(found, each.fork_seq), upto)
+        upto = min(upto, each.fork_seq)
+
+
+def _refuse_emptied(reads: Reads, holder: Stream, name: str, after: int, upto: int) -> None:
+    touches = [(HISTORY, holder.id)]
+    rows = reads.query(Q.saves_emptied, touches=touches, stream=holder.id, after=after, upto=upto)
+    if not rows:
+        return
+    emptied = {seq for (seq,) in rows}
+    last = min(upto, reads.query(LOG.stream_head, touches=touches, stream=holder.id)[0][0])
+    by = [one for one in _prunings(reads, holder, min(emptied)) if one.by > last and one.name in (name, None)]
+    taken = max((one for one in by if one.seq in emptied), default=None)
+    if taken is not None:
+        raise NotFound(f"the checkpoint {taken.seq} of {name!r} was pruned by event {taken.by}", path="name")
+
+
+class Pruning(NamedTuple):
+    """A checkpoint that went: its number, the event that says so, and its name."""
+
+    seq: int
+    by: int
+    name: str | None
+
+
+def _prunings(reads: Reads, stream: Stream, after: int) -> list[Pruning]:
+    """What was pruned of a stream since, also after the moment that is seen."""
+    if isinstance(reads, PastReader):
+        return reads.beyond(lambda origin: _prunings(origin, stream, after))
+    rows = reads.query(Q.prunings, uid=stream.uid, after=after)
+    found = [(by, body_of(reads, body, f"{stream.name} seq {by}")) for by, body in rows]
+    return [
+        Pruning(body.key["seq"], by, stored_fields(body.doc, f"seq {by}").get("name"))
+        for by, body in found
+        if "seq" in body.key
+    ]
 
 
 def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
     for part in segments(reads, stream):
         if part.first < seq <= part.last:
-            rows = reads.query(Q.checkpoint_root, touches=[(CHECKPOINTS, part.stream)], stream=part.stream, seq=seq)
+            touches = touching(CHECKPOINTS, stream, part.stream)
+            rows = reads.query(Q.checkpoint_root, touches=touches, stream=part.stream, seq=seq)
             if rows:
                 return rows[0][0]
     raise NotFound(f"{stream.kind} {stream.name!r} has no checkpoint {seq}", path="seq")
@@ -143,7 +205,7 @@ def listing(
         if len(found) < limit:
             rows = reads.query(
                 Q.checkpoints_page,
-                touches=[(CHECKPOINTS, part.stream)],
+                touches=touching(CHECKPOINTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
                 limit=limit - len(found),
@@ -154,7 +216,8 @@ def listing(
 
 def _record(row: tuple[Any, ...]) -> CheckpointRecord:
     seq, name, parent, root, size, at, actor, uid = row
-    return CheckpointRecord(seq, name, parent, root, size, to_datetime(at), actor, Ref(bytes(uid).hex(), seq))
+    when = stored_instant(at, f"checkpoints seq {seq}")
+    return CheckpointRecord(seq, name, parent, root, size, when, actor, Ref(bytes(uid).hex(), seq))
 
 
 # -- pruning -------------------------------------------------------------------------------------------------
@@ -169,6 +232,7 @@ class Choice(NamedTuple):
     forks: set[int]
 
 
+@one_state
 def choose(
     reads: Reads, stream: Stream, *, keep: int, name: str | None = None, older_than: Duration | None = None
 ) -> Choice:
@@ -204,6 +268,7 @@ def _forks(reads: Reads, stream: Stream) -> set[int]:
     return {seq for (seq,) in reads.query(Q.forks_of, touches=[(EVENTS, stream.id)], stream=stream.id)}
 
 
+@one_state
 def plan(reads: Reads, stream: Stream, **chosen: Any) -> PruneReport:
     """What a prune would take, with the bytes: this walks the trees of all checkpoints of the session."""
     doomed, kept, _ = choose(reads, stream, **chosen)
@@ -213,7 +278,7 @@ def plan(reads: Reads, stream: Stream, **chosen: Any) -> PruneReport:
 
 
 def _reach(reads: Reads, roots: list[str]) -> set[bytes]:
-    return tree.reachable([bytes.fromhex(root) for root in roots], reads.fetch)
+    return tree.reachable([stored_address(root, "checkpoints.root") for root in roots], reads.fetch)
 
 
 def pages(items: Collection[T]) -> Iterator[list[T]]:
@@ -228,13 +293,19 @@ def prune(tx: Tx, stream: Stream, seqs: list[int], forks: set[int], **chosen: An
     What was beyond the newest stays so, whatever was saved since; only a new fork makes us choose again.
     Recorded: each row goes with an event of its own, and `log.pruned` names the events whose bodies are
     emptied. The nodes themselves go with the next collection, unless something else reaches them.
+
+    The stream is locked before its forks are read: one that is being made is either seen here, or made after
+    this prune.
     """
+    tx.lock(stream)
     if _forks(tx, stream) != forks:
         doomed = {seq for seq, _ in choose(tx, stream, **chosen).doomed}
         seqs = [seq for seq in seqs if seq in doomed]
-    seqs = [seq for seq in seqs if tx.row(CHECKPOINTS, stream, seq) is not None]
-    for seq in seqs:
-        tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key={"seq": seq}))
+    rows = {seq: row for seq in seqs if (row := tx.row(CHECKPOINTS, stream, seq)) is not None}
+    for seq, row in rows.items():
+        key, doc = {"seq": seq}, {"name": row["name"]}
+        tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key=key, doc=doc))
+    seqs = list(rows)
     if seqs:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": seqs}))
         tx.empty(stream, seqs)

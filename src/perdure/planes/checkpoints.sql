@@ -21,6 +21,13 @@ ORDER BY c.seq DESC LIMIT :limit
 -- checkpoints_own: all checkpoints of a stream, newest first: what a prune looks at.
 SELECT seq, name, root, at FROM checkpoints WHERE stream = :stream ORDER BY seq DESC
 
+-- saves_emptied: checkpoints of a range that were pruned, now or later.
+SELECT seq FROM events WHERE stream = :stream AND seq > :after AND seq <= :upto AND body IS NULL AND kind = 'checkpoint.saved'
+
+-- prunings: what says that checkpoints were pruned, after a sequence number.
+SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
+WHERE s.uid = :uid AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
+
 -- forks_of: where the forks of a stream, and the forks of those, left it.
 WITH RECURSIVE forks (id, seq) AS (
   SELECT id, fork_seq FROM streams WHERE parent = :stream

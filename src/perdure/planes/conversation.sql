@@ -62,18 +62,40 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND t.role = :role --? role
 ORDER BY t.seq LIMIT :limit
 
--- turn_by_key: the turn that was said under a client key.
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
-FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
-WHERE t.stream = :stream AND t.key = :key AND t.seq <= :last
+-- turn_by_key: the turn that was said under a client key, here or (forked) in what this was forked from.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
+  SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream --? forked
+  UNION ALL --? forked
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+  line CROSS JOIN --? forked
+  turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.key = :key
+  AND t.stream = :alone --? alone
+  AND t.stream = line.id AND t.seq <= line.upto --? forked
 
--- turn_by_call: the result of a call.
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
-FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
-WHERE t.stream = :stream AND t.call = :call AND t.seq <= :last
+-- turn_by_call: the result of a call, here or (forked) in what this was forked from.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
+  SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream --? forked
+  UNION ALL --? forked
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
+SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+  line CROSS JOIN --? forked
+  turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.call = :call
+  AND t.stream = :alone --? alone
+  AND t.stream = line.id AND t.seq <= line.upto --? forked
 
--- call_maker: the turn that made a call.
-SELECT seq FROM calls WHERE stream = :stream AND call = :call AND seq <= :last
+-- call_maker: the turn that made a call, in what this was forked from.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS (
+  SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream
+  UNION ALL
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant)
+SELECT c.seq FROM line CROSS JOIN calls c
+WHERE c.stream = line.id AND c.call = :call AND c.seq <= line.upto
 
 -- calls_answered: which calls have a result in a range.
 SELECT call FROM turns WHERE stream = :stream AND role = 'tool' AND seq > :first AND seq <= :last

@@ -17,7 +17,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
 from perdure.model.records.conversation import Cover, Role, Turn
 from perdure.planes.documents import doc_of
-from perdure.planes.lineage import MAX_SEQ, segments
+from perdure.planes.lineage import MAX_SEQ, segments, touching
 from perdure.planes.origins import check_seq, home
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.planes.transcript import Item, Transcript, format_of, render
@@ -56,7 +56,7 @@ def _ends(tx: Tx, stream: Stream, start: int, upto: int) -> tuple[int, int]:
 
 def _refuse_crossing(tx: Tx, stream: Stream, first: int, last: int) -> None:
     for span in segments(tx, stream):
-        touches = [(COVERS, span.stream)]
+        touches = touching(COVERS, stream, span.stream)
         rows = tx.query(Q.cover_crossing, touches=touches, stream=span.stream, last=span.last, start=first, upto=last)
         if rows:
             seq, begin, end = rows[0]
@@ -100,7 +100,8 @@ def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]
 def _all(reads: Reads, stream: Stream) -> list[Cover]:
     found: list[Cover] = []
     for span in reversed(segments(reads, stream)):
-        rows = reads.query(Q.covers_page, touches=[(COVERS, span.stream)], **span._asdict(), limit=PAGE_MAX_ROWS)
+        touches = touching(COVERS, stream, span.stream)
+        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS)
         found += [_cover_of(reads, stream, row) for row in rows]
     return found
 
@@ -116,7 +117,7 @@ def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
             for span in spans
             for row in reads.query(
                 Q.cover_before,
-                touches=[(COVERS, span.stream)],
+                touches=touching(COVERS, stream, span.stream),
                 stream=span.stream,
                 last=span.last,
                 before=before,

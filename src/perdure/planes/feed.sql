@@ -1,8 +1,8 @@
 -- Reading all events of a tenant in the order of the feed, and the named readers that keep their position.
 
--- feed_after: events after a position and not after the end that was read before, in the order of the feed.
+-- feed_after: events after a position and not after the end that was read before, in the order of the feed. (`+`: by position.)
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, 0 FROM events
-WHERE pos > :pos AND pos <= :end_pos AND :xid = 0 AND :end_xid = 0 AND tenant = :tenant
+WHERE pos > :pos AND pos <= :end_pos AND :xid = 0 AND :end_xid = 0 AND +tenant = :tenant
 ORDER BY pos LIMIT :limit
 
 -- feed_after @postgres: positions are given out before commit, so the transaction comes first (ORDER BY must mean the column).

@@ -39,10 +39,11 @@ _WORD = r"[A-Za-z0-9_-]+"
 _KIND = re.compile(rf"{_WORD}(\.{_WORD})+")
 _GLOB = re.compile(rf"{_WORD}(\.{_WORD})*\.\*")
 _OURS = "log."
-RESERVED = frozenset(
-    "anchor artifact ask call checkpoint cover decision effect feed lease lock log memory run scope session step "
-    "store task tenant turn turns value".split()
-)  # first words of what Perdure says itself, now or some day: nobody can emit what looks like it
+# First words of what Perdure says itself, now or some day: nobody can emit what looks like it.
+RESERVED = frozenset({
+    "anchor", "artifact", "ask", "call", "checkpoint", "cover", "decision", "effect", "feed", "lease", "lock", "log",
+    "memory", "run", "scope", "session", "step", "store", "task", "tenant", "turn", "turns", "value",
+})  # fmt: skip
 _LAST_KIND = chr(0x10FFFF)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
-from perdure.errors import Damaged, Error
+from perdure.errors import Damaged, Error, Invalid
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
@@ -78,6 +79,9 @@ def verify(
     progress(done, total) counts events. Costs a fold of every stream, and with `blobs` one reading of every
     blob.
     """
+    if anchor is not None and not isinstance(anchor, Anchor):
+        what = type(anchor).__name__
+        raise Invalid(f"expected an Anchor, got {what}", path="anchor", hint="read one with Anchor.from_json(text)")
     findings = Findings()
     signature = _check_anchor(findings, anchor, public_key)
     total: int = snapshots(_events_total)
@@ -85,7 +89,7 @@ def verify(
     for stream_id in _stream_ids(snapshots):
         _check_one(findings, snapshots, stream_id, progress, total)
         if blobs:
-            with _readable(findings, f"number {stream_id}"):
+            with _readable(findings, partial(_where, snapshots, stream_id)):
                 _check_blobs(findings, snapshots, stream_id, seen)
     with _readable(findings):
         findings.take(snapshots(check_strays))
@@ -97,13 +101,60 @@ def verify(
     return findings.report(seen.count, signature)
 
 
+class Where(NamedTuple):
+    """What can be said about a place that cannot be read."""
+
+    stream: str = ""
+    uid: str = ""
+    seq: int | None = None
+    says: str = ""
+
+
 @contextmanager
-def _readable(findings: Findings, stream: str = "") -> Iterator[None]:
+def _readable(findings: Findings, where: Callable[[], Where] = Where) -> Iterator[None]:
     """A database that cannot read its own pages is a finding, and what else can be read is looked at."""
     try:
         yield
     except Damaged as error:
-        findings.add(Problem(ProblemKind.DATABASE_DAMAGED, stream, "", None, "", error.message))
+        stream, uid, seq, says = where()
+        findings.add(Problem(ProblemKind.DATABASE_DAMAGED, stream, uid, seq, "", f"{error.message}{says}"))
+
+
+def _where(snapshots: Snapshots, stream_id: int) -> Where:
+    """Which stream it is, if its row can be read, and up to where its events can."""
+    try:
+        row = snapshots(_stream_row, stream_id)[0]
+    except (Damaged, IndexError):
+        return Where(f"number {stream_id}")
+    stream, head = Stream(*row[:7]), row[7]
+    last = _last_readable(snapshots, stream)
+    if last == stream.fork_seq < head:
+        return Where(
+            stream.name, stream.uid.hex(), last + 1, f"; not even the first of its events (to {head}) can be read"
+        )
+    if last < head:
+        return Where(stream.name, stream.uid.hex(), last + 1, f"; the last good event is {last} of {head}")
+    return Where(stream.name, stream.uid.hex(), None, f"; all {head} events can be read, what was made of them cannot")
+
+
+def _last_readable(snapshots: Snapshots, stream: Stream) -> int:
+    """The last event before the first that cannot be read: page by page, then in ever smaller ones."""
+    after, count = stream.fork_seq, PAGE_EVENTS
+    while count:
+        try:
+            page = snapshots(_events_after, stream.id, after, count)
+        except Damaged:
+            count //= 2
+            continue
+        if page:
+            after = page[-1][0]
+        if len(page) < count:
+            return after
+    return after
+
+
+def _events_after(reads: Reads, stream_id: int, after: int, limit: int) -> list[tuple[Any, ...]]:
+    return reads.query(Q.events_checked, stream=stream_id, after=after, limit=limit)
 
 
 class Findings:
@@ -172,7 +223,7 @@ def _check_one(findings: Findings, snapshots: Snapshots, stream_id: int, progres
         if progress:
             progress(done + events, max(total, done + events))
 
-    with _readable(findings, f"number {stream_id}"):
+    with _readable(findings, partial(_where, snapshots, stream_id)):
         findings.take(snapshots(check_stream, stream_id, advance))
 
 

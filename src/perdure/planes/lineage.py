@@ -20,9 +20,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perdure.errors import Damaged
 from perdure.log.change import Stream
+from perdure.log.table import Table
+from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import HISTORY
+
+Q = Statements("perdure.planes", "lineage.sql")
 
 MAX_SEQ = 2**62
 
@@ -36,12 +41,23 @@ class Segment(NamedTuple):
 
 
 def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
-    """The stream, its parent, its parent's parent …"""
-    found = [stream]
-    while stream.parent is not None:
-        stream = Stream(*reads.query(LOG.stream_by_id, touches=[(EVENTS, stream.parent)], id=stream.parent)[0])
-        found.append(stream)
-    return found
+    """The stream, its parent, its parent's parent … One statement, however many. Damaged when they lead
+    nowhere, round in a circle, or to another tenant.
+    """
+    if stream.parent is None:
+        return [stream]
+    rows = reads.query(Q.lineage, touches=[(HISTORY, stream.parent)], stream=stream.id)
+    parents = [Stream(*row) for row in rows]
+    if not parents or parents[0].id != stream.parent or parents[-1].parent is not None:
+        raise Damaged("what it was forked from is not there, or is no past of it", path=f"{stream.kind} {stream.name}")
+    return [stream, *parents]
+
+
+def touching(table: Table, stream: Stream, holder: int) -> list[tuple[Table, int]]:
+    """What reading rows that `holder` holds for a stream touches: the own table, or history that does not
+    change.
+    """
+    return [(table, holder) if holder == stream.id else (HISTORY, holder)]
 
 
 def segments(reads: Reads, stream: Stream, upto: int = MAX_SEQ) -> list[Segment]:

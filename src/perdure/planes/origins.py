@@ -50,11 +50,13 @@ def _is_uid(uid: object) -> bool:
 
 
 def settled(reads: Reads, stream: Stream, ref: Ref) -> Ref:
-    """The reference by the stream that really holds the event; as it is, if that stream is not here."""
+    """The reference by the stream that really holds the event; as it is, if that stream is not here (or is
+    another tenant's: the same answer).
+    """
     uid = bytes.fromhex(ref.uid)
     if uid == stream.uid:
         return home(reads, stream, ref.seq).ref(ref.seq)
-    rows = reads.query(LOG.stream_by_uid, uid=uid)
+    rows = reads.query(LOG.stream_by_uid, uid=uid, tenant=reads.tenant)
     return home(reads, Stream(*rows[0]), ref.seq).ref(ref.seq) if rows else ref
 
 

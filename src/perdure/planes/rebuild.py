@@ -1,8 +1,8 @@
 """One stream rebuilt from its events: the recorded rows, the derived rows that follow, and where a store
 differs from both.
 
-Callers: `planes.integrity`. The same two functions that `tx.record` uses (`apply_body`, `derive`) make the
-rows here, so that there is one rule for what an event means. Keeps P5.
+Callers: `planes.integrity`. The same two functions that `tx.record` uses (`step`, `derive`) make the rows
+here, so that there is one rule for what an event means. Keeps P5.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from perdure.errors import Damaged
-from perdure.log.change import Op, Stream
+from perdure.log.change import Stream
 from perdure.log.derive import derive
 from perdure.log.event import Body, Event, decode_body
-from perdure.log.fold import apply_body, key_in
+from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
 from perdure.log.upcast import upcast
 from perdure.planes import tables
@@ -63,13 +63,13 @@ class Rebuild:
     def __init__(self, recorded: dict[str, Table] = tables.RECORDED) -> None:
         self._recorded = recorded
         self.rows: dict[Table, dict[Key, Expected]] = {}
-        self.emptied: dict[str, int] = {}  # table -> its last event without a body
+        self._pruned: set[str] = set()  # tables that have events without a body
 
     def add(self, event: Event) -> Body | None:
         """Apply one event; returns its body, or None if that is gone. Damaged when it cannot be read or
         applied."""
         if event.body is None:
-            self.emptied[event.table] = event.seq
+            self._pruned.add(event.table)
             return None
         body = upcast(event, decode_body(event.body, f"seq {event.seq}"))
         try:
@@ -84,12 +84,13 @@ class Rebuild:
             table = self._recorded.get(event.table)
             if table is None:
                 raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
-            key = key_in(table, body, event.seq)
-            old = self._standing(table, key)
-            if old is None and body.op in (Op.SET, Op.DELETE) and self.emptied:
-                return  # what made the row was pruned; if the row still stands, a base event restates it
-            new = apply_body(table, old, body, event.seq)
-            self._put(table, key, new, event.seq)
+            pruned = event.table in self._pruned
+            done = step(table, body, event.seq, lambda key: self._standing(table, key), pruned=pruned)
+            if done is None:
+                table = None
+            else:
+                key, old, new = done
+                self._put(table, key, new, event.seq)
         for derived, row, gone in derive(table, event.seq, body, old, new):
             self._put(derived, derived.key_of(row), None if gone else row, event.seq)
 
@@ -121,10 +122,7 @@ class Rebuild:
                 if difference is not None:
                     yield difference
             for key, expected in waiting.items():
-                if (
-                    self.emptied.get(table.name, 0) < expected.seq
-                ):  # else the event that deleted it may have been emptied
-                    yield Difference(table, key, expected.seq, None, expected.row)
+                yield Difference(table, key, expected.seq, None, expected.row)
 
 
 CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)

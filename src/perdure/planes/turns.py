@@ -13,12 +13,13 @@ from typing import Any
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Stream
 from perdure.log.event import Body
+from perdure.log.table import Table
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
 from perdure.model.records.conversation import Call, Pending, PendingKind, Role, Turn
 from perdure.model.values import digest, to_plain
 from perdure.planes.documents import body_of, stored_value
-from perdure.planes.lineage import MAX_SEQ, Segment, segments
+from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq
 from perdure.planes.tables import CALLS, TURNS
 from perdure.stores.statements import Statement, Statements
@@ -203,16 +204,29 @@ def _above(segment: Segment, first: int) -> Segment:
 
 
 def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[Turn]:
-    touches = [(TURNS, span.stream)]
+    touches = touching(TURNS, stream, span.stream)
     return [_turn_of(reads, stream, row) for row in reads.query(statement, touches=touches, **span._asdict(), **params)]
 
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
-    for span in segments(reads, stream):
-        rows = reads.query(statement, touches=[(TURNS, span.stream)], stream=span.stream, last=span.last, **params)
-        if rows:
-            return _turn_of(reads, stream, rows[0])
-    return None
+    """The turn that a key or call names: one statement, however often this session was forked."""
+    forked = stream.parent is not None
+    found = reads.query(
+        statement,
+        touches=_line_touches(stream, TURNS),
+        stream=stream.id,
+        alone=None if forked else stream.id,
+        forked=1 if forked else None,
+        last=MAX_SEQ,
+        **params,
+    )
+    return _turn_of(reads, stream, found[0]) if found else None
+
+
+def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
+    """What a statement over a lineage looks at. Older parents are written before their forks are."""
+    own = touching(table, stream, stream.id)
+    return own if stream.parent is None else own + touching(table, stream, stream.parent)
 
 
 def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
@@ -239,12 +253,11 @@ def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
     row = reads.row(CALLS, stream, call)
     if row is not None:
         return row["seq"]
-    for span in segments(reads, stream)[1:] if stream.parent is not None else ():
-        touches = [(CALLS, span.stream)]
-        rows = reads.query(Q.call_maker, touches=touches, stream=span.stream, call=call, last=span.last)
-        if rows:
-            return rows[0][0]
-    return None
+    if stream.parent is None:
+        return None
+    touches = _line_touches(stream, CALLS)
+    rows = reads.query(Q.call_maker, touches=touches, stream=stream.id, call=call, last=MAX_SEQ)
+    return rows[0][0] if rows else None
 
 
 # -- what is open --------------------------------------------------------------------------------------------
@@ -286,7 +299,8 @@ def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
     for segment in segments(reads, stream):
         if segment.last > maker.seq:
             span = _above(segment, maker.seq)
-            rows = reads.query(Q.calls_answered, touches=[(TURNS, span.stream)], **span._asdict())
+            touches = touching(TURNS, stream, span.stream)
+            rows = reads.query(Q.calls_answered, touches=touches, **span._asdict())
             answered |= {call for (call,) in rows}
     return tuple(call for call in maker.calls if call.id not in answered)
 

@@ -121,10 +121,19 @@ class ArchiveReader:
 @contextmanager
 def reading(path: Path) -> Iterator[ArchiveReader]:
     """An archive to restore from. Invalid when it is none, or one that no backup has written."""
-    with _zip_errors():
-        archive = zipfile.ZipFile(path)
+    try:
+        with _zip_errors():
+            archive = zipfile.ZipFile(path)
+    except Invalid as error:
+        raise no_backup(path) from error
     with archive:
         yield ArchiveReader(archive, path.stat().st_size)
+
+
+def no_backup(path: Path) -> Invalid:
+    """What a file is told that is something else, or a backup of the other kind."""
+    hint = "name another file; a backup of PostgreSQL is restored into PostgreSQL, one of SQLite into a file"
+    return Invalid(f"{path.name} is not a backup that Perdure made", path=str(path), hint=hint)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ Callers: the handles. Keeps P1.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,26 @@ from typing import Any
 import apsw
 
 from perdure.artifacts.disk import DiskPlace
-from perdure.errors import Damaged, Refused, Unavailable
+from perdure.errors import Damaged, Full, Unavailable
+from perdure.model.points import reach
 from perdure.model.records.integrity import Backup
 from perdure.stores import archive, migrate
-from perdure.stores.copies import Progress, disk_errors, fill_copy, whole_file
+from perdure.stores.copies import (
+    Progress,
+    blobs_beside,
+    check_folder,
+    disk_errors,
+    fill_copy,
+    new_file,
+    publish,
+    refuse_existing,
+    unfinished,
+)
 from perdure.stores.core import Core, Reader
 from perdure.stores.dialect import copy_out
 from perdure.stores.migrate import Q
 from perdure.stores.scripts import PostgresScript, SqliteScript, told
-from perdure.stores.sqlite import SqliteConnection, configured, fault_of
+from perdure.stores.sqlite import SqliteConnection, opened_to_read
 from perdure.stores.tx import LOG
 
 SQLITE_NOTE = "A consistent copy of the whole database as of one moment, with the blobs that lie beside it."
@@ -40,36 +50,26 @@ OutsideBlob = tuple[int, bytes, int, int]  # tenant, address, size, codec
 def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup:
     """Back up an open store into a new file (mode 0600), and its large blobs into a folder beside it.
 
-    Consistent while others write. Atomic: after a crash the file is there complete, or not at all. Refused
-    when either exists already, or cannot be written; Full; Damaged when a blob is not what was written.
+    Consistent while others write. Atomic: after a crash the file is there complete, or not at all; what else a
+    killed one leaves behind goes with the next one. Conflict when either exists already, or another backup into it
+    is under way; NotFound (no such folder), Refused or ReadOnly (it may not be written); Full; Damaged when the
+    store, or a blob, is not what was written.
     """
     target = Path(target).absolute()
-    folder = blobs_beside(target)
-    if not target.parent.is_dir():
-        raise Refused("there is no such folder", path=str(target.parent))
-    if folder.exists():
-        raise Refused("there is something already, and nothing is ever overwritten", path=str(folder))
+    check_folder(target)
     write = _archive if core.engine.dialect == "postgres" else _copy
-    with told("backup"), _gone_if_failed(folder), whole_file(target) as partial:
-        facts, outside = write(core, partial, progress)
-        _copy_blobs(core, outside, folder)
-        size = partial.stat().st_size
+    with told("backup"), disk_errors(target):
+        refuse_existing(target)
+        with unfinished(target, blobs=True) as folder:
+            partial = folder / target.name
+            new_file(partial)
+            facts, outside = write(core, partial, progress)
+            _copy_blobs(core, outside, blobs_beside(target))
+            size = partial.stat().st_size
+            reach("copy.filled")
+            publish(partial, target)
     note = POSTGRES_NOTE if core.engine.dialect == "postgres" else SQLITE_NOTE
     return Backup(str(target), facts["uid"], int(facts["epoch"]), int(facts["schema"]), size, len(outside), note)
-
-
-def blobs_beside(target: Path) -> Path:
-    """Where the blobs of a backup lie."""
-    return target.with_name(target.name + ".blobs")
-
-
-@contextmanager
-def _gone_if_failed(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 # -- SQLite ----------------------------------------------------------------------------------------
@@ -100,11 +100,7 @@ def _write_memory(core: Core, partial: Path) -> None:
 @contextmanager
 def opened_copy(path: Path) -> Iterator[SqliteScript]:
     """A copy that nobody else has open, to be read; nothing is switched or left beside it."""
-    try:
-        raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        connection = SqliteConnection(configured(raw, wal=False))
-    except apsw.Error as error:
-        raise fault_of(error, str(path)) from error
+    connection = opened_to_read(path)
     try:
         yield SqliteScript(connection)
     finally:
@@ -198,6 +194,8 @@ def _copy_blobs(core: Core, outside: list[OutsideBlob], folder: Path) -> None:
             if _was_collected(core, tenant, bytes(address)):
                 raise Unavailable("a blob was collected while the backup ran: run it again", path=error.path) from error
             raise
+        except Full as error:
+            raise Full(error.message, path=str(folder), hint="free some space; nothing was written") from error
 
 
 def _was_collected(core: Core, tenant: int, address: bytes) -> bool:

@@ -8,14 +8,17 @@ complete and durable.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
-from perdure.errors import Full, Refused, Unavailable
+from perdure.errors import Conflict, Error, Full, Invalid, NotFound, ReadOnly, Refused, Unavailable
 from perdure.model.points import reach
 from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
@@ -25,13 +28,16 @@ Q = Statements("perdure.stores", "migrate.sql")
 Progress = Callable[[int, int], None]
 
 _PARTIAL = ".partial"
+_OUR_BLOBS = "blobs"  # in an unfinished folder: the blobs beside the target are of the same run
+_LOCK_PAUSE_SECONDS = 0.01
+_NO_ROOM = "free some space; nothing was written"
 _PROGRESS_STEPS = 20_000  # instructions of SQLite's virtual machine between two reports
 
 
 def copy_database(source: apsw.Connection, target: Path, progress: Progress | None = None) -> None:
     """A consistent copy of a whole database while others write, readable by its owner alone.
 
-    Atomic: after a crash `target` is there whole or not at all. Refused when it exists; raises Fault, or
+    Atomic: after a crash `target` is there whole or not at all. Conflict when it exists; raises Fault, or
     Full.
     """
     with whole_file(target) as partial:
@@ -46,6 +52,10 @@ def fill_copy(source: apsw.Connection, target: Path, progress: Progress | None =
     try:
         for _ in source.execute(Q.copy_into.source, {"target": str(target)}):
             pass
+    except apsw.FullError as error:
+        raise Full(str(error), path=str(target), hint=_NO_ROOM) from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise fault_of(error, source.filename) from error
     except apsw.Error as error:
         raise fault_of(error, str(target)) from error
     finally:
@@ -67,11 +77,10 @@ def whole_file(target: Path) -> Iterator[Path]:
     """An empty file to fill, mode 0600; when that is done it is synced and gets its name, which nobody else
     may have."""
     partial = target.with_name(target.name + _PARTIAL)
+    refuse_existing(target)
     with disk_errors(target):
-        if target.exists():
-            raise Refused("there is something already, and nothing is ever overwritten", path=str(target))
         partial.unlink(missing_ok=True)
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        new_file(partial)
     try:
         yield partial
         reach("copy.filled")
@@ -81,16 +90,121 @@ def whole_file(target: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def unfinished(target: Path, *, blobs: bool = False, wait_seconds: float = 0.0) -> Iterator[Path]:
+    """A hidden folder `.<name>.unfinished` next to the target for what is not whole yet; it goes at the end.
+
+    With `blobs`, the block also makes `<name>.blobs`: Conflict if it exists; it goes too if the block fails. Who
+    is killed leaves both behind, but not the lock: the next run for the same target takes them away first.
+    Conflict when somebody else is still at it after `wait_seconds`; OSError, for `disk_errors` around it.
+    """
+    folder = target.with_name(f".{target.name}.unfinished")
+    lock = _locked(folder, target, time.monotonic() + wait_seconds)
+    try:
+        _take_away(folder, target)
+        if blobs:
+            _claim_blobs(folder, target)
+        try:
+            yield folder
+        except BaseException:
+            if blobs:
+                shutil.rmtree(blobs_beside(target), ignore_errors=True)
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(folder: Path, target: Path, deadline: float) -> int:
+    """The folder, made if need be, open and locked: the lock ends with this process, however that ends."""
+    while True:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        lock = _try_lock(folder)
+        if lock is not None:
+            return lock
+        if time.monotonic() > deadline:
+            raise Conflict("somebody else is making it just now", path=str(target), hint="wait until they are done")
+        time.sleep(_LOCK_PAUSE_SECONDS)
+
+
+def _try_lock(folder: Path) -> int | None:
+    """None when somebody else has it, or took it away while we looked."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(fd).st_ino == folder.stat().st_ino:
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+def _take_away(folder: Path, target: Path) -> None:
+    """What a run that was killed left behind. Blobs beside a target that got its name belong to that."""
+    if (folder / _OUR_BLOBS).exists() and not target.exists():
+        shutil.rmtree(blobs_beside(target), ignore_errors=True)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _claim_blobs(folder: Path, target: Path) -> None:
+    refuse_existing(blobs_beside(target))
+    new_file(folder / _OUR_BLOBS)
+    sync(folder)
+    sync(folder.parent)
+
+
+def blobs_beside(target: Path) -> Path:
+    """Where the blobs of a store or a backup lie."""
+    return target.with_name(target.name + ".blobs")
+
+
+def new_file(path: Path) -> None:
+    """An empty file for its owner alone; whatever had that name stays what it is."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
 def publish(partial: Path, target: Path) -> None:
-    """Give a complete file its name, durably; Refused when somebody else was first."""
+    """Give a complete file its name, durably; Conflict when somebody else was first, OSError from the disk."""
     sync(partial)
     try:
         os.link(partial, target)
     except FileExistsError:
-        raise Refused("there is something already, and nothing is ever overwritten", path=str(target)) from None
+        raise _existing(target) from None
+    try:
+        sync(target.parent)
+    except BaseException:  # not durable, so not done: who calls clears up what belongs to it
+        target.unlink(missing_ok=True)
+        raise
     partial.unlink()
-    sync(target.parent)
     reach("copy.published")
+
+
+def refuse_existing(path: Path) -> None:
+    """Nothing is ever overwritten."""
+    if path.exists() or path.is_symlink():
+        raise _existing(path)
+
+
+def _existing(path: Path) -> Conflict:
+    return Conflict(f"{path.name} exists already, and nothing is ever overwritten", path=str(path), hint="name another")
+
+
+def check_folder(target: Path) -> None:
+    """NotFound names the folder that is missing."""
+    if not target.parent.is_dir():
+        raise NotFound(f"there is no folder {target.parent}", path=str(target), hint="make it first")
 
 
 def sync(path: Path) -> None:
@@ -105,25 +219,32 @@ def sync(path: Path) -> None:
 
 def sweep_partials(path: Path, infix: str) -> None:
     """Remove what copies that died left behind; only for who knows that none is under way."""
-    remove_all(path.parent, path.name + infix, _PARTIAL)
+    for found in path.parent.iterdir():
+        if found.name.startswith(path.name + infix) and found.name.endswith(_PARTIAL):
+            found.unlink(missing_ok=True)
 
 
-def remove_all(folder: Path, prefix: str, suffix: str = "") -> None:
-    """Remove the files of a folder that are named like this."""
-    for path in folder.iterdir():
-        if path.name.startswith(prefix) and path.name.endswith(suffix):
-            path.unlink(missing_ok=True)
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """What the file system says, as errors of the tree."""
+def disk_errors(path: Path, where: str = "") -> Iterator[None]:
+    """What the file system says, as errors of the tree; `where` is their path, if it is not the file itself."""
     try:
         yield
     except OSError as error:
-        message = f"{error.strerror or error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Full(message, path=str(path)) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
-            raise Refused(message, path=str(path)) from error
-        raise Unavailable(message, path=str(path)) from error
+        said = error.strerror or str(error)
+        raise _disk_error(error, f"{path}: {said}" if where else said, where or str(path)) from error
+
+
+def _disk_error(error: OSError, message: str, path: str) -> Error:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Full(message, path=path, hint=_NO_ROOM)
+    if error.errno == errno.EROFS:
+        return ReadOnly(message, path=path, hint="name a place that may be written")
+    if error.errno == errno.ENOENT:
+        return NotFound(message, path=path)
+    if error.errno in (errno.ENOTDIR, errno.EISDIR):
+        return Invalid(message, path=path)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Refused(message, path=path, hint="name a place that may be written")
+    return Unavailable(message, path=path)

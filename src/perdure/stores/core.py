@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from perdure.artifacts.place import Place, place_from_url
+from perdure.artifacts.place import Place, ReadOnlyPlace, place_from_url
 from perdure.errors import Error, NotFound, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
@@ -44,11 +44,14 @@ READ_THREADS = 4
 class Reader:
     """Reads outside a transaction: what a read verb gets. See `Reads`."""
 
-    __slots__ = ("_clocks", "_connection", "blobs", "tenant")
+    __slots__ = ("_clocks", "_connection", "_steady", "blobs", "tenant")
 
-    def __init__(self, connection: Connection, clocks: Clocks, tenant: int, blobs: Blobs) -> None:
+    def __init__(
+        self, connection: Connection, clocks: Clocks, tenant: int, blobs: Blobs, *, steady: bool = False
+    ) -> None:
         self._connection = connection
         self._clocks = clocks
+        self._steady = steady  # everything that it reads is of one state already
         self.tenant = tenant
         self.blobs = blobs
 
@@ -60,11 +63,18 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything read inside sees one state of the store. Keep it short on SQLite: it holds the WAL."""
+        """Everything read inside sees one state of the store; inside another one, that one's. Keep it short on SQLite: it
+        holds the WAL.
+        """
+        if self._steady:
+            yield
+            return
         self._connection.begin_reading()
+        self._steady = True
         try:
             yield
         finally:
+            self._steady = False
             self._connection.rollback()
 
     @property
@@ -74,7 +84,7 @@ class Reader:
 
     def of_tenant(self, tenant: int) -> Reader:
         """The same reader for the blobs of another tenant: only for what looks after the whole store."""
-        return Reader(self._connection, self._clocks, tenant, self.blobs)
+        return Reader(self._connection, self._clocks, tenant, self.blobs, steady=self._steady)
 
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
         """One row by its key."""
@@ -167,8 +177,6 @@ class Core:
 
     def snapshot(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Run a read verb that sees one state of the store from its first query to its last."""
-        if self.engine.one_connection:  # a borrowed lane is a transaction already
-            return self.read(verb, *args, tenant=tenant, **kwargs)
         return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
@@ -186,20 +194,21 @@ class Core:
 
         with self._mutex:
             if self._closed:
-                raise Refused("the store is closed")
+                raise Refused("the store is closed", path="store")
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(READ_THREADS, "perdure-read")
             return self._threads
 
     def _reader(self, connection: Connection, tenant: int) -> Reader:
-        return Reader(connection, self.clocks, tenant, self.blobs)
+        """What a read verb gets. A borrowed lane is a transaction already."""
+        return Reader(connection, self.clocks, tenant, self.blobs, steady=self.engine.one_connection)
 
     def _take(self) -> Connection:
         if self._pid != os.getpid():
-            raise Refused("the store was opened before a fork", hint="open it again in the child process")
+            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
         with self._mutex:
             if self._closed:
-                raise Refused("the store is closed")
+                raise Refused("the store is closed", path="store")
             if self._idle:
                 return self._idle.pop()
         return self.engine.reader()
@@ -267,13 +276,16 @@ def open_core(
 ) -> Core:
     """Open a store by its URL: made if it is new, brought up to date if it is older, refused if it is newer."""
     address = url.parse(store_url)
+    place = place_for(address, artifacts)
+    if read_only and place is not None:
+        place = ReadOnlyPlace(place)
     engine = engine_for(address, timeout_seconds, read_only=read_only)
     try:
         if read_only and not engine.one_connection:
             scripts.check_readable(engine)
         else:
             scripts.bring_up_to_date(engine)
-        return Core(engine, place_for(address, artifacts), clock, timeout_seconds)
+        return Core(engine, place, clock, timeout_seconds)
     except Fault as fault:
         engine.close()
         raise _naming(fault, address).as_error("store") from fault
@@ -285,7 +297,7 @@ def open_core(
 def _naming(fault: Fault, address: url.Address) -> Fault:
     """The fault with the file that it is about."""
     file = "" if address.path is None else str(address.path)
-    return fault if file in str(fault) else Fault(fault.kind, f"{file}: {fault}")
+    return fault if file in str(fault) else Fault(fault.kind, f"{file}: {fault}", fault.hint)
 
 
 def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only: bool = False) -> Engine:

@@ -18,10 +18,11 @@ import msgspec
 
 from perdure.errors import Error
 from perdure.stores import migrate, scripts, url
+from perdure.stores.advice import Advice, is_read_only, way_in
 from perdure.stores.core import engine_for
-from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
-from perdure.stores.store import Connection, Engine, Fault
+from perdure.stores.store import Connection, Engine, Fault, FaultKind
 
 Q = Statements("perdure.stores", "health.sql")
 
@@ -31,7 +32,6 @@ SPACE_LOW_BYTES = 256 * MIB
 SPACE_GONE_BYTES = 16 * MIB
 HEADS_SHOWN = 20
 QUICK_CHECK_OK = "ok"
-RESTORE = "perdure restore BACKUP --store URL"
 # The WAL-reset bug (two checkpoints racing a commit could corrupt the file) is fixed from these on.
 WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
 NETWORK_KINDS = (
@@ -97,13 +97,16 @@ def wrong(check: str, says: str, fix: str) -> Finding:
     return Finding(check, Severity.ERROR, says, fix)
 
 
+# -- looking ----------------------------------------------------------------------------------------
+
+
 def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
     address = url.parse(store_url)
     engine = engine_for(address, timeout_seconds, read_only=address.scheme != "memory")
-    shown = url.without_password(store_url)
+    advice = Advice(address)
     try:
-        return Health(shown, [*_around(address), *_inside(engine)])
+        return Health(url.without_password(store_url), [*_around(address), *_inside(engine, advice)])
     finally:
         engine.close()
 
@@ -111,34 +114,50 @@ def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
 def _around(address: url.Address) -> Findings:
     if address.scheme != "postgresql":
         yield library(apsw.sqlite_lib_version())
-    if address.path is not None and address.path.exists():
-        yield from _file(address.path)
-        yield space(address.path, shutil.disk_usage(address.path.parent).free)
-        yield network(address.path, _mounts())
+    if address.path is not None:
+        try:
+            yield from _beside(address.path)
+        except OSError as error:
+            says = f"cannot look at {address.path}: {error.strerror}"
+            yield wrong("file", says, way_in(address.path, is_read_only(address.path)))
 
 
-def _inside(engine: Engine) -> Findings:
-    checks: list[Callable[[Connection], Findings]] = [_settings, _structure, _guards, _heads, _counts]
+def _beside(path: Path) -> Findings:
+    if path.is_file():
+        yield from _file(path)
+        yield space(path, shutil.disk_usage(path.absolute().parent).free)
+        yield network(path, _mounts())
+
+
+def _inside(engine: Engine, advice: Advice) -> Findings:
     try:
-        schema, upto_date = _schema(engine)
+        schema, upto_date = _schema(engine, advice)
         yield schema
         if not upto_date:
             return
         connection = engine.reader()
-        try:
-            for check in checks:
-                yield from check(connection)
-        finally:
-            if not engine.one_connection:
-                connection.close()
     except Fault as fault:
-        yield _unreadable(fault.as_error())
+        yield wrong("open", fault.as_error().message, advice.about(fault.kind))
+        return
     except Error as error:
-        yield _unreadable(error)
+        yield wrong("open", error.message, advice.about_error(error))
+        return
+    try:
+        yield from _checks(connection, advice)
+    finally:
+        if not engine.one_connection:
+            connection.close()
 
 
-def _unreadable(error: Error) -> Finding:
-    return wrong("open", error.message, error.hint or RESTORE)
+def _checks(connection: Connection, advice: Advice) -> Findings:
+    """All of them: one that fails on a damaged page says so, and the others still look."""
+    for name, check in CHECKS.items():
+        try:
+            yield from check(connection, advice)
+        except Fault as fault:
+            yield wrong(name, fault.as_error().message, advice.about(fault.kind))
+            if fault.kind is FaultKind.LOST:
+                return
 
 
 # -- the file ---------------------------------------------------------------------------------------
@@ -214,7 +233,7 @@ def _mounts() -> str:
 # -- the database -----------------------------------------------------------------------------------
 
 
-def _schema(engine: Engine) -> tuple[Finding, bool]:
+def _schema(engine: Engine, advice: Advice) -> tuple[Finding, bool]:
     found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
     if found == known:
         return ok("schema", f"schema {found}, the newest"), True
@@ -222,21 +241,28 @@ def _schema(engine: Engine) -> tuple[Finding, bool]:
         newer = f"schema {found}, newer than this Perdure knows ({known})"
         return wrong("schema", newer, "upgrade perdure"), False
     older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
-    return warning("schema", older, "perdure migrate --store URL"), False
+    return warning("schema", older, advice.command("migrate")), False
 
 
-def _settings(connection: Connection) -> Findings:
+def _pragma(connection: SqliteConnection, name: str, *value: Any) -> Any:
+    try:
+        return connection.raw.pragma(name, *value)
+    except apsw.Error as error:
+        raise fault_of(error, connection.file) from error
+
+
+def _settings(connection: Connection, _advice: Advice) -> Findings:
     if not isinstance(connection, SqliteConnection):
         yield from server(connection.query(Q.server, {})[0])
         return
-    journal, synchronous = (connection.raw.pragma(name) for name in ("journal_mode", "synchronous"))
+    journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
     if journal in ("wal", "memory"):
         yield ok("journal", f"journal_mode={journal}, synchronous={synchronous}")
     else:
         yield warning(
             "journal",
             f"journal_mode={journal}: readers and writers block each other",
-            "perdure migrate --store URL",
+            "open it for writing: perdure.open sets this right",
         )
     if synchronous not in (2, 3):
         yield wrong(
@@ -275,35 +301,45 @@ def server(row: tuple[Any, ...]) -> Findings:
         )
 
 
-def _structure(connection: Connection) -> Findings:
+def _structure(connection: Connection, advice: Advice) -> Findings:
     if isinstance(connection, SqliteConnection):
-        found = connection.raw.pragma("quick_check", 10)
+        found = _pragma(connection, "quick_check", 10)
         if found == QUICK_CHECK_OK:
             yield ok("structure", "quick_check is clean")
         else:
-            yield wrong("structure", f"quick_check: {found}", RESTORE)
+            yield wrong("structure", f"quick_check: {found}", advice.restore)
 
 
-def _guards(connection: Connection) -> Findings:
+def _guards(connection: Connection, advice: Advice) -> Findings:
     found = {row[0] for row in connection.query(Q.guards, {})}
     if len(found) >= 2:
         yield ok("guards", "the database refuses to change events")
     else:
-        yield wrong("guards", "the triggers that protect events are missing", f"perdure verify, then {RESTORE}")
+        fix = f"{advice.command('verify')}; if it finds anything: {advice.restore}"
+        yield wrong("guards", "the triggers that protect events are missing", fix)
 
 
-def _heads(connection: Connection) -> Findings:
+def _heads(connection: Connection, advice: Advice) -> Findings:
     astray = connection.query(Q.heads_astray, {"limit": HEADS_SHOWN})
     for uid, kind, name, seq in astray:
         says = f"{kind} {name!r} ({bytes(uid).hex()}): the head at {seq} is not the last event"
-        yield wrong("heads", says, "perdure verify --store URL")
+        yield wrong("heads", says, advice.command("verify"))
     if not astray:
         yield ok("heads", "every stream ends where its head says")
 
 
-def _counts(connection: Connection) -> Findings:
+def _counts(connection: Connection, _advice: Advice) -> Findings:
     tenants, streams, events, blobs, size = connection.query(Q.counts, {})[0]
     yield ok(
         "contents",
-        f"{tenants} tenants, {streams} streams, {events} events, {blobs} blobs ({int(size) / MIB:.1f} MiB)",
+        f"tenants: {tenants}, streams: {streams}, events: {events}, blobs: {blobs} ({int(size) / MIB:.1f} MiB)",
     )
+
+
+CHECKS: dict[str, Callable[[Connection, Advice], Findings]] = {
+    "settings": _settings,
+    "structure": _structure,
+    "guards": _guards,
+    "heads": _heads,
+    "contents": _counts,
+}

@@ -11,6 +11,7 @@ SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE id = :id
 
 -- stream_by_uid: a stream by its identity, which is the same in every store.
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE uid = :uid
+  AND tenant = :tenant --? tenant
 
 -- streams_page: all streams, in order, with their heads.
 SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams
@@ -28,6 +29,9 @@ WHERE stream = :stream AND seq = :seq
 -- events_page: events of a stream, in order.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto ORDER BY seq LIMIT :limit
+
+-- pruned_tables: which tables have events without a body, up to a sequence number.
+SELECT DISTINCT tbl FROM events WHERE stream = :stream AND seq <= :upto AND body IS NULL
 
 -- event_tx: which transaction wrote this event; resolves a COMMIT whose reply was lost.
 SELECT tx FROM events WHERE stream = :stream AND seq = :seq

@@ -8,11 +8,13 @@ to the origin.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.stores import scripts, url
 from perdure.stores.core import Core, Reader, engine_for
 from perdure.stores.store import Connection
+
+T = TypeVar("T")
 
 Origin = Callable[[Callable[[Any], Any]], Any]  # runs a read on the store that has the blobs
 
@@ -23,8 +25,12 @@ class PastReader(Reader):
     __slots__ = ("_origin",)
 
     def __init__(self, reader: Reader, origin: Origin, connection: Connection, core: Core) -> None:
-        super().__init__(connection, core.clocks, reader.tenant, reader.blobs)
+        super().__init__(connection, core.clocks, reader.tenant, reader.blobs, steady=core.engine.one_connection)
         self._origin = origin
+
+    def beyond(self, verb: Callable[[Any], T]) -> T:
+        """Run a read that looks past the moment that is seen here: on the store that this is the past of."""
+        return self._origin(verb)
 
     def blob(self, address: str) -> bytes:
         """The bytes of a blob, verified."""

@@ -15,8 +15,10 @@ from functools import cache
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
+from perdure.errors import Invalid
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
@@ -113,6 +115,7 @@ _EMPTY = (
 _SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
 _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema()))"
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
+_FROM_ELSEWHERE = "SELECT 1 FROM events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1"
 _END_PAUSE_SECONDS = 0.002
 _ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
 _MOVE_HEAD = """UPDATE streams s SET seq = %s, hash = %s WHERE s.id = %s AND s.seq = %s AND s.hash = %s{} RETURNING 1"""
@@ -310,6 +313,10 @@ class PostgresConnection:
         except psycopg.Error:
             return
 
+    def is_from_another_cluster(self) -> bool:
+        """Whether an event has a transaction id that is not given out yet: a dump of another database brought it here."""
+        return bool(self._fetch(_FROM_ELSEWHERE, ()))
+
     def end(self, names: Sequence[str], deadline: float) -> None:
         """End the backends of connections of ours that were lost, and wait until they are gone."""
         while self._fetch(_END, (list(names),)):
@@ -327,6 +334,16 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
+def _checked(conninfo: str) -> str:
+    """Refuse what libpq would not understand, in one line and without repeating what may be a password."""
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.Error as error:
+        said = str(error).partition("\n")[0].partition("token: ")[0].strip()
+        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store") from None
+    return conninfo
+
+
 class PostgresEngine:
     """One schema of one PostgreSQL database."""
 
@@ -339,8 +356,8 @@ class PostgresEngine:
     ) -> None:
         self.url = url
         self.schema = schema
-        self._conninfo = conninfo
-        self._read_only = read_only
+        self._conninfo = _checked(conninfo)
+        self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         self._lost: set[str] = set()
 
@@ -387,7 +404,7 @@ class PostgresEngine:
             "statement_timeout": self._timeout_ms,
             "lock_timeout": self._timeout_ms,
             "idle_in_transaction_session_timeout": 2 * self._timeout_ms,
-            "default_transaction_read_only": "on" if self._read_only else "off",
+            "default_transaction_read_only": "on" if self.read_only else "off",
             "synchronous_commit": "on",
         }
         return " ".join(f"-c {name}={value}" for name, value in settings.items())

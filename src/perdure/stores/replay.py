@@ -45,8 +45,10 @@ def replay(
     for part in slices:
         parent = _parent(part.stream, placed)
         found, after = target.read(_find, part.stream, tenant=tenant)
+        pruned = _pruned_before(source, part.stream, after)
         for page in _pages(source, part, after):
-            found = target.write(_adopt, part.stream, parent, page, tables, actor="", tenant=tenant)
+            found = target.write(_adopt, part.stream, parent, page, pruned, tables, actor="", tenant=tenant)
+            pruned |= _pruned_in(page)
         if found is None:
             raise Invalid("there is nothing to replay", path=part.stream.name)
         placed[part.stream.id] = found
@@ -88,13 +90,42 @@ def _pages(source: Reads, part: Slice, after: int) -> Iterator[list[Event]]:
         yield page
 
 
-def _adopt(tx: Tx, template: Stream, parent: Stream | None, page: list[Event], tables: Mapping[str, Table]) -> Stream:
-    """One page into the target, as one commit."""
+def _pruned_before(source: Reads, stream: Stream, after: int) -> frozenset[str]:
+    """The tables that have lost bodies in what was replayed before."""
+    if after <= stream.fork_seq:
+        return frozenset()
+    return frozenset(table for (table,) in source.query(LOG.pruned_tables, stream=stream.id, upto=after))
+
+
+def _pruned_in(page: Iterable[Event]) -> frozenset[str]:
+    return frozenset(event.table for event in page if event.body is None)
+
+
+def _adopt(
+    tx: Tx,
+    template: Stream,
+    parent: Stream | None,
+    page: list[Event],
+    before: frozenset[str],
+    tables: Mapping[str, Table],
+) -> Stream:
+    """One page into the target, as one commit. `before`: the tables that have lost bodies before it."""
     stream, head = _place(tx, template, parent)
+    pruned = set(before)
     for event in page:
         head = _check(template.uid, event, head)
-        tx.adopt(stream, event, _table(event, tables), _body(event))
+        if event.body is None:
+            pruned.add(event.table)
+        _apply(tx, stream, event, _table(event, tables), pruned=event.table in pruned)
     return stream
+
+
+def _apply(tx: Tx, stream: Stream, event: Event, table: Table | None, *, pruned: bool) -> None:
+    """An event and its rows. Damaged when the chain holds but what the event says cannot be applied."""
+    try:
+        tx.adopt(stream, event, table, _body(event), pruned=pruned)
+    except (TypeError, ValueError, KeyError) as error:
+        raise Damaged(f"what it says cannot be applied: {error}", path=f"seq {event.seq}") from None
 
 
 def _place(tx: Tx, template: Stream, parent: Stream | None) -> tuple[Stream, Head]:

@@ -17,21 +17,31 @@ from typing import Any, Protocol
 import apsw
 
 from perdure.artifacts.disk import DiskPlace
-from perdure.artifacts.place import Place
-from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
-from perdure.model.ids import new_uid
+from perdure.artifacts.place import Place, name_of
+from perdure.errors import Conflict, Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.model.instants import system_clock
 from perdure.model.points import reach
 from perdure.model.records.integrity import Report, Restored
 from perdure.stores import archive, migrate, url
-from perdure.stores.backup import OutsideBlob, blobs_beside, columns_of, opened_copy
+from perdure.stores.backup import OutsideBlob, columns_of, opened_copy
 from perdure.stores.blobs import Blobs
-from perdure.stores.copies import Progress, disk_errors, fill_copy, publish, remove_all
+from perdure.stores.copies import (
+    Progress,
+    blobs_beside,
+    check_folder,
+    disk_errors,
+    fill_copy,
+    new_file,
+    publish,
+    refuse_existing,
+    unfinished,
+)
 from perdure.stores.core import Core, Reader, engine_for, place_for
 from perdure.stores.dialect import copy_in
 from perdure.stores.migrate import Q, Script
 from perdure.stores.scripts import PostgresScript, SqliteScript, bring_up_to_date, changing, told
 from perdure.stores.sqlite import SqliteEngine
+from perdure.stores.store import Fault, FaultKind
 from perdure.stores.tx import Clocks
 from perdure.stores.url import without_password
 
@@ -55,9 +65,9 @@ def restore(
     """Restore a backup (and the blobs beside it) as a new store; an existing one is never touched.
 
     Atomic: on any error, and after a crash, there is no store at the target. The restored store keeps its
-    identity and gets the next epoch. Raises NotFound (no such backup), Refused (something is there already;
-    a newer schema), Invalid (not a backup) or Damaged (it does not verify, or a blob is missing);
-    `facts["report"]` then says what was found.
+    identity and gets the next epoch. Raises NotFound (no such backup, or folder), Conflict (something is there
+    already, or another restore into it is under way), Refused (a newer schema), Invalid (not a backup) or Damaged
+    (it does not verify, or a blob is missing); `facts["report"]` then says what was found.
     """
     source = Path(source).absolute()
     address = url.parse(target_url)
@@ -79,21 +89,20 @@ def _restore_file(
 ) -> Restored:
     assert address.path is not None
     target = address.path.absolute()
-    staging = target.with_name(f".{target.name}.restoring-{new_uid().hex()[:8]}")
-    with _new_place(address, artifacts) as place:
-        _refuse_existing(target)
-        try:
-            _load_file(source, staging, progress)
-            engine = SqliteEngine(address.url, staging)
-            bring_up_to_date(engine, keep_copy=False)
-            with changing(engine) as script:
-                _raise_epoch(script)
-                outside = script.query(Q.blobs_outside)
-            reach("restore.loaded")
-            report, uid, epoch = _checked_file(engine, source, outside, place, check)  # type: ignore[arg-type]
-            _publish_database(staging, target)
-        finally:
-            remove_all(staging.parent, staging.name)
+    check_folder(target)
+    refuse_existing(target)
+    refuse_existing(target.with_name(target.name + "-wal"))
+    beside = not (artifacts or address.artifacts)
+    with disk_errors(target), unfinished(target, blobs=beside) as folder, _new_place(address, artifacts) as place:
+        staging = folder / target.name
+        _load_file(source, staging, progress)
+        engine = SqliteEngine(address.url, staging)
+        bring_up_to_date(engine, keep_copy=False)
+        with changing(engine) as script:
+            _raise_epoch(script)
+            outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
+        report, uid, epoch = _checked_file(engine, source, outside, place, check)
+        _publish_database(staging, target)
     schema = migrate.latest(migrate.migrations())
     return Restored(address.url, uid, epoch, schema, len(outside), report)
 
@@ -107,27 +116,41 @@ def _publish_database(staging: Path, target: Path) -> None:
     publish(staging, target)
 
 
-def _refuse_existing(target: Path) -> None:
-    for path in (target, target.with_name(target.name + "-wal")):
-        if path.exists():
-            raise Refused("there is something already: restore into a new place", path=str(path))
-    if not target.parent.is_dir():
-        raise Refused("there is no such folder", path=str(target.parent))
-
-
 def _load_file(source: Path, staging: Path, progress: Progress | None) -> None:
     """Copy what the backup holds, once its schema is known to be one of ours: no trigger or table comes
     along unseen."""
-    staging.touch(mode=0o600, exist_ok=False)
-    with opened_copy(source) as script:
+    new_file(staging)
+    with _opened_backup(source) as script:
         try:
-            found = migrate.current(script)
+            found = _schema_of(script, source)
             migrate.check(found, migrate.latest(migrate.migrations()))
             _check_schema(script, found)
             _check_pages(script)
             fill_copy(script.connection.raw, staging, progress)
         except apsw.Error as error:
             raise Damaged(f"the backup cannot be read: {error}", path=str(source)) from error
+
+
+@contextmanager
+def _opened_backup(source: Path) -> Iterator[SqliteScript]:
+    try:
+        with opened_copy(source) as script:
+            yield script
+    except Fault as fault:
+        if fault.kind is FaultKind.FOREIGN:
+            raise archive.no_backup(source) from fault
+        raise
+
+
+def _schema_of(script: Script, source: Path) -> int:
+    """A database that is nobody's, or somebody else's, is no backup."""
+    try:
+        found = migrate.current(script)
+    except Refused as error:
+        raise archive.no_backup(source) from error
+    if found == 0:
+        raise archive.no_backup(source)
+    return found
 
 
 def _check_schema(script: Script, number: int) -> None:
@@ -165,6 +188,7 @@ def _checked_file(
     core = Core(engine, place, None, 30.0)
     try:
         _put_blobs(core.blobs, outside, source)
+        reach("restore.loaded")
         report = check(lambda verb, *args: core.snapshot(verb, *args, tenant=0))
         _refuse_unclean(report)
         return report, core.uid, core.epoch
@@ -205,7 +229,8 @@ def _restore_archive(
 
 def _refuse_existing_schema(script: PostgresScript, address: url.Address) -> None:
     if script.query(Q.relations):
-        raise Refused(f"the schema {address.schema!r} is not empty: restore into a new one", path="store.schema")
+        message = f"the schema {address.schema!r} is not empty, and nothing is ever overwritten"
+        raise Conflict(message, path="store.schema", hint="restore into a new one")
 
 
 def _load_tables(script: PostgresScript, opened: archive.ArchiveReader, progress: Progress | None) -> None:
@@ -262,13 +287,12 @@ def _refuse_unclean(report: Report) -> None:
 
 @contextmanager
 def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | None]:
-    """The artifact place of the new store. A folder that did not exist goes again if the restore fails."""
+    """The artifact place of the new store. A folder that did not exist goes again if the restore fails; one beside
+    the file is looked after by `unfinished`."""
     place = place_for(address, artifacts)
     with ExitStack() as undo:
         if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)
-        elif isinstance(place, DiskPlace) and not (artifacts or address.artifacts):
-            raise Refused("there are blobs of another store already: restore into a new place", path=str(place.root))
         yield place
         undo.pop_all()
 
@@ -285,4 +309,6 @@ def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:
         try:
             blobs.place.put(partition, beside.open(partition, bytes(address).hex()))
         except NotFound as error:
-            raise Damaged("a blob of the backup is missing", path=bytes(address).hex()) from error
+            message = "a blob of the backup is missing"
+            hint = f"look for {blobs_beside(source).name} beside the backup, or name another backup"
+            raise Damaged(message, path=name_of(bytes(address).hex()), hint=hint) from error

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from perdure.errors import Damaged, Refused
+from perdure.errors import Invalid, NotFound, Refused
 from perdure.model.instants import system_clock, to_datetime
 from perdure.model.points import reach
 from perdure.stores import migrate
-from perdure.stores.copies import copy_database, sweep_partials
+from perdure.stores.copies import copy_database, disk_errors, new_file, publish, sweep_partials, unfinished
 from perdure.stores.migrate import Migration, Q
-from perdure.stores.sqlite import SqliteConnection, SqliteEngine, configured, fault_of
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine, fault_of, foreign, opened_to_read, opened_to_recover
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault
+from perdure.stores.store import Engine, Fault, FaultKind
+from perdure.stores.url import without_password
 
+_MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
 _SMALLEST_BYTES = 512  # no SQLite database is smaller than one page of this size
 
 if TYPE_CHECKING:
@@ -108,6 +110,10 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
 
 def _has_content(path: Path) -> bool:
     """An empty file is a database that somebody is about to make."""
+    if path.is_dir():
+        raise Invalid(f"{path} is a folder", path="store", hint="name a file in it: sqlite:///FOLDER/agent.db")
+    if not path.parent.is_dir():
+        raise NotFound(f"there is no folder {path.parent}", path="store", hint="make it first")
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -115,25 +121,18 @@ def _has_content(path: Path) -> bool:
     except OSError as error:
         raise Refused(f"cannot look at the database file: {error}", path="store") from error
     if 0 < size < _SMALLEST_BYTES:  # SQLite would take it for empty and write over it
-        raise Damaged("the file is not a database", path=str(path))
+        raise foreign(str(path))
     return size > 0
 
 
 def _opened_to_look(path: Path, *, read_only: bool) -> SqliteConnection:
     """Not as a store is opened: switching somebody else's database to WAL would change it."""
     try:
-        try:
-            return _opened_as(path, apsw.SQLITE_OPEN_READONLY)
-        except apsw.ReadOnlyError:  # a crash left a journal behind, which only somebody who may write can roll back
-            if read_only:
-                raise
-            return _opened_as(path, apsw.SQLITE_OPEN_READWRITE)
-    except apsw.Error as error:
-        raise fault_of(error, str(path)) from error
-
-
-def _opened_as(path: Path, flags: int) -> SqliteConnection:
-    return SqliteConnection(configured(apsw.Connection(str(path), flags=flags), wal=False))
+        return opened_to_read(path)
+    except Fault as fault:  # a crash left a journal behind, which only somebody who may write can roll back
+        if read_only or fault.kind is not FaultKind.READ_ONLY:
+            raise
+    return opened_to_recover(path)
 
 
 def schema_of(engine: Engine) -> int:
@@ -144,10 +143,23 @@ def schema_of(engine: Engine) -> int:
 
 
 def identity_of(engine: Engine) -> tuple[str, int]:
-    """The uid and the epoch of the store."""
+    """The uid and the epoch of the store. Refused when it is to be written to in a cluster that its events do not
+    come from."""
     with looking_at(engine) as script:
         facts = migrate.facts_of(script) if script else {}
+        if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
+            _check_cluster(script)
     return facts["uid"], int(facts["epoch"])
+
+
+def _check_cluster(script: PostgresScript) -> None:
+    """The feed is in the order of transaction ids, and waits for those that this cluster has not given out yet."""
+    if script.connection.is_from_another_cluster():
+        raise Refused(
+            "the events carry transaction ids of another cluster, so the feed would stay silent: was it moved by pg_dump?",
+            path="store",
+            hint="open it with read_only=True, back it up, and restore that backup into a new schema",
+        )
 
 
 def plan(engine: Engine, steps: Sequence[Migration] | None = None) -> list[Migration]:
@@ -161,7 +173,8 @@ def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> 
     found = schema_of(engine)
     migrate.check(found, known)
     if found == 0:
-        raise Refused("there is no store here yet, and this is to be read only", path="store")
+        where = without_password(engine.url)
+        raise NotFound(f"there is no store yet at {where}", path="store", hint="name another, or open it for writing")
     if found < known:
         message = f"the database has schema {found}; this Perdure reads {known}"
         raise Refused(message, path="meta.schema", hint="open it once for writing, or run: perdure migrate")
@@ -183,13 +196,18 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
                 yield _prepared(PostgresScript(connection), engine)
 
 
-def _prepared(script: PostgresScript, engine: Any) -> PostgresScript:
-    postgres: PostgresEngine = engine
-    script.query(Q.migration_lock, schema=postgres.schema)
+def _prepared(script: PostgresScript, engine: Engine) -> PostgresScript:
+    schema = _as_postgres(engine).schema
+    script.query(Q.migration_lock, schema=schema)
     script.query(Q.unhurried)
-    script.query(Q.schema_name, schema=postgres.schema)
+    script.query(Q.schema_name, schema=schema)
     script.query(Q.schema_make)
     return script
+
+
+def _as_postgres(engine: Any) -> PostgresEngine:
+    """Its class is loaded only where PostgreSQL is used, so it cannot be asked for."""
+    return engine
 
 
 @contextmanager
@@ -230,6 +248,10 @@ def bring_up_to_date(
     steps = steps or migrate.migrations()
     if not migrate.pending(schema_of(engine), steps):
         return []
+    if isinstance(engine, SqliteEngine) and engine.path is not None and not engine.path.exists():
+        made = _make(engine.path.absolute(), steps)
+        if made:
+            return made
     with changing(engine) as script:
         reach("migrate.locked")
         found = migrate.current(script)
@@ -239,6 +261,22 @@ def bring_up_to_date(
         done = migrate.apply(script, found, steps)
         reach("migrate.applied")
     reach("migrate.committed")
+    return done
+
+
+def _make(path: Path, steps: Sequence[Migration]) -> list[Migration]:
+    """A new file appears as a whole store or not at all: a full disk leaves nothing behind. Nothing is done when
+    somebody else has just made it."""
+    with disk_errors(path, "store"), unfinished(path, wait_seconds=_MAKING_SECONDS) as folder:
+        if path.exists():
+            return []
+        engine = SqliteEngine("memory:", None)
+        done = bring_up_to_date(engine, steps)
+        partial = folder / path.name
+        new_file(partial)
+        partial.write_bytes(engine.connect().raw.serialize("main"))
+        engine.close()
+        publish(partial, path)
     return done
 
 

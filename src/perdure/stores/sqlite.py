@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
@@ -35,14 +36,25 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
     (apsw.CantOpenError, FaultKind.REFUSED),
     (apsw.PermissionsError, FaultKind.REFUSED),
     (apsw.CorruptError, FaultKind.DAMAGED),
-    (apsw.NotADBError, FaultKind.DAMAGED),
 )
+_TAKEN = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID})
+_NOT_OF_THE_FILE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})
+_WITH_ITS_WAL = "copy the file, with its -wal, to a writable folder"
 
 
 def fault_of(error: apsw.Error, file: str = "") -> Fault:
     """What kind of failure this is, and of which file (a broken constraint is no matter of the file)."""
+    if isinstance(error, apsw.NotADBError):
+        return foreign(file)
+    if isinstance(error, apsw.ConstraintError) and error.extendedresult in _TAKEN:
+        return Fault(FaultKind.TAKEN, error)
     kind = next((kind for error_class, kind in _FAULTS if isinstance(error, error_class)), FaultKind.BROKEN)
-    return Fault(kind, f"{file}: {error}" if file and kind is not FaultKind.BROKEN else error)
+    return Fault(kind, f"{file}: {error}" if file and kind not in _NOT_OF_THE_FILE else error)
+
+
+def foreign(file: str) -> Fault:
+    """It is something else: nothing in it was touched."""
+    return Fault(FaultKind.FOREIGN, f"{file}: this is not an SQLite database")
 
 
 @cache
@@ -215,7 +227,7 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
 
 
 class SqliteEngine:
-    """One SQLite file, or one database in memory."""
+    """One SQLite file, or one database in memory. What a lost connection had sent cannot happen later: it is closed."""
 
     dialect = "sqlite"
     exact_heads = True
@@ -229,27 +241,20 @@ class SqliteEngine:
         self._memory: SqliteConnection | None = None
 
     def connect(self) -> SqliteConnection:
-        """A connection that may write. The file is made, readable by its owner alone, if it is missing."""
+        """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""
         if self.path is None:
             self._memory = self._memory or SqliteConnection(configured(apsw.Connection(":memory:")))
             return self._memory
-        if not self.read_only:
-            _create_private(self.path)
-        return self._open(apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE)
+        return self._open(self.path)
 
     def reader(self) -> SqliteConnection:
         """A connection for reading."""
-        if self.path is None:
-            return self.connect()
-        return self._open(apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE)
+        return self.connect() if self.path is None else self._open(self.path)
 
-    def _open(self, flags: int) -> SqliteConnection:
-        try:
-            raw = configured(apsw.Connection(str(self.path), flags=flags), wal=not self.read_only)
-            raw.set_busy_timeout(self._busy_wait_ms)
-            return SqliteConnection(raw)
-        except apsw.Error as error:
-            raise fault_of(error, str(self.path)) from error
+    def _open(self, path: Path) -> SqliteConnection:
+        if self.read_only:
+            return opened_to_read(path, self._busy_wait_ms)
+        return _opened(path, apsw.SQLITE_OPEN_READWRITE, self._busy_wait_ms, wal=True)
 
     def close(self) -> None:
         """Let the database in memory go; files need nothing."""
@@ -257,29 +262,71 @@ class SqliteEngine:
             self._memory.close()
 
 
-def _create_private(path: Path) -> None:
-    """Make the file with mode 0600. Never opens an existing one: closing it would drop SQLite's own locks."""
-    if path.exists():
-        return
+def opened_to_read(path: Path, busy_wait_ms: int = BUSY_WAIT_MS) -> SqliteConnection:
+    """A connection that changes nothing, also where nothing can be written (a read-only medium or folder).
+
+    There SQLite cannot make the files that it shares a WAL by. If there is nothing to share, the file is read as
+    one that does not change; whoever may write it after all must not do so meanwhile. If there is something to
+    share that cannot be read so, the fault is READ_ONLY and says the way out.
+    """
+    return _opened(path, apsw.SQLITE_OPEN_READONLY, busy_wait_ms, immutable=_is_still(path))
+
+
+def opened_to_recover(path: Path) -> SqliteConnection:
+    """A connection that rolls back what a crash left behind, and switches nothing: it may be somebody else's file."""
+    return _opened(path, apsw.SQLITE_OPEN_READWRITE)
+
+
+def _is_still(path: Path) -> bool:
+    """Whether nobody can have the file open for writing, as far as one can see from a folder that is read-only."""
+    if _is_writable(path.parent) or _has_bytes(path, "-wal") or _has_bytes(path, "-journal"):
+        return False
+    return not all(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-shm"))
+
+
+def _is_writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _has_bytes(path: Path, suffix: str) -> bool:
+    beside = path.with_name(path.name + suffix)
+    return beside.exists() and beside.stat().st_size > 0
+
+
+def _opened(
+    path: Path, flags: int, busy_wait_ms: int = BUSY_WAIT_MS, *, immutable: bool = False, wal: bool = False
+) -> SqliteConnection:
+    name = f"file:{quote(str(path.absolute()))}?immutable=1" if immutable else str(path)
+    connection: SqliteConnection | None = None
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return
-    except OSError as error:
-        kind = FaultKind.FULL if error.errno == 28 else FaultKind.REFUSED
-        raise Fault(kind, f"cannot create the database file: {error}") from error
+        raw = apsw.Connection(name, flags=flags | (apsw.SQLITE_OPEN_URI if immutable else 0))
+        connection = SqliteConnection(raw)
+        configured(raw, wal=wal, busy_wait_ms=busy_wait_ms)
+        raw.pragma("schema_version")  # now, not at the first query, it shows whether the file can be read
+    except apsw.Error as error:
+        if connection is not None:
+            connection.close()
+        raise _fault_of_opening(error, path, flags) from error
+    return connection
 
 
-def configured(raw: apsw.Connection, *, wal: bool = True) -> apsw.Connection:
+def _fault_of_opening(error: apsw.Error, path: Path, flags: int) -> Fault:
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError)) and path.exists() and not _is_writable(path.parent):
+        hint = _WITH_ITS_WAL if flags & apsw.SQLITE_OPEN_READONLY else ""
+        return Fault(FaultKind.READ_ONLY, f"{path}: {error}", hint)
+    return fault_of(error, str(path))
+
+
+def configured(raw: apsw.Connection, *, wal: bool = True, busy_wait_ms: int = BUSY_WAIT_MS) -> apsw.Connection:
     """The connection with the settings that durability and safety rest on."""
-    raw.set_busy_timeout(BUSY_WAIT_MS)
+    raw.set_busy_timeout(busy_wait_ms)
     raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     for pragma in ("synchronous = FULL", "foreign_keys = ON", "cell_size_check = ON", "recursive_triggers = ON",
                    f"wal_autocheckpoint = {WAL_PAGES}", "journal_size_limit = 16777216", "temp_store = MEMORY"):  # fmt: skip
         raw.pragma(*_split(pragma))
     if wal:
-        _switch_to_wal(raw)
+        _switch_to_wal(raw, busy_wait_ms)
     reach("sqlite.opened")
     return raw
 
@@ -289,9 +336,9 @@ def _split(pragma: str) -> tuple[str, str]:
     return name, value
 
 
-def _switch_to_wal(raw: apsw.Connection) -> None:
+def _switch_to_wal(raw: apsw.Connection, busy_wait_ms: int) -> None:
     """Many processes may try this at the first open: the switch itself does not wait for locks, so we do."""
-    deadline = time.monotonic() + BUSY_WAIT_MS / 1000
+    deadline = time.monotonic() + busy_wait_ms / 1000
     while True:
         try:
             raw.execute("PRAGMA journal_mode = WAL").get  # noqa: B018 - the row must be read for the pragma to run

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from perdure.errors import NotFound, Refused
-from perdure.log.change import Change, Op, Stream
+from perdure.log.change import Change, Stream
 from perdure.log.derive import derive
 from perdure.log.event import (
     CODEC_JSON,
@@ -23,19 +23,22 @@ from perdure.log.event import (
     encode_body,
     hash_header,
 )
-from perdure.log.fold import apply_body
+from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.statements import Statement, Statements
-from perdure.stores.store import Connection, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
+from perdure.stores.store import Connection, Fault, FaultKind, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
 
 LOG = Statements("perdure.stores", "log.sql")
 ADDRESSES_MAX = 500  # in one statement
 OPEN_AGAIN = "open the session again through the store"
 
-EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())  # only to be named in `touches`: every record touches it
+# Only to be named in `touches`: every record touches both. HISTORY is what lies before a fork: it does not change, so a verb
+# that reads it sees its own writes, and is not run again because the parent went on meanwhile.
+EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())
+HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
 _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
 _Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
@@ -95,6 +98,15 @@ class Batch:
         """Read and lock these heads before any verb runs: the way after a lost race."""
         self.queried = True
         self.flushed.update(self.connection.heads(sorted(streams), lock=True))
+
+    def lock(self, stream: int) -> None:
+        """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
+        if stream in self.streams:
+            return
+        seen = self.flushed.get(stream)
+        self.lock_heads([stream])
+        if seen is not None and seen != self.flushed.get(stream):
+            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
 
     def absorb(self, tx: Tx) -> None:
         """Take over what a finished job wrote."""
@@ -248,33 +260,41 @@ class Tx:
             stored = self._move_out(body)
         self.written = True
         self.seqs[stream.id] = seq
-        self.dirty.add((EVENTS, stream.id))
+        self.dirty |= {(EVENTS, stream.id), (HISTORY, stream.id)}
         self.events.append(
             (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored, None)
         )
         self._follow(table, stream, body, seq)
         return seq
 
-    def adopt(self, stream: Stream, event: Event, table: Table | None, body: Body | None) -> None:
+    def adopt(
+        self, stream: Stream, event: Event, table: Table | None, body: Body | None, *, pruned: bool = False
+    ) -> None:
         """Append an event that was recorded elsewhere, verbatim, and the rows that it gives. For `stores.replay` alone.
 
-        The caller has checked that the event follows the stream's head; `body` is None when it was emptied.
+        The caller has checked that the event follows the stream's head; `body` is None when it was emptied. `pruned`: see
+        `log.fold.step`.
         """
         assert event.seq == self.seq(stream) + 1, "events of a stream are numbered without a gap"
         self.written = True
         self.seqs[stream.id] = event.seq
-        self.dirty.add((EVENTS, stream.id))
+        self.dirty |= {(EVENTS, stream.id), (HISTORY, stream.id)}
         self.events.append(
             (stream, event.seq, event.kind, event.table, event.actor, event.at, event.tx, event.body, event)
         )
         if body is not None:
-            self._follow(table, stream, body, event.seq)
+            self._follow(table, stream, body, event.seq, pruned=pruned)
 
-    def _follow(self, table: Table | None, stream: Stream, body: Body, seq: int) -> None:
+    def _follow(self, table: Table | None, stream: Stream, body: Body, seq: int, *, pruned: bool = False) -> None:
         """The row that an event changes, and what is derived from it."""
         old = new = None
         if table is not None:
-            old, new = self._apply(table, stream, body, seq)
+            done = step(table, body, seq, lambda key: self._find(table, stream.id, stream.tenant, key), pruned=pruned)
+            if done is None:
+                table = None  # nothing follows but what every event may have: references and blobs
+            else:
+                key, old, new = done
+                self._put(table, stream, key, new)
         for derived, row, gone in derive(table, seq, body, old, new):
             self._put(derived, stream, derived.key_of(row), None if gone else row)
 
@@ -284,15 +304,6 @@ class Tx:
         body.doc, body.doc_blob = None, address
         body.blobs = [*body.blobs, address]
         return encode_body(body)
-
-    def _apply(self, table: Table, stream: Stream, body: Body, seq: int) -> tuple[Row | None, Row | None]:
-        key = (seq,) if table.sequenced and body.op == Op.INSERT else tuple([body.key[column] for column in table.key])
-        old = None if body.op == Op.INSERT and table.sequenced else self._find(table, stream.id, stream.tenant, key)
-        if body.op == Op.INSERT:
-            assert old is None, f"{table.name} {key} exists already"
-        new = apply_body(table, old, body, seq)
-        self._put(table, stream, key, new)
-        return old, new
 
     def _put(self, table: Table, stream: Stream, key: tuple[Any, ...], row: Row | None) -> None:
         if row is not None:
@@ -354,6 +365,10 @@ class Tx:
         if seq is None:
             seq = self._batch.seqs.get(stream.id)
         return self._batch.head(stream.id)[0] if seq is None else seq
+
+    def lock(self, stream: Stream) -> None:
+        """From here to the commit nobody else writes to this stream, or forks it; what follows sees what they did before."""
+        self._batch.lock(stream.id)
 
     def find_stream(self, kind: str, name: str) -> Stream | None:
         """The stream of this name, if it exists."""

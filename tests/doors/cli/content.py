@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import perdure
 
@@ -44,6 +46,14 @@ def fill_with_hostile_text(url: str) -> None:
         session.attach(HOSTILE_NAME, b"x", media_type="text/plain")
 
 
+def tear(path: Path, holding: bytes, page_bytes: int = 4096) -> None:
+    """Overwrite the last page of a database that holds these bytes."""
+    pages = bytearray(path.read_bytes())
+    start = pages.rindex(holding) // page_bytes * page_bytes
+    pages[start : start + page_bytes] = b"\xff" * page_bytes
+    path.write_bytes(pages)
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "NO_COLOR"))}
     return {**kept, **extra}
@@ -53,3 +63,21 @@ def started(*words: str, stdout: int = subprocess.PIPE, env: dict[str, str] | No
     """The real thing, in a process of its own."""
     command = [sys.executable, "-m", "perdure", *words]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env or clean_environment())
+
+
+def on_a_terminal(*words: str, columns: int = 200, exit_code: int = 0, **env: str) -> str:
+    """What a terminal of this width would get, byte by byte."""
+    ours, theirs = pty.openpty()
+    environment = clean_environment(TERM="xterm", COLUMNS=str(columns), **env)
+    process = started(*words, stdout=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    process.communicate(timeout=30)
+    assert process.returncode == exit_code
+    return shown.decode()

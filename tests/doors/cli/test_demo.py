@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import perdure
+from perdure import errors
 from perdure.doors.cli import demo, tour
 from perdure.doors.cli.tour_agent import SESSION, text_of
 
@@ -13,9 +16,32 @@ def test_the_tour_holds(run, tmp_path) -> None:
     result = run("demo", "--rounds", 2, "--seed", 3, "--keep", tmp_path / "tour")
     assert result.exit_code == 0, result.output
     assert "✗" not in result.stdout
-    assert "Everything held." in result.stdout
-    assert "body-altered: tour seq " in result.stdout
-    assert run("show", "tour", "--store", f"sqlite:///{tmp_path}/tour/tour.db").exit_code == 0
+    told = [line for line in result.stdout.splitlines() if line.startswith("  life ")]
+    assert told[0].startswith("  life 1: found nothing, began, was told ")
+    assert told[1].startswith("  life 2: found step ")
+    assert told[1].endswith(' times "saved", then killed')
+    assert "A small agent books transfers into one SQLite file. We kill it with SIGKILL, 2 times," in result.stdout
+    assert re.search(r"verify: \d+ events and \d+ rows are exactly what was written", result.stdout)
+    found = r"verify finds it: session tour, event \d+: its text was changed after it was written"
+    assert re.search(found, result.stdout)
+    assert re.search(r"Everything held: 2 kills, \d+ saved steps, 0 lost, 0 twice, 1 forgery found\.", result.stdout)
+
+
+def test_what_is_kept_is_clean_and_never_overwritten(run, tmp_path) -> None:
+    assert run("demo", "--rounds", 1, "--keep", tmp_path).exit_code == 0
+    kept = {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("tour", "tour-forged")}
+    assert run("show", "tour", "--store", kept["tour"]).exit_code == 0
+    assert run("verify", "--store", kept["tour"]).exit_code == 0
+    assert run("verify", "--store", kept["tour-forged"]).exit_code == errors.Damaged.exit_code
+    before = (tmp_path / "tour.db").read_bytes()
+    again = run("demo", "--rounds", 1, "--keep", tmp_path)
+    assert again.exit_code == errors.Conflict.exit_code
+    assert f"{tmp_path}/tour.db exists already" in again.stderr
+    assert (tmp_path / "tour.db").read_bytes() == before
+
+
+def test_without_keep_the_next_step_is_named(run) -> None:
+    assert "Next: the ten-line example in README.md, or  perdure demo --keep" in run("demo", "--rounds", 1).stdout
 
 
 @pytest.mark.parametrize("words", [("--rounds", "0"), ("--rounds", "many"), ("--seed", "x")])
@@ -69,7 +95,7 @@ def test_a_lost_decision_is_noticed(session) -> None:
 
 def test_a_torn_step_is_noticed(session) -> None:
     session.set("step", 2)
-    assert failed(session, life(1, 2, 3)) == ["no step is there in part"]
+    assert failed(session, life(1, 2, 3)) == ["no step is half there"]
 
 
 def test_a_step_back_is_noticed(session) -> None:

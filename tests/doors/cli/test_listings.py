@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 
 import pytest
 
+import perdure
 from perdure import errors
+from perdure.doors.cli import artifacts
+from perdure.model.records.artifacts import CollectReport
 
 LISTS = ["sessions", "decisions", "tasks", "artifacts", "events"]
 FIELDS = {
@@ -90,7 +95,7 @@ def test_pages_go_on_where_they_ended(ask, run, url, name) -> None:
 def test_people_are_told_how_to_go_on(run, ask, url, name) -> None:
     result = run(name, "--store", url, "--limit", 1)
     cursor = ask(name, "--store", url, "--limit", 1)["next"]
-    assert result.stderr == f"more: the same command with --after {cursor}\n"
+    assert result.stderr == f"more rows: add --after {cursor}\n"
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -146,7 +151,21 @@ def test_filters(ask, url, words, expected) -> None:
 
 def test_nothing_found_is_no_error(run, url) -> None:
     result = run("sessions", "--store", url, "--label", "nobody")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no such sessions\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sessions match\n")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_an_empty_store_lists_nothing(run, tmp_path, name) -> None:
+    with perdure.open(f"sqlite:///{tmp_path}/empty.db"):
+        pass
+    result = run(name, "--store", f"sqlite:///{tmp_path}/empty.db")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"no {name}\n")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_page_that_is_just_full_promises_no_more(run, ask, url, name) -> None:
+    count = len(ask(name, "--store", url)["items"])
+    assert run(name, "--store", url, "--limit", count).stderr == ""
 
 
 def test_ready_needs_a_session(run, url) -> None:
@@ -159,8 +178,14 @@ def test_filters_that_a_session_has_not_are_refused(run, url) -> None:
     assert "--actor does not go together" in result.stderr
 
 
-def test_tasks_of_an_unknown_session(run, url) -> None:
-    assert run("tasks", "--session", "nope", "--store", url).exit_code == errors.NotFound.exit_code
+@pytest.mark.parametrize(
+    "words",
+    [("tasks", "--session", "nope"), ("events", "--session", "nope"), ("tail", "nope", "--once"), ("show", "nope")],
+)
+def test_an_unknown_session(run, url, words) -> None:
+    result = run(*words, "--store", url)
+    assert result.exit_code == errors.NotFound.exit_code
+    assert result.stderr == "perdure: session: there is no session 'nope' (perdure sessions lists them)\n"
 
 
 def test_instants_are_iso_in_utc(ask, url) -> None:
@@ -185,10 +210,57 @@ def test_an_unknown_artifact_saves_nothing(run, url, tmp_path) -> None:
     assert not (tmp_path / "out.log").exists()
 
 
+def attach(url: str, *contents: str) -> None:
+    with perdure.open(url) as store:
+        for content in contents:
+            store.session("many").attach("x.txt", content)
+
+
+def test_the_beginning_of_a_hash_will_do(run, ask, url, tmp_path) -> None:
+    digest = ask("artifacts", "--store", url)["items"][0]["hash"]
+    assert run("artifacts", "--store", url, "--save", digest[:8], tmp_path / "out.log").exit_code == 0
+    assert (tmp_path / "out.log").read_bytes() == b"hello log"
+
+
+@pytest.mark.parametrize(
+    ("digits", "error"),
+    [("0" * 8, errors.NotFound), ("0" * 7, errors.Invalid), ("X" * 8, errors.Invalid), ("0" * 65, errors.Invalid)],
+)
+def test_what_is_no_beginning_of_a_hash(run, url, tmp_path, digits, error) -> None:
+    assert run("artifacts", "--store", url, "--save", digits, tmp_path / "out.log").exit_code == error.exit_code
+    assert not (tmp_path / "out.log").exists()
+
+
+def test_an_ambiguous_beginning_lists_the_artifacts(run, ask, url, tmp_path, monkeypatch) -> None:
+    """Two contents whose hashes begin with the same 8 digits are not found in a test: here 1 digit is enough."""
+    monkeypatch.setattr(artifacts, "BEGINNING", re.compile("[0-9a-f]+"))
+    monkeypatch.setattr(artifacts, "PAGE", 7)
+    attach(url, *map(str, range(17)))  # more contents than digits: two begin alike
+    hashes = [item["hash"] for item in ask("artifacts", "--store", url)["items"]]
+    first, count = Counter(digest[0] for digest in hashes).most_common(1)[0]
+    result = run("artifacts", "--store", url, "--save", first, tmp_path / "out.log")
+    assert result.exit_code == errors.Conflict.exit_code
+    assert f"{count} artifacts begin with {first}" in result.stderr
+    assert all(digest in result.stderr for digest in hashes if digest[0] == first)
+
+
 def test_collect_is_a_dry_run_unless_told(run, ask, url) -> None:
     assert ask("collect", "--store", url)["dry_run"] is True
     assert ask("collect", "--store", url, "--execute")["dry_run"] is False
-    assert "--execute removes" in run("collect", "--store", url).stderr
+    assert run("collect", "--store", url).stderr == "nothing to remove\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "dry_run", "said"),
+    [
+        (0, True, "nothing to remove"),
+        (0, False, "nothing to remove"),
+        (1, True, "nothing was removed: a dry run; --execute removes"),
+        (1, False, "removed"),
+    ],
+)
+def test_what_collect_says(found, dry_run, said) -> None:
+    assert artifacts._outcome(CollectReport(0, 0, 0, found, (), dry_run)) == said
 
 
 def test_collect_checks_its_grace(run, url) -> None:

@@ -10,6 +10,7 @@ import sys
 import click
 import pytest
 
+import perdure
 from doors.cli.content import clean_environment, started
 from perdure import errors
 from perdure.doors.cli.main import COMMANDS, cli
@@ -51,6 +52,29 @@ def test_options_that_examples_use_exist(name) -> None:
 def test_every_command_on_a_store_takes_store_and_json(name) -> None:
     options = {option for param in commands()[name].params for option in param.opts}
     assert {"--store", "--json", "--log-level"} <= options
+
+
+WHOLE = ("verify", "backup", "doctor", "restore", "migrate")
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
+def test_a_tenant_only_where_it_means_something(run, name) -> None:
+    shown = run(name, "--help").stdout
+    assert "PERDURE_STORE" in shown
+    assert ("--tenant" in shown) == (name not in WHOLE)
+    assert ("PERDURE_TENANT" in shown) == (name not in WHOLE)
+
+
+def test_who_writes_can_come_from_the_environment(run) -> None:
+    assert "PERDURE_ACTOR" in run("collect", "--help").stdout
+
+
+@pytest.mark.parametrize("words", [("verify",), ("backup", "b.bak"), ("doctor",)])
+def test_what_is_for_all_tenants_needs_none(run, tmp_path, words) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    with perdure.open(url, tenant="acme") as store:
+        store.session("s").say("user", "x")
+    assert run(*words, "--store", url).exit_code == 0
 
 
 def test_the_help_loads_no_store_and_no_rich() -> None:
@@ -125,7 +149,10 @@ LOOKING = [
 def test_looking_never_makes_a_store(run, tmp_path, name) -> None:
     result = run(name)
     assert result.exit_code == errors.NotFound.exit_code
-    assert result.stderr.startswith("perdure: store: there is no store at agent.db (")
+    assert result.stderr == (
+        f"perdure: store: there is no store at {tmp_path}/agent.db (name another with --store URL or PERDURE_STORE; "
+        "your program makes one with perdure.open)\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -216,8 +243,6 @@ def test_a_reader_that_goes_away_is_no_error_message(url) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    import perdure
-
     with perdure.open(url) as store:
         store.session("more").say("user", "so that it writes")
     assert process.stderr is not None

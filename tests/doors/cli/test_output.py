@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import enum
 import json
-import os
-import pty
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from doors.cli.content import HOSTILE_NAME, HOSTILE_TEXT, TERMINAL_COMMANDS, clean_environment, started
+from doors.cli.content import HOSTILE_NAME, HOSTILE_TEXT, TERMINAL_COMMANDS, on_a_terminal
 from perdure.doors.cli import output
 from perdure.model import display
 
@@ -45,23 +43,6 @@ def test_hostile_rows_as_json(run, hostile_url, words) -> None:
     assert result.stdout.isascii()
     assert obeyed(result.stdout) == []
     assert all(json.loads(line) for line in result.stdout.splitlines())
-
-
-def on_a_terminal(*words: str, **env: str) -> str:
-    """What a terminal would get, byte by byte."""
-    ours, theirs = pty.openpty()
-    process = started(*words, stdout=theirs, env=clean_environment(TERM="xterm", COLUMNS="200", **env))
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:  # how Linux says that the other end is closed
-        pass
-    os.close(ours)
-    process.communicate(timeout=30)
-    assert process.returncode == 0
-    return shown.decode()
 
 
 @pytest.mark.parametrize("words", [("sessions",), ("show", HOSTILE_NAME)])
@@ -110,8 +91,15 @@ def test_cells_are_one_short_line() -> None:
     assert output.cell("a\nb") == "a b"
     assert output.cell(None) == ""
     assert output.cell(("a", "b")) == "a, b"
-    assert output.cell(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31 12:00:00"
+    assert output.cell(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31 12:00:00Z"
+    assert output.cell({"grep": "1", "sed": "2"}) == "grep 1, sed 2"
     assert len(output.cell("x" * 10_000_000)) == output.CELL_MAX_CHARS
+    assert output.cell("x\n" * 100, None) == " ".join("x" * 100)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(0, "0 streams"), (1, "1 stream"), (2, "2 streams")])
+def test_counts(count, shown) -> None:
+    assert output.counted(count, "stream") == shown
 
 
 @pytest.mark.parametrize(("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")])

@@ -9,6 +9,7 @@ import stat
 import pytest
 
 import perdure
+from doors.cli.content import on_a_terminal, tear
 from perdure import errors
 from perdure.testing.damage import NotThere, forge_event
 
@@ -18,7 +19,9 @@ def test_a_sound_store(run, ask, url) -> None:
     assert found["ok"] is True
     assert found["problems"] == []
     assert found["counts"]["events"] > 10
-    assert run("verify", "--store", url).stdout.startswith("ok: 2 streams")
+    counts = {name: found["counts"][name] for name in ("events", "rows", "blobs")}
+    said = f"ok: 2 streams, {counts['events']} events, {counts['rows']} rows, {counts['blobs']} blobs\n"
+    assert run("verify", "--store", url).stdout == said
 
 
 def test_a_forged_event_is_named(run, url, store_path) -> None:
@@ -31,7 +34,7 @@ def test_a_forged_event_is_named(run, url, store_path) -> None:
     shown = run("verify", "--store", url)
     assert shown.exit_code == errors.Damaged.exit_code
     assert "body-altered  issue-42" in shown.stdout
-    assert "1 problems: " in shown.stdout
+    assert "1 problem: " in shown.stdout
 
 
 def test_control_a_forger_who_changes_nothing_is_not_accused(run, url, store_path) -> None:
@@ -66,7 +69,26 @@ def test_an_anchor_is_made_and_holds(run, ask, key, url, tmp_path) -> None:
     assert made["heads"] >= 2
     words = ("--anchor", tmp_path / "a.json", "--public-key", f"{key}.pub", "--store", url)
     assert ask("verify", *words)["signature"] == "good"
-    assert "signature: good" in run("verify", *words).stdout
+    assert run("verify", *words).stdout.endswith("; the anchor's signature is good\n")
+
+
+def test_a_signature_that_nobody_checks_is_said(run, key, url, tmp_path) -> None:
+    unsigned = ("anchor", "--unsigned", "-o", tmp_path / "u.json", "--store", url)
+    assert run(*unsigned).exit_code == 0
+    assert run("anchor", "--key", key, "-o", tmp_path / "a.json", "--store", url).exit_code == 0
+    shown = run("verify", "--anchor", tmp_path / "a.json", "--store", url).stdout
+    assert shown.startswith("ok: ")
+    assert shown.endswith("; the anchor's signature was NOT checked (give --public-key)\n")
+    assert "; the anchor is NOT signed" in run("verify", "--anchor", tmp_path / "u.json", "--store", url).stdout
+
+
+def test_an_anchor_is_never_overwritten(run, ask, key, url, tmp_path) -> None:
+    (tmp_path / "a.json").write_text("precious")
+    result = run("anchor", "--key", key, "-o", tmp_path / "a.json", "--store", url)
+    assert result.exit_code == errors.Conflict.exit_code
+    assert f"output: {tmp_path}/a.json exists already" in result.stderr
+    assert (tmp_path / "a.json").read_text() == "precious"
+    assert ask("events", "--kind", "store.anchored", "--store", url)["items"] == []  # and nothing was recorded
 
 
 def test_an_anchor_goes_to_stdout(run, key, url) -> None:
@@ -113,4 +135,56 @@ def test_what_is_no_key_is_refused(run, url, tmp_path) -> None:
     (tmp_path / "k").write_text("not a key")
     result = run("anchor", "--key", tmp_path / "k", "-o", "-", "--store", url)
     assert result.exit_code == errors.Invalid.exit_code
-    assert "private_key" in result.stderr
+    expected = "not an Ed25519 private key in PEM form (perdure anchor --new-key FILE makes one)"
+    assert result.stderr == f"perdure: private-key: {expected}\n"
+
+
+def test_a_key_of_another_kind_is_refused(run, key, url, tmp_path) -> None:
+    assert run("anchor", "--key", key, "-o", tmp_path / "a.json", "--store", url).exit_code == 0
+    result = run("anchor", "--key", f"{key}.pub", "-o", "-", "--store", url)
+    assert "not an Ed25519 private key in PEM form" in result.stderr
+    result = run("verify", "--anchor", tmp_path / "a.json", "--public-key", key, "--store", url)
+    assert result.exit_code == errors.Invalid.exit_code
+    assert "not an Ed25519 public key in PEM form" in result.stderr
+
+
+# -- a damaged page ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torn_path(tmp_path):
+    """A store in which a page in the middle of the events of `long` cannot be read."""
+    path = tmp_path / "torn.db"
+    with perdure.open(f"sqlite:///{path}") as store:
+        store.session("fine").say("user", "x")
+        for number in range(200):
+            store.session("long").say("user", f"turn {number:03} {'x' * 300}")
+    tear(path, b"turn 100 ")
+    return path
+
+
+def test_a_damaged_page_names_the_stream_and_the_last_good_event(run, torn_path) -> None:
+    url = f"sqlite:///{torn_path}"
+    result = run("verify", "--store", url, "--json")
+    assert result.exit_code == errors.Damaged.exit_code
+    found = json.loads(result.stdout)
+    (problem,) = [it for it in found["problems"] if it["kind"] == "database-damaged" and it["seq"]]
+    assert problem["stream"] == "long"
+    assert problem["uid"]
+    assert 50 < problem["seq"] <= 102  # the pages before the torn one are good, and turn 100 is on it
+    assert f"the last good event is {problem['seq'] - 1} of 201" in problem["message"]
+    assert found["counts"]["streams"] == 1  # and the other one was looked at
+    with perdure.open(url, read_only=True) as store:
+        good = store.session("long").events(limit=problem["seq"] - 1)
+        assert good[-1].seq == problem["seq"] - 1
+        with pytest.raises(errors.Damaged):
+            store.session("long").events(after=problem["seq"] - 1, limit=1)
+
+
+def test_what_verify_found_is_never_shortened(run, torn_path) -> None:
+    words = ("verify", "--store", f"sqlite:///{torn_path}")
+    for problem in json.loads(run(*words, "--json").stdout)["problems"]:
+        assert problem["message"] in run(*words).stdout
+        drawn = on_a_terminal(*words, columns=80, exit_code=errors.Damaged.exit_code)
+        assert "…" not in drawn
+        assert set(problem["message"].split()[-8:]) <= set(drawn.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -58,6 +59,14 @@ def test_showing_a_session_does_not_make_it(run, ask, url) -> None:
     assert "nope" not in [item["name"] for item in ask("sessions", "--store", url)["items"]]
 
 
+def test_pins_are_shown_in_words_and_instants_say_that_they_are_utc(run, url) -> None:
+    with perdure.open(url) as store:
+        store.session("issue-42").pin(tools={"grep": "1", "sed": "2"})
+    shown = run("show", "issue-42", "--store", url).stdout
+    assert "tools   grep 1, sed 2\n" in shown
+    assert re.search(r"created +\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ\n", shown)
+
+
 def test_any_name_can_be_shown(ask, hostile_url) -> None:
     assert ask("show", HOSTILE_NAME, "--store", hostile_url)["session"]["name"] == HOSTILE_NAME
 
@@ -84,6 +93,24 @@ def test_tail_of_one_session_and_kind(run, url) -> None:
 
 def test_tail_stops_after_so_many(run, url) -> None:
     assert len(lines(run("tail", "--from-start", "--limit", 3, "--json", "--store", url))) == 3
+
+
+@pytest.mark.parametrize("words", [(), ("issue-42",), ("--kind", "turn.*"), ("issue-42", "--kind", "turn.said")])
+def test_tail_says_how_to_go_on_and_whether_there_is_more(run, url, words) -> None:
+    everything = lines(run("tail", *words, "--from-start", "--once", "--json", "--store", url))
+    collected, start = [], ("--from-start",)
+    for number in range(1, len(everything) + 1):
+        result = run("tail", *words, *start, "--limit", 1, "--json", "--store", url)
+        collected += lines(result)
+        assert result.stderr.startswith("more events: " if number < len(everything) else "for what comes later: ")
+        start = ("--after", result.stderr.split()[-1])
+    assert collected == everything
+
+
+@pytest.mark.parametrize("kind", ["*", "turn*", "a.*.b", ""])
+def test_tail_and_events_refuse_the_same_kinds(run, url, kind) -> None:
+    for words in (("events",), ("tail", "--once"), ("tail", "issue-42", "--once")):
+        assert run(*words, "--kind", kind, "--store", url).exit_code == errors.Invalid.exit_code
 
 
 def test_tail_begins_at_the_end_and_goes_on_after_a_cursor(run, url) -> None:

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
+from doors.cli.content import tear
 from perdure import errors
 from perdure.testing.damage import forge_event
 
 
 def test_nothing_to_migrate(run, ask, url) -> None:
     assert ask("migrate", "--store", url) == {"dry_run": False, "steps": []}
-    assert "nothing to do" in run("migrate", "--dry-run", "--store", url).stderr
+    assert run("migrate", "--dry-run", "--store", url).stderr == "schema 1 is the newest: nothing to do\n"
 
 
 def test_a_dry_run_of_an_empty_file_names_the_steps_and_makes_nothing(run, ask, tmp_path) -> None:
@@ -45,8 +46,8 @@ def test_people_are_told_what_a_backup_is(run, url, tmp_path) -> None:
 
 def test_nothing_is_overwritten(run, url, tmp_path) -> None:
     assert run("backup", tmp_path / "b.bak", "--store", url).exit_code == 0
-    assert run("backup", tmp_path / "b.bak", "--store", url).exit_code == errors.Refused.exit_code
-    assert run("restore", tmp_path / "b.bak", "--store", url).exit_code == errors.Refused.exit_code
+    assert run("backup", tmp_path / "b.bak", "--store", url).exit_code == errors.Conflict.exit_code
+    assert run("restore", tmp_path / "b.bak", "--store", url).exit_code == errors.Conflict.exit_code
 
 
 def test_a_forged_backup_is_not_restored(run, url, tmp_path) -> None:
@@ -93,6 +94,16 @@ def test_a_damaged_store_is_a_finding(run, tmp_path) -> None:
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert [finding["check"] for finding in found["findings"] if finding["severity"] == "error"] == ["open"]
+
+
+def test_a_damaged_page_is_a_finding_and_the_rest_is_looked_at(run, url, store_path) -> None:
+    tear(store_path, b"Login fails on Safari")
+    result = run("doctor", "--store", url, "--json")
+    assert result.exit_code == 1
+    found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert found["structure"]["severity"] == "error"
+    assert found["structure"]["fix"] == f"move the file away, then perdure restore BACKUP --store {url}"
+    assert {"guards", "heads", "contents"} <= found.keys()
 
 
 def test_postgres_end_to_end(run, ask, private_postgres) -> None:

@@ -12,12 +12,14 @@ import click
 from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
 from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
+from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, say_page
 from perdure.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.artifacts import Artifact
     from perdure.handles.sync.store import Store
-    from perdure.model.records.artifacts import ArtifactRecord, CollectReport
+    from perdure.model.records.artifacts import CollectReport
 
 PAGE = 1000
 HASH_DIGITS = 64
@@ -57,7 +59,7 @@ def artifacts(asked: Asked, *, save: tuple[str, str] | None, **filters: Any) -> 
     """List artifacts of all sessions, newest first; or save one to a file."""
     with asked.open() as store:
         if save is None:
-            found = store.artifacts(**filters)
+            found = records(store.artifacts(**filters))
             say_page(found, COLUMNS, as_json=asked.as_json, what="artifacts", filtered=is_filtered(filters))
         else:
             _save(store, save[0], Path(save[1]), as_json=asked.as_json)
@@ -87,7 +89,7 @@ def whole_hash(store: Store, digits: str) -> str:
     return found[0]
 
 
-def _all(store: Store) -> Iterator[ArtifactRecord]:
+def _all(store: Store) -> Iterator[Artifact]:
     after = None
     while True:
         page = store.artifacts(limit=PAGE, after=after)

@@ -33,6 +33,15 @@ def record_of(thing: Any) -> Any:
     return getattr(thing, "record", thing)
 
 
+def records(page: Any) -> Any:
+    """A page of handles as a page of records."""
+    return (
+        type(page)([record_of(item) for item in page], page.next)
+        if hasattr(page, "next")
+        else [record_of(item) for item in page]
+    )
+
+
 @command(
     "show",
     "perdure show issue-42",

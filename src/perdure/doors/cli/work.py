@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.show import find_session, record_of
+from perdure.doors.cli.show import find_session, records
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
 from perdure.model.records.decisions import DecisionStatus
 from perdure.model.records.work import TaskStatus
@@ -38,15 +38,6 @@ TASK_COLUMNS = (
     prose("note", lambda task: task.note),
     Column("at", lambda task: task.at),
 )
-
-
-def records(page: Any) -> Any:
-    """A page of handles as a page of records."""
-    return (
-        type(page)([record_of(item) for item in page], page.next)
-        if hasattr(page, "next")
-        else [record_of(item) for item in page]
-    )
 
 
 @command(

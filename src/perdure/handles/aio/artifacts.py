@@ -26,6 +26,11 @@ class AsyncArtifact:
         self.record = record
 
     @property
+    def session(self) -> str:
+        """The name of the session that it was attached to."""
+        return self.record.session
+
+    @property
     def seq(self) -> int:
         """The number of the event that attached it."""
         return self.record.seq
@@ -82,6 +87,12 @@ class AsyncArtifact:
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         return await self._caller.work(save_file, Path(path), pieces)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncArtifact) and self.record == other.record
+
+    def __hash__(self) -> int:
+        return hash(self.record)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
 
@@ -93,7 +104,7 @@ class AsyncArtifacts(AsyncStreamHandle):
 
     async def attach(
         self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
-    ) -> ArtifactRecord:
+    ) -> AsyncArtifact:
         """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones
         are streamed.
 
@@ -108,14 +119,15 @@ class AsyncArtifacts(AsyncStreamHandle):
         if address is not None:
             await self._caller.write(artifacts.pin, address, core.holder)
         row = await self._caller.work(artifacts.take_in, core.blobs, tenant, data)
-        return await self._write(artifacts.attach, details, row, core.holder)
+        return AsyncArtifact(self._caller, await self._write(artifacts.attach, details, row, core.holder))
 
     async def artifacts(
         self, name: str | None = None, *, limit: int = 50, after: str | None = None
-    ) -> Page[ArtifactRecord]:
+    ) -> Page[AsyncArtifact]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
-        return await self._read(artifacts.listing, name=name, limit=limit, after=after)
+        found = await self._read(artifacts.listing, name=name, limit=limit, after=after)
+        return Page([AsyncArtifact(self._caller, record) for record in found], found.next)
 
     async def artifact(self, name: str) -> AsyncArtifact:
         """The newest version under this name. Raises NotFound."""
@@ -141,7 +153,8 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         until: Instant | None = None,
         limit: int = 50,
         after: str | None = None,
-    ) -> Page[ArtifactRecord]:
+    ) -> Page[AsyncArtifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
         filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
-        return await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        found = await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        return Page([AsyncArtifact(self._caller, record) for record in found], found.next)

@@ -14,6 +14,7 @@ from perdure.model.records.conversation import (
     Pins,
     SessionHeader,
     SessionRecord,
+    Shape,
     Speaker,
     Status,
     Turn,
@@ -21,7 +22,7 @@ from perdure.model.records.conversation import (
 from perdure.planes import conversation, covers, turns
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
-from perdure.planes.transcript import Shape, Transcript
+from perdure.planes.transcript import Transcript
 
 
 class AsyncConversation(AsyncStreamHandle):
@@ -167,7 +168,7 @@ class AsyncConversation(AsyncStreamHandle):
         raise AttributeError("ask with `await session.get_goal()`, say it with `await session.set_goal(…)`")
 
     @goal.setter
-    def goal(self, goal: Never) -> None:
+    def goal(self, goal: Never) -> None:  # noqa: ARG002 - a checker sees that nothing can be assigned
         raise AttributeError("say it with `await session.set_goal(…)`")
 
     # end

@@ -160,8 +160,9 @@ class AsyncDecisions(AsyncStreamHandle):
     ) -> AsyncDecision:
         """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
 
-        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs.
-        Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
+        to another session is kept as it is, for it may be in another store. Raises Invalid, TooLarge, or
+        NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
         """
         record = await self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags)
         return AsyncDecision(self._caller, self._stream, self._pin, record)

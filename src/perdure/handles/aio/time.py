@@ -15,7 +15,9 @@ class AsyncTime(AsyncStreamHandle):
 
     __slots__ = ("_moment",)
 
-    def __init__(self, caller: AsyncCaller, stream: Stream, pin: str = "", *, moment: time.Moment | None = None) -> None:
+    def __init__(
+        self, caller: AsyncCaller, stream: Stream, pin: str = "", *, moment: time.Moment | None = None
+    ) -> None:
         super().__init__(caller, stream, pin)
         self._moment = moment  # what `at` was asked for, if this is the past
 

@@ -20,9 +20,16 @@ from perdure.planes.spans import Instant
 class Artifact:
     """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
 
+    __slots__ = ("_caller", "record")
+
     def __init__(self, caller: Caller, record: ArtifactRecord) -> None:
         self._caller = caller
         self.record = record
+
+    @property
+    def session(self) -> str:
+        """The name of the session that it was attached to."""
+        return self.record.session
 
     @property
     def seq(self) -> int:
@@ -81,6 +88,12 @@ class Artifact:
         pieces = self._caller.read(artifacts.pieces, self.hash)
         return self._caller.work(save_file, Path(path), pieces)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Artifact) and self.record == other.record
+
+    def __hash__(self) -> int:
+        return hash(self.record)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
 
@@ -88,9 +101,9 @@ class Artifact:
 class Artifacts(StreamHandle):
     """The verbs of a session for artifacts."""
 
-    def attach(
-        self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
-    ) -> ArtifactRecord:
+    __slots__ = ()
+
+    def attach(self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()) -> Artifact:
         """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones
         are streamed.
 
@@ -105,12 +118,13 @@ class Artifacts(StreamHandle):
         if address is not None:
             self._caller.write(artifacts.pin, address, core.holder)
         row = self._caller.work(artifacts.take_in, core.blobs, tenant, data)
-        return self._write(artifacts.attach, details, row, core.holder)
+        return Artifact(self._caller, self._write(artifacts.attach, details, row, core.holder))
 
-    def artifacts(self, name: str | None = None, *, limit: int = 50, after: str | None = None) -> Page[ArtifactRecord]:
+    def artifacts(self, name: str | None = None, *, limit: int = 50, after: str | None = None) -> Page[Artifact]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
-        return self._read(artifacts.listing, name=name, limit=limit, after=after)
+        found = self._read(artifacts.listing, name=name, limit=limit, after=after)
+        return Page([Artifact(self._caller, record) for record in found], found.next)
 
     def artifact(self, name: str) -> Artifact:
         """The newest version under this name. Raises NotFound."""
@@ -119,6 +133,8 @@ class Artifacts(StreamHandle):
 
 class ArtifactsAcross(StoreHandle):
     """Asking across the store: artifacts."""
+
+    __slots__ = ()
 
     def artifact(self, hash: str) -> Artifact:  # noqa: A002 - the word of the design
         """The artifact with this content. Raises NotFound, also when only another tenant has it."""
@@ -134,7 +150,8 @@ class ArtifactsAcross(StoreHandle):
         until: Instant | None = None,
         limit: int = 50,
         after: str | None = None,
-    ) -> Page[ArtifactRecord]:
+    ) -> Page[Artifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
         filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
-        return self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        found = self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        return Page([Artifact(self._caller, record) for record in found], found.next)

@@ -10,7 +10,9 @@ from perdure.log.change import Stream
 
 
 class StoreHandle:
-    """A handle that asks across a whole store."""
+    """A handle that asks across a whole store. Slots, here and below: setting what does not exist is an error."""
+
+    __slots__ = ("__weakref__", "_caller")
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -18,6 +20,8 @@ class StoreHandle:
 
 class StreamHandle:
     """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""
+
+    __slots__ = ("__weakref__", "_caller", "_pin", "_stream")
 
     def __init__(self, caller: Caller, stream: Stream, pin: str = "") -> None:
         self._caller = caller

@@ -14,6 +14,8 @@ from perdure.planes.spans import Duration
 class Checkpoints(StreamHandle):
     """The verbs of a session for checkpoints."""
 
+    __slots__ = ()
+
     def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 

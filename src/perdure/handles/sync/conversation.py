@@ -10,10 +10,13 @@ from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.model.records.conversation import (
     Call,
     Cover,
+    Ending,
     Pending,
     Pins,
     SessionHeader,
     SessionRecord,
+    Shape,
+    Speaker,
     Status,
     Turn,
 )
@@ -29,11 +32,13 @@ class Conversation(StreamHandle):
     Every write is one commit: whole or not at all, durable when the call returns, and not begun if it raises.
     """
 
+    __slots__ = ()
+
     # -- turns -----------------------------------------------------------------------------------------------
 
     def say(
         self,
-        role: str,
+        role: Speaker,
         content: Any = None,
         *,
         key: str | None = None,
@@ -94,7 +99,7 @@ class Conversation(StreamHandle):
         return self._read(covers.covers, nested=nested)
 
     def transcript(
-        self, format: str = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
+        self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
     ) -> Transcript:  # fmt: skip
         """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always
         valid (P14).
@@ -128,7 +133,7 @@ class Conversation(StreamHandle):
         """The session goes on after waiting. Idempotent. Conflict if it is closed."""
         self._write(conversation.mark_active)
 
-    def close(self, status: str = "completed") -> None:
+    def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
 
         Closing is a statement, not a lock: what is still said afterwards is kept.
@@ -192,6 +197,8 @@ class Conversation(StreamHandle):
 
 class ConversationAcross(StoreHandle):
     """Asking across the store: sessions."""
+
+    __slots__ = ()
 
     def sessions(
         self,

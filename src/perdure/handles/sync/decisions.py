@@ -19,6 +19,8 @@ from perdure.planes.spans import Instant
 class Decision(StreamHandle):
     """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
+    __slots__ = ("_record",)
+
     def __init__(self, caller: Caller, stream: Stream, pin: str, record: DecisionRecord) -> None:
         super().__init__(caller, stream, pin)
         self._record = record
@@ -146,6 +148,8 @@ class Decision(StreamHandle):
 class Decisions(StreamHandle):
     """The decisions of a session, and who refers to what."""
 
+    __slots__ = ()
+
     def decide(
         self,
         text: str,
@@ -157,8 +161,9 @@ class Decisions(StreamHandle):
     ) -> Decision:
         """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
 
-        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs.
-        Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
+        to another session is kept as it is, for it may be in another store. Raises Invalid, TooLarge, or
+        NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
         """
         record = self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags)
         return Decision(self._caller, self._stream, self._pin, record)
@@ -188,6 +193,8 @@ class Decisions(StreamHandle):
 
 class DecisionsAcross(StoreHandle):
     """Asking across the store: decisions."""
+
+    __slots__ = ()
 
     def decisions(
         self,

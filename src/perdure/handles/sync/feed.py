@@ -16,6 +16,8 @@ class Batch:
     to take.
     """
 
+    __slots__ = ("_caller", "_name", "_token", "events")
+
     def __init__(self, caller: Caller, name: str, delivery: feed.Delivery) -> None:
         self._caller = caller
         self._name = name
@@ -38,11 +40,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self.events)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.events)} event{'' if len(self.events) == 1 else 's'})"
+
 
 class Subscription:
     """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one
     of them.
     """
+
+    __slots__ = ("_caller", "name")
 
     def __init__(self, caller: Caller, name: str) -> None:
         self._caller = caller

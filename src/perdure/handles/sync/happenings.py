@@ -22,6 +22,8 @@ S = TypeVar("S")
 class Happenings(StreamHandle):
     """The verbs of a session for emitted events and folds."""
 
+    __slots__ = ()
+
     def emit(
         self,
         kind: str,
@@ -74,6 +76,8 @@ class Happenings(StreamHandle):
 
 class HappeningsAcross(StoreHandle):
     """Asking across the store: events and the feed."""
+
+    __slots__ = ()
 
     def events(
         self,

@@ -25,6 +25,10 @@ class Session(
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
 
+    __slots__ = ()
+
 
 class Scope(Values):
     """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
+
+    __slots__ = ()

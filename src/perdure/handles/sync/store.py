@@ -16,9 +16,11 @@ from perdure.handles.sync.happenings import HappeningsAcross
 from perdure.handles.sync.session import Scope, Session
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.handles.sync.work import WorkAcross
+from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.stores.url import without_password
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ class Store(
     Upkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""
+
+    __slots__ = ("_owner",)
 
     def __init__(self, caller: Caller, *, owner: bool) -> None:
         super().__init__(caller)
@@ -78,11 +82,15 @@ class Store(
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
         `tx.scope(…)`.
 
-        All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again.
+        All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again. Its result
+        is returned. Handles that it made are sync: sync code may go on with them, each verb a commit of its
+        own; in async code they are Refused once `fn` is over. Raises Invalid for an async `fn`, and what `fn`
+        raises; nothing is written then.
         """
-        result, held_back = self._caller.write(run_atomic, fn, self._caller)
-        held_back.tell()
-        return result
+        done = self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
+        done.held_back.tell()
+        done.inside.settle(self._caller.heartbeat)
+        return done.result
 
     def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to
@@ -99,6 +107,10 @@ class Store(
     def _leave(self) -> None:
         self._caller.heartbeat.close()
         self._caller.core.close()
+
+    def __repr__(self) -> str:
+        url = without_password(self._caller.core.engine.url)
+        return f"{type(self).__name__}({url!r}, actor={self.actor!r})"
 
     def __enter__(self) -> Self:
         return self

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 from typing import Self
 
-from perdure.handles.callers import FrozenCaller
+from perdure.handles.callers import Caller, FrozenCaller
 from perdure.handles.sync.base import StreamHandle
+from perdure.log.change import Stream
 from perdure.planes import time
 
 
 class Time(StreamHandle):
     """The verbs of a session for time travel and forks."""
+
+    __slots__ = ("_moment",)
+
+    def __init__(self, caller: Caller, stream: Stream, pin: str = "", *, moment: time.Moment | None = None) -> None:
+        super().__init__(caller, stream, pin)
+        self._moment = moment  # what `at` was asked for, if this is the past
 
     def at(self, moment: time.Moment) -> Self:
         """This session as it was after an event (its sequence number), at an instant, or some time ago
@@ -22,7 +29,8 @@ class Time(StreamHandle):
         until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = self._read(time.view, moment, self._caller.core)
-        return type(self)(FrozenCaller(view.core, self._caller.actor, view.tenant), view.stream, view.pin)
+        frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
+        return type(self)(frozen, view.stream, view.pin, moment=moment)
 
     def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
@@ -35,3 +43,7 @@ class Time(StreamHandle):
         plan = self._read(time.plan_fork, at)
         stream, pin = self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
+
+    def __repr__(self) -> str:
+        at = "" if self._moment is None else f", at={self._moment!r}"
+        return f"{type(self).__name__}({self.name!r}{at})"

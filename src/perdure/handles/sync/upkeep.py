@@ -19,6 +19,8 @@ from perdure.stores import backup
 class Upkeep(StoreHandle):
     """Looking after a store."""
 
+    __slots__ = ()
+
     # -- integrity and backups ---------------------------------------------------------------------------
 
     def verify(

@@ -12,6 +12,7 @@ from perdure.errors import Conflict, Refused, Stale, TimedOut
 from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
+from perdure.model.functions import plain
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes import locks, values
 from perdure.planes.paging import Page
@@ -24,6 +25,8 @@ _UPDATE_PAUSE_MAX_SECONDS = 0.05
 
 class Values(StreamHandle):
     """Values under names, with versions and an optional time to live."""
+
+    __slots__ = ()
 
     def set(self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None) -> Entry:
         """Set a value; returns it with its new version.
@@ -69,12 +72,13 @@ class Values(StreamHandle):
         `fn` runs here, outside any transaction: it may take its time, and it may be called more than once.
         Nothing is lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new
         one. Not idempotent: after a crash look at the entry's version. Raises Conflict after so many retries,
-        and whatever `fn` raises.
+        Invalid for an async `fn`, and whatever `fn` raises.
         """
+        change = plain(fn, "fn")
         pause = _UPDATE_PAUSE_SECONDS
         for attempt in range(retries + 1):
             found = self.entry(name)
-            value = fn(None if found is None else found.value)
+            value = change(None if found is None else found.value)
             try:
                 return self.set(name, value, expect=0 if found is None else found.version, ttl=ttl)
             except Conflict:
@@ -100,6 +104,8 @@ class Lock(StreamHandle):
     free when its time is over. Leaving releases it, and raises Stale if it was lost meanwhile: then what was
     done inside was not protected to the end. An exception that is on its way goes before that.
     """
+
+    __slots__ = ("_held", "_name", "_ttl", "_wait")
 
     def __init__(
         self, caller: Caller, stream: Stream, pin: str, name: str, ttl: Duration, wait: Duration | None

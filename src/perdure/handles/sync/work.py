@@ -26,6 +26,8 @@ class Task(StreamHandle):
     whose state is reached already changes nothing, so that they are safe after a crash.
     """
 
+    __slots__ = ("_record", "_token")
+
     def __init__(
         self, caller: Caller, stream: Stream, pin: str, record: TaskRecord, *, token: int | None = None
     ) -> None:
@@ -195,6 +197,8 @@ class Task(StreamHandle):
 class Work(StreamHandle):
     """The plan of a session: tasks, what they wait for, and who is at them."""
 
+    __slots__ = ()
+
     def task(
         self,
         title: str,
@@ -246,6 +250,8 @@ class Work(StreamHandle):
 
 class WorkAcross(StoreHandle):
     """Asking across the store: tasks."""
+
+    __slots__ = ()
 
     def tasks(
         self,

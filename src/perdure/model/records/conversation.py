@@ -38,6 +38,7 @@ class Role(enum.StrEnum):
 
 Speaker: TypeAlias = Literal["system", "user", "assistant", Role.SYSTEM, Role.USER, Role.ASSISTANT]
 Ending: TypeAlias = Literal["completed", "failed", Status.COMPLETED, Status.FAILED]
+Shape: TypeAlias = Literal["openai", "anthropic"]  # of a transcript
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -122,7 +123,10 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         title = f", {self.title[:60]!r}" if self.title else ""
-        return f"{type(self).__name__}({self.name!r}{title}, {self.status}, {self.last_seq} events, last {self.last_at:%Y-%m-%d %H:%M})"
+        events = f"{self.last_seq} event{'' if self.last_seq == 1 else 's'}"
+        return (
+            f"{type(self).__name__}({self.name!r}{title}, {self.status}, {events}, last {self.last_at:%Y-%m-%d %H:%M})"
+        )
 
 
 class SessionRecord(SessionHeader, frozen=True):

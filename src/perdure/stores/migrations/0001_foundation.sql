@@ -66,6 +66,8 @@ CREATE INDEX events_by_actor ON events (tenant, actor, kind, at);
 -- Emitted events (those of no table) are few: these two cost nothing for the rest.
 CREATE INDEX events_emitted ON events (stream, seq) WHERE tbl = '';
 CREATE INDEX events_emitted_by_kind ON events (tenant, kind, at) WHERE tbl = '';
+-- Events that were pruned: few, and what becomes of a restore in the past depends on them.
+CREATE INDEX events_emptied_bodies ON events (stream, seq) WHERE body IS NULL;
 CREATE INDEX events_by_xid ON events (xid, pos); -- @postgres
 
 -- Content-addressed bytes: inside while small, outside (data is null) in the artifact place when large.

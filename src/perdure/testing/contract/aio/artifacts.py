@@ -94,7 +94,12 @@ class AsyncArtifactsContract:
             assert (record.session, record.name, record.media_type) == ("a", "build.LOG", "text/x-log")
             assert (record.actor, record.ref.uid, record.ref.seq) == ("alice", session.uid, record.seq)
             assert record.at.tzinfo is not None
+            assert await record.read() == SMALL
+            assert [await one.read() for one in (*await session.artifacts(), *await store.artifacts())] == [SMALL] * 2
+            assert [one.record for one in await session.artifacts()] == [record.record]
             artifact = await store.artifact(record.hash)
+            assert artifact == record
+            assert len({artifact, record}) == 1
             assert (artifact.name, artifact.size, artifact.hash) == (record.name, record.size, record.hash)
             assert (artifact.seq, artifact.ref, artifact.at, artifact.actor, artifact.media_type) == (
                 record.seq, record.ref, record.at, record.actor, record.media_type)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, ReadOnly, TooLarge
-from perdure.model.records.conversation import Call, PendingKind
+from perdure.model.records.conversation import Call, PendingKind, Speaker
 from perdure.testing.openers import AsyncOpener
 
 
@@ -32,11 +32,12 @@ class AsyncTurnContract:
             call = Call("c1", "grep", {"q": 1})
             turn = await session.say("assistant", {"b": 1, "a": 2}, key="m1", calls=[call])
             assert await session.say("assistant", {"a": 2, "b": 1}, key="m1", calls=[call]) == turn
-            for role, content, calls in (
+            others: list[tuple[Speaker, Any, list[Call]]] = [
                 ("assistant", {"b": 1}, [call]),
                 ("user", {"b": 1, "a": 2}, []),
                 ("assistant", {"b": 1, "a": 2}, [Call("c1", "grep", {"q": 2})]),
-            ):
+            ]
+            for role, content, calls in others:
                 with pytest.raises(KeyReused) as caught:
                     await session.say(role, content, key="m1", calls=calls)
                 assert caught.value.facts["stored"] != caught.value.facts["given"]
@@ -262,7 +263,7 @@ class AsyncCoverContract:
                     await session.summarise(upto, text)
                 assert caught.value.path == path
             with pytest.raises(Invalid) as caught:
-                await session.transcript("xml")
+                await session.transcript("xml")  # type: ignore[arg-type] - wrong on purpose
             assert caught.value.path == "format"
 
     async def test_a_cut_keeps_a_call_and_its_results_together(self, opener: AsyncOpener) -> None:

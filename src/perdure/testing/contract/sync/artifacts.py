@@ -95,7 +95,12 @@ class ArtifactsContract:
             assert (record.session, record.name, record.media_type) == ("a", "build.LOG", "text/x-log")
             assert (record.actor, record.ref.uid, record.ref.seq) == ("alice", session.uid, record.seq)
             assert record.at.tzinfo is not None
+            assert record.read() == SMALL
+            assert [one.read() for one in (*session.artifacts(), *store.artifacts())] == [SMALL] * 2
+            assert [one.record for one in session.artifacts()] == [record.record]
             artifact = store.artifact(record.hash)
+            assert artifact == record
+            assert len({artifact, record}) == 1
             assert (artifact.name, artifact.size, artifact.hash) == (record.name, record.size, record.hash)
             assert (artifact.seq, artifact.ref, artifact.at, artifact.actor, artifact.media_type) == (
                 record.seq, record.ref, record.at, record.actor, record.media_type)  # fmt: skip

@@ -114,7 +114,7 @@ class SessionContract:
         with opener() as store:
             session = store.session("a")
             with pytest.raises(Invalid) as wrong:
-                session.close("crashed")
+                session.close("crashed")  # type: ignore[arg-type] - wrong on purpose
             assert wrong.value.path == "status"
             session.close("completed")
             before = session.info()
@@ -302,7 +302,7 @@ class PresenceContract:
         with opener() as store:
             session = store.session("a")
             with pytest.raises(Invalid):
-                session.say("nobody", "hi")
+                session.say("nobody", "hi")  # type: ignore[arg-type] - wrong on purpose
             with pytest.raises(ZeroDivisionError):
                 store.atomic(lambda tx: (tx.session("a").say("user", "x"), 1 // 0))
             opener.clock.advance("2m")

@@ -68,8 +68,10 @@ class HappeningsContract:
                 assert across == expected[::-1]
 
     @pytest.mark.parametrize(
-        "kind", ["deploy", "a..b", ".a", "a.", "a.*", "a b.c", "", "a.b\0", "x" * 201, "log.pruned", None]
-    )
+        "kind",
+        ["deploy", "a..b", ".a", "a.", "a.*", "a b.c", "", "a.b\0", "x" * 201, "log.pruned", None,
+         "turn.said", "task.done", "decision.made.late", "Session.closed", "effect.committed", "run.finished"],
+    )  # fmt: skip
     def test_a_kind_that_is_none_is_refused(self, opener: Opener, kind: Any) -> None:
         with opener() as store:
             session = store.session("a")

@@ -1,0 +1,10 @@
+-- Lineage: the streams that hold a fork's past. A parent begins before its fork, in the same tenant: so every walk ends.
+
+-- lineage: the parents of a stream, the nearest first.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, depth) AS (
+  SELECT id, parent, tenant, fork_seq, 0 FROM streams WHERE id = :stream
+  UNION ALL
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.depth + 1 FROM line JOIN streams s ON s.id = line.parent
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant)
+SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq FROM line JOIN streams s ON s.id = line.id
+WHERE line.depth > 0 ORDER BY line.depth

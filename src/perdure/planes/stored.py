@@ -1,0 +1,79 @@
+"""Reading columns back: what stands in a row may have been altered, so every reading is checked (P6, P15).
+
+Planes turn columns into records with these and nothing else. What cannot have been written by us is Damaged,
+with the path of where it stands; a foreign exception never gets out.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.errors import Damaged
+from perdure.model.instants import to_datetime
+
+E = TypeVar("E", bound=enum.StrEnum)
+
+_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_numbers = msgspec.json.Decoder(tuple[int, ...]).decode
+
+
+def stored_names(column: str, path: str) -> tuple[str, ...]:
+    """A JSON column that lists names."""
+    if column == "[]":
+        return ()
+    try:
+        return _decode_names(column)
+    except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+        raise Damaged(f"what is stored is no list of names: {error}", path=path) from None
+
+
+def stored_numbers(column: str, path: str) -> tuple[int, ...]:
+    """A JSON column that lists numbers."""
+    if column == "[]":
+        return ()
+    try:
+        return _decode_numbers(column)
+    except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+        raise Damaged(f"what is stored is no list of numbers: {error}", path=path) from None
+
+
+def stored_address(column: str, path: str) -> bytes:
+    """A column that names a blob in hexadecimal digits."""
+    try:
+        return bytes.fromhex(column)
+    except (ValueError, TypeError):
+        raise Damaged("what is stored is no address", path=path) from None
+
+
+def stored_instant(column: int, path: str) -> datetime:
+    """A column that holds an instant."""
+    try:
+        return to_datetime(column)
+    except (OverflowError, TypeError):
+        raise Damaged("what is stored is no instant", path=path) from None
+
+
+def stored_instant_or_none(column: int | None, path: str) -> datetime | None:
+    """The same for one that may be empty."""
+    return None if column is None else stored_instant(column, path)
+
+
+def stored_state(states: type[E], column: str, path: str) -> E:
+    """A column that holds one of a few words."""
+    try:
+        return states(column)
+    except ValueError:
+        raise Damaged(f"what is stored is no {states.__name__.lower()}", path=path) from None
+
+
+def stored_fields(doc: Any, path: str) -> dict[str, Any]:
+    """A document that is a mapping, or was left out."""
+    if doc is None:
+        return {}
+    if type(doc) is not dict:
+        raise Damaged(f"the document is a {type(doc).__name__}, not fields by name", path=path)
+    return doc

@@ -1,0 +1,84 @@
+"""What to do about a store that cannot be opened or read: the step that mends it, by the kind of the fault.
+
+Called by `stores/health.py`. Only advises: nothing is changed. Keeps P15.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import Damaged, Error, ReadOnly, Refused, Unavailable
+from perdure.stores import url
+from perdure.stores.store import FaultKind
+
+REMOUNT = "mount the disk for writing, or copy the store to another one"
+KINDS: tuple[tuple[type[Error], FaultKind], ...] = (
+    (Damaged, FaultKind.DAMAGED),
+    (ReadOnly, FaultKind.READ_ONLY),
+    (Refused, FaultKind.REFUSED),
+    (Unavailable, FaultKind.LOST),
+)
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """The way out, with the store's own URL (never its password) in the commands."""
+
+    address: url.Address
+
+    @property
+    def shown(self) -> str:
+        """The URL as a shell takes it."""
+        return shlex.quote(url.without_password(self.address.url))
+
+    def command(self, verb: str) -> str:
+        """A command on this store."""
+        return f"perdure {verb} --store {self.shown}"
+
+    @property
+    def restore(self) -> str:
+        """How to go back to a backup: nothing is restored over anything."""
+        away = "rename the schema" if self.address.path is None else "move the file away"
+        return f"{away}, then {self.command('restore BACKUP')}"
+
+    def about(self, kind: FaultKind) -> str:
+        """What to do about a failed call."""
+        path = self.address.path
+        if path is not None and (kind is FaultKind.REFUSED or path.is_dir()):
+            return way_in(path, is_read_only(path))
+        return {
+            FaultKind.LOST: f"start the server, or check host and port in {self.shown}",
+            FaultKind.BUSY: "another program holds the database: end it, or try later",
+            FaultKind.FULL: "make room on the disk",
+            FaultKind.IO: f"look after the disk; if it lost something: {self.restore}",
+            FaultKind.READ_ONLY: REMOUNT,
+            FaultKind.REFUSED: f"check user, password, database and the role's rights in {self.shown}",
+        }.get(kind, self.restore)
+
+    def about_error(self, error: Error) -> str:
+        """The same for an error of the tree, which may know better."""
+        kind = next((kind for error_class, kind in KINDS if isinstance(error, error_class)), FaultKind.BROKEN)
+        return error.hint or self.about(kind)
+
+
+def way_in(path: Path, read_only_disk: bool) -> str:
+    """What keeps a file from being opened: its disk, its folder or itself."""
+    if read_only_disk:
+        return REMOUNT
+    if path.is_dir():
+        return "name a file: this is a folder"
+    folder = path.absolute().parent
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return f"chmod u+rwx {shlex.quote(str(folder))}"
+    return f"chmod u+rw {shlex.quote(str(path))}"
+
+
+def is_read_only(path: Path) -> bool:
+    """Whether the disk that a file lies on can only be read."""
+    try:
+        return bool(os.statvfs(path.absolute().parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False

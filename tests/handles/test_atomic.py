@@ -1,0 +1,35 @@
+"""A transaction that is over acknowledges nothing, also where assertions are off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import asyncio, perdure
+from perdure.errors import Refused
+assert False, "assertions must be off here"
+
+def make(tx):
+    session = tx.session("b")
+    return session, session.decide("d", because="b"), session.task("t")
+
+async def main():
+    async with perdure.aopen("memory:") as store:
+        session, decision, task = await store.atomic(make)
+        late = [lambda: session.say("user", "x"), lambda: decision.close("late"), task.claim, session.turns, session.info]
+        refused = 0
+        for call in late:
+            try:
+                call()
+            except Refused as error:
+                refused += error.path == "atomic"
+        print(refused, len(late), len(await (await store.session("b")).events()))
+
+asyncio.run(main())
+"""
+
+
+def test_handles_that_outlive_atomic_are_refused_under_minus_o():
+    ran = subprocess.run([sys.executable, "-O", "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout.split() == ["5", "5", "3"], ran.stderr

@@ -1,0 +1,91 @@
+"""Opening: every form of `aopen`, and what is refused before anything is made."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+
+import pytest
+
+import perdure
+from perdure.errors import Invalid, Refused
+
+
+def test_every_form_of_aopen():
+    async def main() -> list[perdure.AsyncStore]:
+        async with perdure.aopen("memory:") as entered:
+            await entered.session("a")
+        async with await perdure.aopen("memory:") as awaited:
+            await awaited.session("a")
+        opened = await asyncio.create_task(perdure.aopen("memory:"))
+        await opened.session("a")
+        await opened.close()
+        return [entered, awaited, opened]
+
+    async def late(store: perdure.AsyncStore) -> None:
+        await store.session("b")
+
+    for store in asyncio.run(main()):
+        with pytest.raises(Refused, match="closed"):
+            asyncio.run(late(store))
+
+
+def test_aopen_can_be_run():
+    async def close(store: perdure.AsyncStore) -> None:
+        await store.close()
+
+    asyncio.run(close(asyncio.run(perdure.aopen("memory:"))))
+
+
+def test_an_error_inside_still_closes():
+    async def main() -> perdure.AsyncStore:
+        with pytest.raises(ZeroDivisionError):
+            async with perdure.aopen("memory:") as store:
+                _ = 1 // 0
+        return store
+
+    assert asyncio.run(main())._caller.core._closed
+
+
+def test_an_aopen_that_nobody_awaits_is_warned_of():
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        perdure.aopen("memory:")
+        gc.collect()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, 10**9, "30", None, True])
+def test_a_timeout_is_a_positive_number(tmp_path, timeout):
+    for url in ("memory:", f"sqlite:///{tmp_path}/agent.db"):
+        with pytest.raises(Invalid) as refused:
+            perdure.open(url, timeout=timeout)
+        assert refused.value.path == "timeout"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["banana", "", "ftp://x", "file://host/x", 7])
+def test_a_place_for_artifacts_is_refused_before_a_database_is_made(tmp_path, place):
+    for open_it in (perdure.open, lambda url, **options: asyncio.run(perdure.aopen(url, **options))):
+        with pytest.raises(Invalid) as refused:
+            open_it(f"sqlite:///{tmp_path}/agent.db", artifacts=place)
+        assert refused.value.path == "artifacts"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_so_is_one_in_the_url(tmp_path):
+    with pytest.raises(Invalid) as refused:
+        perdure.open(f"sqlite:///{tmp_path}/agent.db?artifacts=banana")
+    assert refused.value.path == "store.artifacts"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_control_what_is_right_is_opened(tmp_path):
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db", timeout=1, artifacts=f"file://{tmp_path}/blobs") as store:
+        store.session("a")
+    assert (tmp_path / "agent.db").exists()
+
+
+def test_a_repr_shows_no_password():
+    with perdure.open("memory:") as store:
+        store._caller.core.engine.url = "postgresql://ann:secret@host/db?password=secret"
+        assert "secret" not in repr(store)

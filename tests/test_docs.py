@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
+
+from perdure import errors
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -28,20 +32,59 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+def run_examples(folder: Path) -> str:
+    """Every example in the order of the README; what they printed."""
+    printed = ""
+    for number, text in enumerate(blocks("python")):
+        (folder / f"example{number}.py").write_text(text)
+        done = run(folder, sys.executable, f"example{number}.py")
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout
+    return printed
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    (example,) = blocks("python")
-    (tmp_path / "example.py").write_text(example)
-    done = run(tmp_path, sys.executable, "example.py")
-    assert done.returncode == 0, done.stderr
-    assert "Login fails on Safari" in done.stdout
+    assert "Login fails on Safari" in run_examples(tmp_path)
     return tmp_path
 
 
-def test_the_example_runs_and_a_second_run_adds_no_second_turn(example: Path) -> None:
-    again = run(example, sys.executable, "example.py")
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.count("Login fails on Safari") == 1
+def test_there_is_one_example_of_each_colour() -> None:
+    sync, asynchronous = blocks("python")
+    assert "perdure.open" in sync
+    assert "perdure.aopen" in asynchronous
+
+
+def test_the_examples_run_and_a_second_run_does_what_is_said(example: Path) -> None:
+    """The turn with a key is there once; a decision has none, so there are two."""
+    assert run_examples(example).count("Login fails on Safari") == 1
+    turns = json.loads(run(example, "perdure", "show", "issue-42", "--json").stdout)["turns"]
+    assert [(turn["role"], turn["key"]) for turn in turns] == [("user", "m1"), ("assistant", "m2")]
+    assert len(json.loads(run(example, "perdure", "decisions", "--json").stdout)["items"]) == 2
+
+
+VIEWS = re.compile(r"`(v_\w+)`")
+
+
+def test_the_views_that_are_named_are_there_and_all_are_named(example: Path) -> None:
+    schema = apsw.Connection(str(example / "agent.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    found = {name for (name,) in schema.execute("SELECT name FROM sqlite_schema WHERE type = 'view'")}
+    for name in found:
+        list(schema.execute(f"SELECT * FROM {name}"))
+    schema.close()
+    assert set(VIEWS.findall(README)) == found
+    assert len(found) == 8
+
+
+CODES = re.compile(r"(\d) ([a-z ]+)[,)]")
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    named = {int(code): words for code, words in CODES.findall(README.partition("exit codes")[2].replace("\n", " "))}
+    by_code = {2: errors.Invalid, 3: errors.NotFound, 4: errors.Conflict, 5: errors.Unavailable}
+    by_code |= {7: errors.Refused, 8: errors.Damaged}
+    assert all(error.exit_code == code for code, error in by_code.items())
+    assert by_code.keys() == named.keys()
 
 
 def test_every_command_runs(example: Path) -> None:

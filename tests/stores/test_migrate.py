@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import apsw
 import pytest
 
 import perdure
-from perdure.errors import Damaged, Error, NewerSchema, Refused
+from perdure.errors import Damaged, Error, NewerSchema, NotFound, Refused
 from perdure.stores import migrate, scripts, url
 from perdure.stores.core import engine_for, open_core
 from perdure.stores.migrate import Migration
@@ -157,10 +158,22 @@ def test_reading_only_an_older_schema_says_what_to_do(engine: Engine) -> None:
     scripts.check_readable(engine, STEPS[:2])
 
 
-def test_reading_only_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused):
+def test_reading_only_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound) as caught:
         perdure.open(f"sqlite:///{tmp_path}/a.db", read_only=True)
+    assert (caught.value.path, "a.db" in caught.value.message) == ("store", True)
+    assert caught.value.hint
     assert [*tmp_path.iterdir()] == []
+    (tmp_path / "a.db").touch()
+    with pytest.raises(NotFound):
+        perdure.open(f"sqlite:///{tmp_path}/a.db", read_only=True)
+
+
+def test_reading_only_a_schema_that_is_not_there_is_not_found(postgres_url: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        perdure.open(postgres_url, read_only=True)
+    assert caught.value.path == "store"
+    assert urlsplit(postgres_url).password not in str(caught.value)
 
 
 # -- what is not ours ------------------------------------------------------------------------------
@@ -366,7 +379,7 @@ def test_64_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
 
 def test_control_a_process_that_cannot_open_says_so(tmp_path: Path) -> None:
     said = opened_at_once("sqlite:///nowhere/at/all.db", 2, tmp_path / "said")
-    assert all("Refused" in text for text in said)
+    assert all("NotFound" in text for text in said)
 
 
 def test_8_processes_open_a_new_schema_at_once(postgres_url: str, tmp_path: Path) -> None:

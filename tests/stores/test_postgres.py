@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from perdure.errors import Invalid, Refused, Unavailable
+from perdure.errors import Conflict, Invalid, ReadOnly, Refused, TimedOut, Unavailable
 from perdure.log.change import Change, Op, Stream
 from perdure.model import points
 from perdure.stores.core import open_core
@@ -389,9 +389,26 @@ def test_a_host_that_never_answers_is_given_up_on():
 
 
 def test_an_unknown_setting_in_the_address(postgres_url):
-    with pytest.raises(Invalid) as caught:
+    with pytest.raises(Invalid, match="colour") as caught:
         open_core(f"{postgres_url}&colour=red")
     assert caught.value.path == "store"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_that_cannot_be_read_is_not_repeated():
+    with pytest.raises(Invalid) as caught:
+        open_core("postgresql://me:sec%zzret@h/d")
+    assert caught.value.path == "store"
+    assert "ret" not in str(caught.value)
+
+
+def test_a_socket(postgres_server, postgres_url):
+    """As libpq users write it: no host in front, the folder of the socket behind."""
+    parts, sockets = urlsplit(postgres_url), postgres_server.sockets
+    query = f"host={sockets}&port={parts.port}&user={parts.username}&password={parts.password}&{parts.query}"
+    with opened(f"postgresql:///postgres?{query}") as store:
+        store.write(begin_and_append, "a", "x")
+    assert everything(postgres_url) == Counter(["x"])
 
 
 def test_a_role_that_may_not_create_a_schema(postgres_url):
@@ -412,5 +429,47 @@ def test_a_read_only_store_refuses_to_write(postgres_url):
         stream = store.write(begin, "a")
     with opened(postgres_url, read_only=True) as store:
         assert store.read(count_turns, stream) == 0
-        with pytest.raises(Refused):
+        with pytest.raises(ReadOnly) as caught:
             store.write(append, stream, "x")
+        assert caught.value.path == "store"
+
+
+# -- deadlines, broken keys and foreign clusters ----------------------------------------------------------------
+
+
+def test_a_lock_that_is_held_past_the_deadline(postgres_url):
+    with opened(postgres_url, timeout_seconds=0.3) as store, plain(postgres_url) as admin:
+        stream = store.write(begin, "a")
+        admin.execute("BEGIN")
+        admin.execute("LOCK TABLE streams")
+        with pytest.raises(TimedOut) as caught:
+            store.write(append, stream, "x")
+        admin.execute("ROLLBACK")
+        assert caught.value.path == "store"
+        assert caught.value.hint
+        assert store.write(append, stream, "y") == 2
+    assert everything(postgres_url) == Counter(["y"])
+
+
+def test_a_broken_unique_key_is_a_conflict(postgres_url):
+    with opened(postgres_url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "x", "key")
+        with pytest.raises(Conflict):
+            store.write(append, stream, "y", "key")
+
+
+def test_a_database_moved_by_a_dump_is_not_written_to(postgres_url):
+    """Its events carry transaction ids that this cluster will give out in years: the feed would wait for them."""
+    with opened(postgres_url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "x")
+    with plain(postgres_url) as admin:
+        admin.execute("SET session_replication_role = replica")
+        admin.execute("UPDATE events SET xid = (xid::text::bigint + 4000000000)::text::xid8")
+    with pytest.raises(Refused, match="another cluster") as caught:
+        open_core(postgres_url)
+    assert caught.value.path == "store"
+    assert "back it up" in caught.value.hint
+    with opened(postgres_url, read_only=True) as store:
+        assert store.read(count_turns, stream) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 from collections import Counter
@@ -15,7 +16,9 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.errors import Damaged, Error, Full, ReadOnly, Refused, Unavailable
+import perdure
+from perdure.errors import Conflict, Damaged, Full, Invalid, NotFound, ReadOnly, Refused, TimedOut, Unavailable
+from perdure.stores import sqlite
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.sqlite import SqliteConnection
@@ -87,8 +90,10 @@ def test_a_file_that_stays_busy_is_an_error_after_the_deadline_and_nothing_befor
     with opened(url, timeout_seconds=0.2) as store:
         stream = store.write(begin, "a")
         with locked(path):
-            with pytest.raises(Unavailable, match="busy"):
+            with pytest.raises(TimedOut, match="busy") as caught:
                 store.write(append, stream, "x")
+            assert caught.value.path == "store"
+            assert caught.value.hint
             assert store.read(count_turns, stream) == 0
         assert store.write(append, stream, "y") == 2
 
@@ -108,7 +113,7 @@ def test_a_batch_shares_its_deadline(url, path, monkeypatch):
                 gate.open()
                 del begins[:]
                 outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-            assert {type(outcome) for outcome in outcomes} == {Unavailable}
+            assert {type(outcome) for outcome in outcomes} == {TimedOut}
             assert len(begins) < 40
 
     asyncio.run(main())
@@ -186,6 +191,8 @@ def test_a_disk_that_fills_up_in_a_batch_acknowledges_nobody_falsely(url, faulty
         with pytest.raises(Full) as caught:
             store.write(append, stream, "full")
         assert "agent.db" in str(caught.value)
+        assert caught.value.path == "store"
+        assert "free some space" in caught.value.hint
         assert store.contents(stream) == ["before", *acked]  # reads go on
         faulty.heal()
         store.write(append, stream, "after")  # and so does writing, once there is room
@@ -320,20 +327,22 @@ def test_a_file_that_is_no_database(path, url):
     path.write_bytes(b"Dear diary, " * 1000)
     with pytest.raises(Damaged) as caught:
         open_core(url)
-    assert str(path) in str(caught.value)
+    assert caught.value.message == f"{path}: this is not an SQLite database"
     assert caught.value.path == "store"
+    assert "name another file" in caught.value.hint
     assert path.read_bytes().startswith(b"Dear diary")
 
 
 def test_a_directory_is_no_database(path, url):
     path.mkdir()
-    with pytest.raises(Error) as caught:
-        open_core(url)
-    assert caught.value.path == "store"
+    for read_only in (False, True):
+        with pytest.raises(Invalid, match="is a folder") as caught:
+            open_core(url, read_only=read_only)
+        assert caught.value.path == "store"
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(NotFound, match=r"there is no folder .*/nowhere") as caught:
         open_core(f"sqlite:///{tmp_path}/nowhere/agent.db")
     assert caught.value.path == "store"
 
@@ -351,6 +360,8 @@ def test_a_corrupted_page_is_named(path, url):
         with opened(url) as store:
             store.contents(stream)
     assert str(path) in str(caught.value)
+    assert caught.value.path == "store"
+    assert "perdure restore BACKUP --store URL" in caught.value.hint
 
 
 @pytest.mark.parametrize("place", [20, 100, 5000])
@@ -372,19 +383,8 @@ def read_only_folder(tmp_path) -> Iterator[Path]:
     with opened(f"sqlite:///{folder}/agent.db") as store:
         stream = store.write(begin, "a")
         store.write(append, stream, "x")
-    if os.geteuid():
-        folder.chmod(0o500)
-        (folder / "agent.db").chmod(0o400)
+    with made_read_only(folder):
         yield folder
-        folder.chmod(0o700)
-        return
-    steps = (["mount", "--bind", str(folder), str(folder)], ["mount", "-o", "remount,bind,ro", str(folder)])
-    for step in steps:
-        done = subprocess.run(step, capture_output=True, check=False)
-        if done.returncode:
-            pytest.skip(f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_read_only_folder_refuses_writing(read_only_folder):
@@ -406,8 +406,187 @@ def test_a_store_opened_for_reading_only(url):
         store.write(append, stream, "x")
     with opened(url, read_only=True) as store:
         assert store.contents(stream) == ["x"]
-        with pytest.raises(Refused):
+        with pytest.raises(ReadOnly) as caught:
             store.write(append, stream, "y")
+        assert caught.value.path == "store"
+
+
+@pytest.mark.parametrize("timeout", [0.2])
+def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_asked(url, path, timeout):
+    with opened(url) as store:
+        store.write(begin, "a")
+    other = apsw.Connection(str(path))
+    other.pragma("journal_mode", "delete")
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(TimedOut) as caught:
+            open_core(url, timeout_seconds=timeout)
+    finally:
+        other.close()
+    assert caught.value.path == "store"
+
+
+def test_a_broken_unique_key_is_a_conflict(url):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "x", "key")
+        with pytest.raises(Conflict):
+            store.write(append, stream, "y", "key")
+
+
+def test_a_closed_store_says_so(url):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+    with pytest.raises(Refused, match="closed") as caught:
+        store.read(count_turns, stream)
+    assert caught.value.path == "store"
+
+
+# -- where nothing can be written -----------------------------------------------------------------------------
+
+
+def test_a_store_on_a_read_only_medium_is_read(read_only_folder):
+    url = f"sqlite:///{read_only_folder}/agent.db"
+    with perdure.open(url, read_only=True) as store:
+        assert [session.name for session in store.sessions()] == ["a"]
+        assert store.verify().ok
+        with pytest.raises(ReadOnly) as caught:
+            store.session("a").say("user", "y")
+        assert caught.value.path == "store"
+
+
+def test_writing_to_a_read_only_medium_is_told_how_to_read(read_only_folder):
+    with pytest.raises(ReadOnly) as caught:
+        perdure.open(f"sqlite:///{read_only_folder}/agent.db")
+    assert caught.value.path == "store"
+    assert "read_only=True" in caught.value.hint
+
+
+@contextlib.contextmanager
+def made_read_only(folder: Path) -> Iterator[None]:
+    """Mounted read-only when root, whom modes do not stop; else without write permission."""
+    if os.geteuid():
+        modes = {path: path.stat().st_mode for path in (*folder.iterdir(), folder)}
+        for path in modes:
+            path.chmod(0o555 if path == folder else 0o444)
+        try:
+            yield
+        finally:
+            for path in reversed(modes):
+                path.chmod(modes[path])
+        return
+    steps = (["mount", "--bind", str(folder), str(folder)], ["mount", "-o", "remount,bind,ro", str(folder)])
+    for step in steps:
+        done = subprocess.run(step, capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no mounting here, so not tested on a read-only folder: {done.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("along", [("-wal",), ("-wal", "-shm")])
+def test_a_wal_on_a_read_only_medium_is_read_or_the_way_out_is_said(url, path, tmp_path, along):
+    """What is only in the WAL is never left out: it is read, or the whole store is refused."""
+    fixed = tmp_path / "fixed"
+    fixed.mkdir()
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "only in the WAL")
+        for suffix in ("", *along):
+            shutil.copy(f"{path}{suffix}", fixed / f"agent.db{suffix}")
+    with made_read_only(fixed):
+        try:
+            with opened(f"sqlite:///{fixed}/agent.db", read_only=True) as store:
+                assert store.contents(stream) == ["only in the WAL"]
+        except ReadOnly as error:
+            assert along == ("-wal",)
+            assert error.path == "store"
+            assert "copy the file, with its -wal, to a writable folder" in error.hint
+
+
+def test_control_a_wal_that_is_ignored_loses_what_is_in_it(url, path, tmp_path, monkeypatch):
+    fixed = tmp_path / "fixed"
+    fixed.mkdir()
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        raw = store.core.lane._connection.raw
+        raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        store.write(append, stream, "only in the WAL")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", fixed / f"agent.db{suffix}")
+    monkeypatch.setattr(sqlite, "_is_still", lambda _: True)
+    with made_read_only(fixed), opened(f"sqlite:///{fixed}/agent.db", read_only=True) as store:
+        assert store.contents(stream) == []
+
+
+def test_a_folder_that_can_be_written_is_never_taken_for_a_still_one(url, path):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+    with opened(url, read_only=True) as reader, opened(url) as writer:
+        assert reader.contents(stream) == []
+        writer.write(append, stream, "x")
+        assert reader.contents(stream) == ["x"]
+
+
+# -- new stores -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one")
+@pytest.mark.parametrize("leave", [0, 4096, 40_960, 200_000])
+def test_a_new_store_on_a_full_disk_leaves_nothing_behind(tmp_path, leave):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True, check=False
+    )
+    if mount.returncode:
+        pytest.skip(f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}")
+    try:
+        ballast = fill(small, leave=leave)
+        with pytest.raises(Full) as caught:
+            open_core(f"sqlite:///{small}/agent.db")
+        assert caught.value.path == "store"
+        assert "free some space" in caught.value.hint
+        assert [*small.iterdir()] == [ballast]
+        ballast.unlink()
+        with opened(f"sqlite:///{small}/agent.db") as store:
+            store.write(begin, "a")
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_an_artifact_place_that_is_none_leaves_no_store_behind(url, path):
+    with pytest.raises(Invalid):
+        open_core(url, artifacts="ftp://x")
+    assert [*path.parent.iterdir()] == []
+
+
+def test_what_a_killed_maker_left_behind_goes_with_the_next_one(url, path):
+    left = path.with_name(".agent.db.unfinished")
+    left.mkdir()
+    (left / "agent.db").write_bytes(b"half")
+    with opened(url) as store:
+        store.write(begin, "a")
+    assert [file.name for file in path.parent.iterdir()] == ["agent.db"]
+
+
+def test_a_read_only_store_collects_nothing(url, path):
+    content = os.urandom(200_000)
+    with perdure.open(url) as store:
+        store.session("a").attach("x.bin", content)
+        place = store._caller.core.blobs
+        place.place.put(place.partition(store._caller.tenant), [b"nobody refers to this" * 10_000])
+    files = {file for file in path.parent.rglob("*") if file.is_file()}
+    with perdure.open(url, read_only=True) as store:
+        assert store.session("a").artifact("x.bin").read() == content
+        with pytest.raises(ReadOnly) as caught:
+            store.collect(grace="0s", dry_run=False)
+        assert caught.value.path == "store"
+        with pytest.raises(ReadOnly):
+            store.session("a").attach("y.bin", iter([os.urandom(100_000)]))
+    assert files <= {file for file in path.parent.rglob("*") if file.is_file()}
 
 
 def test_a_connection_that_was_lost_is_replaced(url):

@@ -39,6 +39,27 @@ def test_postgres_keeps_what_is_its_own():
     assert address.conninfo == "postgresql://me:p%40ss@db.example:5433/app?sslmode=require"
 
 
+@pytest.mark.parametrize(
+    "conninfo",
+    [
+        "postgresql://",
+        "postgresql:///agents",
+        "postgresql:///agents?host=/run/postgresql",
+        "postgresql://me@/agents?host=%2Frun%2Fpostgresql&port=5433",
+        "postgresql://me:p#a+b@host/agents?options=-c%20geqo%3Doff",
+        "postgres://one:1,two:2/agents?target_session_attrs=read-write",
+    ],
+)
+def test_postgres_gets_what_was_written(conninfo):
+    assert urls.parse(conninfo).conninfo == conninfo
+    joint = "&" if "?" in conninfo else "?"
+    assert urls.parse(f"{conninfo}{joint}schema=mine&artifacts=file:///b").conninfo == conninfo
+
+
+def test_an_option_that_does_not_exist_yet_is_not_swallowed():
+    assert urls.parse("postgresql://h/d?hot=1").conninfo == "postgresql://h/d?hot=1"
+
+
 def test_places_for_artifacts():
     assert urls.parse("sqlite:///a.db?artifacts=file:///blobs").artifacts == "file:///blobs"
 

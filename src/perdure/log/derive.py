@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from perdure.log.event import Body
+from perdure.log.fold import Step
 from perdure.log.table import Row, Table, TableClass
 
 Derived = tuple[Table, Row, bool]  # table, row (or at least its key), whether it goes
@@ -24,8 +25,8 @@ def register(table: Table, deriver: Deriver) -> None:
     _derivers[table] = deriver
 
 
-def derive(table: Table | None, seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
-    """Every derived row that one event makes or takes away."""
+def derive(table: Table | None, seq: int, body: Body, done: Step | None) -> Iterator[Derived]:
+    """Every derived row that one event makes or takes away; `done` is what it did to its row, if anything."""
     if body.refs:
         for ref in dict.fromkeys(body.refs):
             yield REFS, {"seq": seq, "target": bytes.fromhex(ref.uid), "target_seq": ref.seq}, False
@@ -33,5 +34,5 @@ def derive(table: Table | None, seq: int, body: Body, old: Row | None, new: Row 
         for address in dict.fromkeys(body.blobs):
             yield BLOB_REFS, {"seq": seq, "address": bytes.fromhex(address)}, False
     deriver = _derivers.get(table) if table is not None else None
-    if deriver is not None:
-        yield from deriver(seq, body, old, new)
+    if deriver is not None and done is not None:
+        yield from deriver(seq, body, done.old, done.new)

@@ -5,6 +5,7 @@ Time is data, never order (DESIGN §3). A clock is a callable that is passed in;
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ _UNITS_US = {
 }
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def system_clock() -> int:
@@ -58,7 +61,10 @@ def _spelled_us(value: str, path: str) -> int:
     parts = _DURATION.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:
         raise Invalid(f"expected a duration such as '90s', '1h30m' or '2d', got {value[:40]!r}", path=path)
-    return round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))
+    us = sum(float(number) * _UNITS_US[unit] for number, unit in parts)
+    if not math.isfinite(us):
+        raise Invalid("a duration must be finite", path=path)
+    return round(us)
 
 
 def to_datetime(instant_us: int) -> datetime:
@@ -67,7 +73,17 @@ def to_datetime(instant_us: int) -> datetime:
 
 
 def instant_us(value: str | int | datetime | timedelta, now_us: int, path: str = "instant") -> int:
-    """Microseconds of an instant given as a datetime, an ISO 8601 text, an age before now ("7d"), or microseconds."""
+    """Microseconds of an instant given as a datetime, an ISO 8601 text, an age before now ("7d"), or microseconds.
+
+    Invalid when it is none, or lies outside the years 1 to 9999.
+    """
+    us = _instant_us(value, now_us, path)
+    if not FIRST_US <= us <= LAST_US:
+        raise Invalid("this instant is out of range: years go from 1 to 9999", path=path)
+    return us
+
+
+def _instant_us(value: str | int | datetime | timedelta, now_us: int, path: str) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise Invalid("a datetime without a time zone is ambiguous", path=path, hint="use datetime.now(UTC)")

@@ -32,6 +32,7 @@ from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.lineage import MAX_SEQ, segments, touching
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Instant, between
+from perdure.planes.stored import stored_address, stored_instant
 from perdure.planes.tables import ARTIFACTS, BLOB_PINS
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.statements import Statements
@@ -194,7 +195,9 @@ def by_address(reads: Reads, address: str) -> ArtifactRecord:
 def _record(row: tuple[Any, ...]) -> ArtifactRecord:
     seq, session, name, media_type, size, address, at, actor, uid, _stream = row
     ref = Ref(bytes(uid).hex(), seq)
-    return ArtifactRecord(seq, session, name, media_type, size, address, to_datetime(at), actor, ref)
+    when = stored_instant(at, f"{session} seq {seq}")
+    stored_address(address, f"{session} seq {seq}")
+    return ArtifactRecord(seq, session, name, media_type, size, address, when, actor, ref)
 
 
 def content(reads: Reads, address: str) -> bytes:

@@ -26,6 +26,7 @@ from perdure.errors import Damaged
 from perdure.model.instants import duration_us, system_clock
 from perdure.model.records.artifacts import CollectReport
 from perdure.planes.spans import Duration
+from perdure.planes.stored import stored_address
 from perdure.planes.tables import BLOB_PINS
 from perdure.stores.blobs import Blobs
 from perdure.stores.statements import Statements
@@ -84,7 +85,7 @@ def _mark(reads: Reads) -> Marks:
 
 
 def _reach(reads: Reads, roots: list[tuple[Any, ...]], known: set[bytes] | None = None) -> set[bytes]:
-    return tree.reachable([bytes.fromhex(root) for (root,) in roots], reads.fetch, known or set())
+    return tree.reachable([stored_address(root, "checkpoints.root") for (root,) in roots], reads.fetch, known or set())
 
 
 def _unreferenced(reads: Reads) -> Iterator[tuple[int, bytes, int]]:

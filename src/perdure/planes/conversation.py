@@ -14,7 +14,6 @@ from typing import Any
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.model.instants import to_datetime
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_page, check_text
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
@@ -22,7 +21,9 @@ from perdure.planes import presence
 from perdure.planes.documents import doc_of
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -182,7 +183,7 @@ def pin(
     given = _checked_pins({"model": model, "prompt": prompt, "tools": tools, "commit": commit})
     if "prompt" in given:
         given["prompt"] = hashlib.sha256(given["prompt"].encode()).hexdigest()
-    before = _document(tx, stream, _session(tx, stream)["pin_seq"]) or {}
+    before = stored_fields(_document(tx, stream, _session(tx, stream)["pin_seq"]), f"session {stream.name} pins")
     doc = before | given
     mark = digest(doc, "pins").hex()[:PIN_DIGEST_CHARS]
     if doc != before:
@@ -194,7 +195,7 @@ def get_pins(reads: Reads, stream: Stream) -> Pins | None:
     """The pins in force, if there are any."""
     row = _session(reads, stream)
     doc = _document(reads, stream, row["pin_seq"])
-    return None if doc is None else _pins_of(doc, row["pin"])
+    return None if doc is None else _pins_of(stored_fields(doc, f"session {stream.name} pins"), row["pin"])
 
 
 def _pins_of(doc: dict[str, Any], mark: str) -> Pins:
@@ -228,6 +229,7 @@ def get_status(reads: Reads, stream: Stream) -> Status:
     return _header(reads, stream).status
 
 
+@one_state
 def info(reads: Reads, stream: Stream) -> SessionRecord:
     """All about a session but its contents."""
     header = _header(reads, stream)
@@ -245,17 +247,18 @@ def _header(reads: Reads, stream: Stream) -> SessionHeader:
 
 def _header_of(row: tuple[Any, ...]) -> SessionHeader:
     name, title, status, creator, labels, created_at, ended_at, expires_at, seq, at, crashed = row[:11]
+    path = f"session {name}"
     return SessionHeader(
         name=name,
         title=title,
-        status=Status.CRASHED if crashed else Status(status),
+        status=Status.CRASHED if crashed else stored_state(Status, status, path),
         creator=creator,
-        labels=from_labels(labels),
-        created_at=to_datetime(created_at),
-        ended_at=None if ended_at is None else to_datetime(ended_at),
-        expires_at=None if expires_at is None else to_datetime(expires_at),
+        labels=from_labels(labels, path),
+        created_at=stored_instant(created_at, path),
+        ended_at=stored_instant_or_none(ended_at, path),
+        expires_at=stored_instant_or_none(expires_at, path),
         last_seq=seq,
-        last_at=to_datetime(at),
+        last_at=stored_instant(at, path),
     )
 
 

@@ -16,7 +16,7 @@ SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at,
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
--- sessions_page: sessions of a tenant, newest first. `standing` leaves out the crashed ones.
+-- sessions_page: sessions of a tenant, newest first; by a label, through its tags. `standing` leaves out the crashed ones.
 SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
   CASE WHEN s.status IN ('active', 'waiting')
     AND EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream)
@@ -24,14 +24,20 @@ SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at,
       SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now)
   THEN 1 ELSE 0 END, s.stream
-FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
+FROM
+  tags g CROSS JOIN --? label
+  sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.tenant = :tenant
+  AND g.tenant = :tenant AND g.thing = 'session' AND g.tag = :label --? label
+  AND s.stream = g.stream AND s.created_at = g.at --? label
+  AND g.at >= :since --? label since
+  AND g.at < :until --? label until
+  AND (g.at, g.stream) < (:at, :id) --? label at id
   AND s.status = :status --? status
   AND s.creator = :creator --? creator
   AND s.created_at >= :since --? since
   AND s.created_at < :until --? until
   AND (s.expires_at IS NULL OR s.expires_at > :now) --? current
-  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = s.stream AND g.thing = 'session' AND g.id = 0 AND g.tag = :label) --? label
   AND (NOT EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) OR EXISTS ( --? standing
     SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? standing
     WHERE a.stream = s.stream AND h.expires_at > :now)) --? standing
@@ -43,7 +49,9 @@ WHERE s.tenant = :tenant
     SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? crashed
     WHERE a.stream = s.stream AND h.expires_at > :now) --? crashed
   AND (s.created_at, s.stream) < (:at, :id) --? at id
-ORDER BY s.created_at DESC, s.stream DESC LIMIT :limit
+ORDER BY
+  g.at DESC, g.stream DESC, --? label
+  s.created_at DESC, s.stream DESC LIMIT :limit
 
 -- body_at: what one event says.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.errors import Conflict, Invalid, NotFound
+from perdure.errors import Conflict, Damaged, Invalid, NotFound
 from perdure.log.change import Change, Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
@@ -19,9 +19,11 @@ from perdure.model.records.conversation import Cover, Role, Turn
 from perdure.planes.documents import doc_of
 from perdure.planes.lineage import MAX_SEQ, segments, touching
 from perdure.planes.origins import check_seq, home
+from perdure.planes.snapshots import one_state
+from perdure.planes.stored import stored_instant
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.planes.transcript import Item, Transcript, format_of, render
-from perdure.planes.turns import pending, turns_back, turns_on
+from perdure.planes.turns import maker_of, pending, turns_back, turns_on
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -90,6 +92,7 @@ def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
+@one_state
 def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]:
     """The summaries that stand now, in the order of what they cover; nested: also those that others have
     swallowed.
@@ -132,13 +135,17 @@ def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
 
 def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
     seq, first, last, at, actor, body = row
-    text = doc_of(reads, body, f"session {stream.name} seq {seq}")
-    return Cover(seq, first, last, text or "", to_datetime(at), actor, stream.ref(seq))
+    path = f"session {stream.name} seq {seq}"
+    text = doc_of(reads, body, path) or ""
+    if type(text) is not str:
+        raise Damaged("the text of a summary is no text", path=path)
+    return Cover(seq, first, last, text, stored_instant(at, path), actor, stream.ref(seq))
 
 
 # -- the transcript ------------------------------------------------------------------------------------------
 
 
+@one_state
 def transcript(reads: Reads, stream: Stream, shape: str, *, full: bool = False, last: int | None = None) -> Transcript:
     """The session as messages: rules, summaries, and the turns that they do not cover."""
     chosen = format_of(shape)
@@ -162,19 +169,23 @@ def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Ite
 
 
 def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) -> list[Item]:
-    """Rules and summaries, and the newest turns after them: at least `count`, more where a call would be
-    cut off.
+    """Rules and summaries, and the newest turns after them: at least `count`, and back to the turn that made
+    the call of every result among them, however much was said in between.
     """
     floor = summaries[-1].last_seq if summaries else 0
     tail = turns_back(reads, stream, floor, MAX_SEQ, count)
-    while tail and tail[0].role is Role.TOOL:
-        more = turns_back(reads, stream, floor, tail[0].seq - 1, PAGE_MAX_ROWS // 10)
-        at = next((i for i in reversed(range(len(more))) if more[i].role is not Role.TOOL), 0)
-        if not more:
-            break
-        tail = more[at:] + tail
+    while (start := _first_maker(reads, stream, tail, floor)) is not None:
+        tail = _range(reads, stream, start - 1, tail[0].seq - 1) + tail
     rules = _range(reads, stream, 0, tail[0].seq - 1 if tail else MAX_SEQ, Role.SYSTEM)
     return [*rules, *summaries, *tail]
+
+
+def _first_maker(reads: Reads, stream: Stream, tail: list[Turn], floor: int) -> int | None:
+    """The earliest turn before the tail whose call is answered in it; None when there is none."""
+    made = {call.id for turn in tail for call in turn.calls}
+    answered = [turn.call for turn in tail if turn.call is not None and turn.call not in made]
+    makers = [seq for call in answered if (seq := maker_of(reads, stream, call)) is not None]
+    return min((seq for seq in makers if floor < seq < tail[0].seq), default=None)
 
 
 def _range(reads: Reads, stream: Stream, first: int, last: int, role: Role | None = None) -> list[Turn]:

@@ -25,6 +25,7 @@ from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.origins import check_seq, settled, to_ref, to_refs
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Instant, between
+from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import DECISIONS, REFS, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -202,13 +203,14 @@ def _status(status: object) -> str:
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecord:
     seq, status, actor, at, tags, supersedes, superseded_by, made, closed = row
-    body = body_of(reads, made, f"{stream.name} seq {seq}")
-    doc = body.doc or {}
-    end = body_of(reads, closed, f"{stream.name} seq {seq}").doc or {}
+    where = f"{stream.name} seq {seq}"
+    body = body_of(reads, made, where)
+    doc = stored_fields(body.doc, where)
+    end = stored_fields(body_of(reads, closed, where).doc, where)
     return DecisionRecord(
         seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"),
-        DecisionStatus(status), end.get("outcome"), end.get("note"), from_labels(tags), actor,
-        to_datetime(at), supersedes, superseded_by, tuple(body.refs), stream.ref(seq),
+        stored_state(DecisionStatus, status, where), end.get("outcome"), end.get("note"), from_labels(tags, where),
+        actor, stored_instant(at, where), supersedes, superseded_by, tuple(body.refs), stream.ref(seq),
     )  # fmt: skip
 
 
@@ -235,4 +237,5 @@ def referring(
 
 def _reference(row: tuple[Any, ...]) -> Reference:
     kind, session, uid, _stream, seq, actor, at = row
-    return Reference(kind, session, seq, actor, to_datetime(at), Ref(bytes(uid).hex(), seq))
+    when = stored_instant(at, f"{session} seq {seq}")
+    return Reference(kind, session, seq, actor, when, Ref(bytes(uid).hex(), seq))

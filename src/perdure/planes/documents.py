@@ -9,6 +9,7 @@ import msgspec
 from perdure.errors import Damaged, Invalid
 from perdure.log.event import Body, decode_body
 from perdure.model.values import from_plain
+from perdure.planes.stored import stored_address
 from perdure.stores.store import Reads
 
 
@@ -18,6 +19,7 @@ def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
         return Body(op="note")
     body = decode_body(stored, path)
     if body.doc_blob:
+        stored_address(body.doc_blob, path)
         body.doc = _decode(reads.blob(body.doc_blob), path)
     return body
 

@@ -10,14 +10,13 @@ nothing), P11, P15.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from perdure.errors import Invalid, NotFound, Stale
+from perdure.errors import Damaged, Invalid, NotFound, Stale
 from perdure.log.feed import Position, decode_cursor, encode_cursor, stale
+from perdure.log.table import Row
 from perdure.model.instants import duration_us
-from perdure.model.limits import check_name, check_page
+from perdure.model.limits import PAGE_MAX_ROWS, check_name, check_page
 from perdure.model.records.happenings import EventRecord
 from perdure.planes.happenings import Names
 from perdure.planes.paging import Page
@@ -55,19 +54,24 @@ def end(reads: Reads) -> str:
 
 
 def _store(reads: Reads) -> tuple[str, int]:
-    facts = {name: reads.query(LOG.meta_get, name=name)[0][0] for name in ("uid", "epoch")}
-    return facts["uid"], int(facts["epoch"])
+    found = {name: reads.query(LOG.meta_get, name=name) for name in ("uid", "epoch")}
+    uid, epoch = (rows[0][0] if rows else "" for rows in found.values())
+    if not epoch.isdecimal():
+        raise Damaged("the store does not say which epoch it is in", path="meta epoch")
+    return uid, int(epoch)
 
 
 def _end(reads: Reads) -> Position:
     return Position(*reads.query(LOG.feed_end)[0])
 
 
-def _after(reads: Reads, start: Position, limit: int) -> tuple[list[EventRecord], Position]:
-    """The next events and where they end. A page that is not full ends at the end of the feed: others' events
-    are passed by.
+def _after(
+    reads: Reads, start: Position, limit: int, end: Position | None = None
+) -> tuple[list[EventRecord], Position]:
+    """The next events and where they end. A page that is not full ends at the end of the feed (or at `end`):
+    others' events are passed by.
     """
-    end = _end(reads)
+    end = end or _end(reads)
     if end <= start:
         return [], start
     rows = reads.query(
@@ -91,7 +95,7 @@ def subscribe(tx: Tx, name: str, start: str = "beginning") -> None:
     """Begin a subscription, or find it: one that exists keeps its position, whatever `start` says."""
     position = _start(tx, start)
     if _row(tx, check_name(name, "name")) is None:
-        _put(tx, name, position, 0)
+        _put(tx, name, {"token": 0, "acked": 0}, position)
 
 
 def reset(tx: Tx, name: str, start: str) -> None:
@@ -99,7 +103,8 @@ def reset(tx: Tx, name: str, start: str) -> None:
     longer be acknowledged.
     """
     position = _start(tx, start)
-    _put(tx, name, position, _known(tx, name)["token"] + 1)
+    row = _known(tx, name)
+    _put(tx, name, row | {"token": row["token"] + 1}, position)
 
 
 def unsubscribe(tx: Tx, name: str) -> None:
@@ -117,36 +122,48 @@ def waiting(reads: Reads, name: str) -> bool:
     return epoch != _store(reads)[1] or (not held and _end(reads) > (xid, pos))
 
 
-def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s") -> Delivery:
+def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: str | None = None) -> Delivery:
     """Take the next batch for the time of a lease; empty when there is none, or while another one is under
     way.
+
+    taker: who asks. The same one again gets the same batch while it is under way: positions are no events, so
+    a COMMIT whose reply was lost cannot be asked for, and the verb is run again.
     """
     limit, lease_us = check_page(limit), duration_us(lease, "lease")
     row, now = _current(tx, name), tx.store_now()
-    if row["expires_at"] is not None and row["expires_at"] > now:
-        return Delivery()
     start = Position(row["xid"], row["pos"])
+    if row["expires_at"] is not None and row["expires_at"] > now:
+        return _again(tx, row, start) if taker is not None and row["taker"] == taker else Delivery()
     events, end = _after(tx, start, limit)
     if not events:
         if end > start:
-            _put(tx, name, end, row["token"])
+            _put(tx, name, row, end)
         return Delivery()
     token = row["token"] + 1
-    _put(tx, name, start, token, batch=end, expires_at=now + lease_us)
+    _put(tx, name, row | {"token": token}, start, batch=end, expires_at=now + lease_us, taker=taker)
     return Delivery(tuple(events), token)
 
 
+def _again(tx: Tx, row: Row, start: Position) -> Delivery:
+    events, _ = _after(tx, start, PAGE_MAX_ROWS, Position(row["batch_xid"], row["batch_pos"]))
+    return Delivery(tuple(events), row["token"])
+
+
 def acknowledge(tx: Tx, name: str, token: int) -> None:
-    """Move on past a batch. Stale, and nothing moves, when it is no longer under way."""
+    """Move on past a batch. Nothing is left to do when this was the last one that was acknowledged. Stale,
+    and nothing moves, when it is no longer under way.
+    """
     row = _current(tx, name)
+    if row["acked"] == token:
+        return
     if row["token"] != token or row["batch_pos"] is None:
         raise Stale(
-            "this batch is no longer under way: it was acknowledged, delivered again, or reset",
+            "this batch is no longer under way: it was delivered again, or reset",
             path="token",
             hint="take the next batch",
             token=row["token"],
         )
-    _put(tx, name, Position(row["batch_xid"], row["batch_pos"]), token)
+    _put(tx, name, row | {"acked": token}, Position(row["batch_xid"], row["batch_pos"]))
 
 
 def _start(reads: Reads, start: str) -> Position:
@@ -157,19 +174,19 @@ def _start(reads: Reads, start: str) -> Position:
     raise Invalid(f"expected 'beginning' or 'end', got {start!r}"[:200], path="start")
 
 
-def _row(tx: Tx, name: str) -> dict[str, Any] | None:
+def _row(tx: Tx, name: str) -> Row | None:
     tx.query(Q.subscription_lock, tenant=tx.tenant, name=name)
     return tx.own_row(SUBSCRIPTIONS, name)
 
 
-def _known(tx: Tx, name: str) -> dict[str, Any]:
+def _known(tx: Tx, name: str) -> Row:
     row = _row(tx, check_name(name, "name"))
     if row is None:
         raise _unknown(name)
     return row
 
 
-def _current(tx: Tx, name: str) -> dict[str, Any]:
+def _current(tx: Tx, name: str) -> Row:
     row = _known(tx, name)
     epoch = _store(tx)[1]
     if row["epoch"] != epoch:
@@ -184,11 +201,12 @@ def _unknown(name: str) -> NotFound:
 def _put(
     tx: Tx,
     name: str,
+    row: Row,
     at: Position,
-    token: int,
     *,
     batch: Position | None = None,
     expires_at: int | None = None,
+    taker: str | None = None,
 ) -> None:
     batch_xid, batch_pos = batch or (None, None)
     tx.touch(
@@ -198,7 +216,9 @@ def _put(
             "epoch": _store(tx)[1],
             "xid": at.xid,
             "pos": at.pos,
-            "token": token,
+            "token": row["token"],
+            "acked": row["acked"],
+            "taker": taker,
             "batch_xid": batch_xid,
             "batch_pos": batch_pos,
             "expires_at": expires_at,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from perdure.errors import Invalid, TooLarge
 from perdure.model.limits import LABELS_MAX, check_name
+from perdure.planes.stored import stored_names
 
 
 def to_labels(labels: Iterable[str], path: str = "labels") -> str:
@@ -22,6 +23,6 @@ def to_labels(labels: Iterable[str], path: str = "labels") -> str:
     return json.dumps(sorted(names), ensure_ascii=False) if names else "[]"
 
 
-def from_labels(column: str) -> tuple[str, ...]:
-    """The labels of a column."""
-    return tuple(json.loads(column)) if column != "[]" else ()
+def from_labels(column: str, path: str = "labels") -> tuple[str, ...]:
+    """The labels of a column. Damaged when it is none that we have written."""
+    return stored_names(column, path)

@@ -16,6 +16,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.values import LockRecord
 from perdure.planes.spans import Duration, deadline, store_now
+from perdure.planes.stored import stored_instant
 from perdure.planes.tables import LOCKS
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -68,7 +69,7 @@ def _is_held(reads: Reads, row: Row) -> bool:
 
 
 def _taken(name: str, row: Row) -> Conflict:
-    ends = to_datetime(row["expires_at"])
+    ends = stored_instant(row["expires_at"], f"lock {name}")
     return Conflict(
         f"the lock {name!r} is held by {row['holder']} until {ends.isoformat()}",
         path="lock",

@@ -8,6 +8,7 @@ here, so that there is one rule for what an event means. Keeps P5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import Damaged
@@ -79,19 +80,16 @@ class Rebuild:
         return body
 
     def _apply(self, event: Event, body: Body) -> None:
-        table = old = new = None
+        table = done = None
         if event.table:
             table = self._recorded.get(event.table)
             if table is None:
                 raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
             pruned = event.table in self._pruned
-            done = step(table, body, event.seq, lambda key: self._standing(table, key), pruned=pruned)
-            if done is None:
-                table = None
-            else:
-                key, old, new = done
-                self._put(table, key, new, event.seq)
-        for derived, row, gone in derive(table, event.seq, body, old, new):
+            done = step(table, body, event.seq, partial(self._standing, table), pruned=pruned)
+            if done is not None:
+                self._put(table, done.key, done.new, event.seq)
+        for derived, row, gone in derive(table, event.seq, body, done):
             self._put(derived, derived.key_of(row), None if gone else row, event.seq)
 
     def _standing(self, table: Table, key: Key) -> Row | None:

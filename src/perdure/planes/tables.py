@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass
+from perdure.planes.stored import stored_names, stored_numbers
 
 _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 
@@ -41,14 +41,14 @@ ARTIFACTS = Table(
 ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), fixed=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
-TAGS = Table("tags", _D, ("thing", "id", "tag"), (), tenant=True)
+TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at",), tenant=True)
 TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), ())
 
 HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), streamed=False)
 ATTENDANCE = Table("attendance", _E, ("holder",), ())
 SUBSCRIPTIONS = Table(
     "subscriptions", _E, ("name",),
-    ("epoch", "xid", "pos", "token", "batch_xid", "batch_pos", "expires_at"),
+    ("epoch", "xid", "pos", "token", "acked", "taker", "batch_xid", "batch_pos", "expires_at"),
     tenant=True, streamed=False,
 )  # fmt: skip
 BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenant=True, streamed=False)
@@ -61,13 +61,13 @@ ALL = (
 RECORDED: dict[str, Table] = {table.name: table for table in ALL if table.table_class is _R}
 
 
-def _tagged(thing: str, column: str, *, own_id: bool) -> Deriver:
-    """Keep `tags` in step with a column that holds a JSON list of labels."""
+def _tagged(thing: str, column: str, at: str, *, own_id: bool) -> Deriver:
+    """Keep `tags` in step with a column that holds a JSON list of labels, dated as the thing is."""
 
     def derive(_seq: int, _body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
         before, after = _labels(old, column), _labels(new, column)
         row = new or old or {}
-        identity = {"thing": thing, "id": row["seq"] if own_id else 0}
+        identity = {"thing": thing, "id": row["seq"] if own_id else 0, "at": row[at]}
         for tag in sorted(before ^ after):
             yield TAGS, {**identity, "tag": tag}, tag in before
 
@@ -75,7 +75,7 @@ def _tagged(thing: str, column: str, *, own_id: bool) -> Deriver:
 
 
 def _labels(row: Row | None, column: str) -> set[str]:
-    return set(json.loads(row[column])) if row and row[column] != "[]" else set()
+    return set(stored_names(row[column], column)) if row else set()
 
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
@@ -92,11 +92,11 @@ def _task(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[De
 
 
 def _needs(row: Row | None) -> set[int]:
-    return set(json.loads(row["needs"])) if row else set()
+    return set(stored_numbers(row["needs"], "needs")) if row else set()
 
 
-_task_tags = _tagged("task", "labels", own_id=True)
-register(SESSIONS, _tagged("session", "labels", own_id=False))
-register(DECISIONS, _tagged("decision", "tags", own_id=True))
+_task_tags = _tagged("task", "labels", "at", own_id=True)
+register(SESSIONS, _tagged("session", "labels", "created_at", own_id=False))
+register(DECISIONS, _tagged("decision", "tags", "at", own_id=True))
 register(TASKS, _task)
 register(TURNS, _turn_calls)

@@ -25,6 +25,7 @@ from perdure.model.limits import check_name
 from perdure.planes import restate
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
 from perdure.planes.tables import RECORDED, SESSIONS, TASKS
 from perdure.stores.core import Core
@@ -132,7 +133,8 @@ def _opened(reads: Reads, stream: Stream) -> int:
     """The last of the events with which a fork begins."""
     first = _event(reads, stream, stream.fork_seq + 1)
     doc = body_of(reads, first.body).doc
-    return doc["through"] if isinstance(doc, dict) else first.seq
+    through = doc.get("through") if isinstance(doc, dict) else None
+    return through if type(through) is int else first.seq
 
 
 def _event(reads: Reads, stream: Stream, seq: int) -> Event:
@@ -176,6 +178,7 @@ def _session_row(reads: Reads, stream: Stream) -> Row | None:
 # --- fork -----------------------------------------------------------------------------------------
 
 
+@one_state
 def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
     """Fold what a fork has to restate. A read: history does not change, so it needs no transaction."""
     then = point(reads, stream, moment)

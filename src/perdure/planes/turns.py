@@ -21,6 +21,8 @@ from perdure.model.values import digest, to_plain
 from perdure.planes.documents import body_of, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq
+from perdure.planes.snapshots import one_state
+from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
@@ -70,7 +72,7 @@ def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = Fa
     """Add the result of a call; if it has one already, give that one."""
     check_name(call_id, "call_id")
     doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {})
-    if _maker(tx, stream, call_id) is None:
+    if maker_of(tx, stream, call_id) is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
     given = _find(tx, stream, Q.turn_by_call, call=call_id)
     if given is not None:
@@ -125,7 +127,7 @@ def _subjects(about: Iterable[str]) -> list[str]:
 
 
 def _refuse_known(tx: Tx, stream: Stream, call: str, path: str) -> None:
-    maker = _maker(tx, stream, call)
+    maker = maker_of(tx, stream, call)
     if maker is not None:
         raise Conflict(f"turn {maker} of this session made the call {call!r} already", path=path, seq=maker)
 
@@ -233,22 +235,23 @@ def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
     seq, role, key, call, at, actor, stored = row
     path = f"session {stream.name} seq {seq}"
     body = body_of(reads, stored, path)
-    doc = body.doc if isinstance(body.doc, dict) else {}
+    doc = stored_fields(body.doc, path)
     calls = _calls_of(body, doc, path) if body.calls else ()
     content = stored_value(doc.get("content"), path)
     error = bool(doc.get("error"))
-    return Turn(seq, Role(role), content, calls, to_datetime(at), actor, key, call, error, stream.ref(seq))
+    said_as, when = stored_state(Role, role, path), stored_instant(at, path)
+    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq))
 
 
 def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
     args = doc.get("args") or []
-    if len(args) != len(body.calls):
+    if type(args) is not list or len(args) != len(body.calls):
         raise Damaged("the calls of a turn and their arguments differ in number", path=path)
     made = zip(body.calls, args, strict=True)
     return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
 
 
-def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
+def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
     """The sequence number of the turn that made a call, here or in what this session was forked from."""
     row = reads.row(CALLS, stream, call)
     if row is not None:
@@ -263,6 +266,7 @@ def _maker(reads: Reads, stream: Stream, call: str) -> int | None:
 # -- what is open --------------------------------------------------------------------------------------------
 
 
+@one_state
 def pending(reads: Reads, stream: Stream) -> Pending | None:
     """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
     else None.
@@ -287,7 +291,7 @@ def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
         if turn.role is Role.ASSISTANT:
             return turn
     answered = [turn.call for turn in tail if turn.call is not None]
-    seq = _maker(reads, stream, answered[-1]) if answered else None
+    seq = maker_of(reads, stream, answered[-1]) if answered else None
     found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
     return found[0] if found else None
 

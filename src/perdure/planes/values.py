@@ -20,6 +20,7 @@ from perdure.model.values import to_plain
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, deadline
+from perdure.planes.stored import stored_instant, stored_instant_or_none
 from perdure.planes.tables import ENTRIES
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -41,7 +42,7 @@ def open_scope(tx: Tx, name: str) -> Stream:
     if found is not None:
         return found
     stream = tx.new_stream("scope", name)
-    tx.record(Change("scope.opened", stream, op=Op.NOTE))
+    tx.record(Change("scope.opened", stream, op=Op.NOTE, doc={"kind": "scope", "name": name}))
     return stream
 
 
@@ -140,9 +141,9 @@ def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
     name, version, updated_at, expires_at, seq, actor, body, now = row
     where = f"{stream.name} seq {seq}"
     value = stored_value(doc_of(reads, body, where), where)
+    updated = stored_instant(updated_at, where)
     age = timedelta(microseconds=max(0, now - updated_at))
-    ends = None if expires_at is None else to_datetime(expires_at)
-    return Entry(name, value, version, to_datetime(updated_at), age, ends, actor)
+    return Entry(name, value, version, updated, age, stored_instant_or_none(expires_at, where), actor)
 
 
 def after_prefix(prefix: str) -> str | None:

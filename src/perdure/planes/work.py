@@ -39,7 +39,15 @@ from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.stored import (
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_numbers,
+    stored_state,
+)
 from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -235,6 +243,7 @@ def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
     return _record(reads, stream, rows[0])
 
 
+@one_state
 def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> list[TaskRecord]:
     """What can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
@@ -331,11 +340,11 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
     (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
      made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
-    detail = (doc_of(reads, made, where) or {}).get("detail")
-    note = (doc_of(reads, noted, where) or {}).get("note")
+    detail = stored_fields(doc_of(reads, made, where), where).get("detail")
+    note = stored_fields(doc_of(reads, noted, where), where).get("note")
     return TaskRecord(
-        seq, stream.name, title, TaskStatus(status), priority, parent, tuple(json.loads(needs)),
-        from_labels(labels), stored_value(detail, where), note, actor, to_datetime(at), holder, claimed_by,
-        None if expires_at is None else to_datetime(expires_at), token, abandoned=bool(abandoned),
-        ref=stream.ref(seq),
+        seq, stream.name, title, stored_state(TaskStatus, status, where), priority, parent,
+        stored_numbers(needs, where), from_labels(labels, where), stored_value(detail, where), note, actor,
+        stored_instant(at, where), holder, claimed_by, stored_instant_or_none(expires_at, where), token,
+        abandoned=bool(abandoned), ref=stream.ref(seq),
     )  # fmt: skip

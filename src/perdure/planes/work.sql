@@ -31,19 +31,23 @@ SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.acto
   t.claim_expires_at, t.token, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
-FROM tasks t
+FROM
+  tags g CROSS JOIN --? label
+  tasks t
 JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream
+  AND g.stream = :stream AND g.thing = 'task' AND g.tag = :label AND t.seq = g.id --? label
+  AND g.id < :after --? label after
   AND t.status = :status --? status
   AND t.parent = :parent --? parent
-  AND EXISTS (SELECT 1 FROM tags g --? label
-    WHERE g.stream = t.stream AND g.thing = 'task' AND g.id = t.seq AND g.tag = :label) --? label
   AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
     SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
   AND t.seq < :after --? after
-ORDER BY t.seq DESC LIMIT :limit
+ORDER BY
+  g.id DESC, --? label
+  t.seq DESC LIMIT :limit
 
 -- tasks_of_store: the tasks of a tenant in all sessions, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
@@ -51,22 +55,29 @@ SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.acto
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM tasks t
+FROM
+  tags g CROSS JOIN --? label
+  tasks t
 JOIN streams s ON s.id = t.stream
 JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.tenant = :tenant
+  AND g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label --? label
+  AND t.stream = g.stream AND t.seq = g.id AND t.at = g.at --? label
+  AND g.at >= :since --? label since
+  AND g.at < :until --? label until
+  AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? label after_at
   AND t.status = :status --? status
   AND t.actor = :actor --? actor
   AND t.at >= :since --? since
   AND t.at < :until --? until
-  AND (t.stream, t.seq) IN ( --? label
-    SELECT g.stream, g.id FROM tags g WHERE g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label) --? label
   AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
     SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
   AND (t.at, t.stream, t.seq) < (:after_at, :after_stream, :after_seq) --? after_at
-ORDER BY t.at DESC, t.stream DESC, t.seq DESC LIMIT :limit
+ORDER BY
+  g.at DESC, g.stream DESC, g.id DESC, --? label
+  t.at DESC, t.stream DESC, t.seq DESC LIMIT :limit
 
 -- needs_unmet: what a task still waits for.
 SELECT d.seq, d.status FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs

@@ -5,11 +5,11 @@ from __future__ import annotations
 _INTEGERS = (
     "id tenant stream seq parent fork_seq at codec size created_at ended_at expires_at goal_seq pin_seq first_seq last_seq "
     "priority claim_expires_at token doc_seq note_seq supersedes superseded_by outcome_seq version updated_at gone "
-    "heads started_at epoch xid pos batch_xid batch_pos task target_seq"
+    "heads started_at epoch xid pos acked batch_xid batch_pos task target_seq"
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
-    "reducer thing tag"
+    "reducer thing tag taker"
 )
 _BYTES = "uid tx commitment hash salt body address data target state"
 

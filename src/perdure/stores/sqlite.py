@@ -46,7 +46,7 @@ def fault_of(error: apsw.Error, file: str = "") -> Fault:
     """What kind of failure this is, and of which file (a broken constraint is no matter of the file)."""
     if isinstance(error, apsw.NotADBError):
         return foreign(file)
-    if isinstance(error, apsw.ConstraintError) and error.extendedresult in _TAKEN:
+    if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _TAKEN:
         return Fault(FaultKind.TAKEN, error)
     kind = next((kind for error_class, kind in _FAULTS if isinstance(error, error_class)), FaultKind.BROKEN)
     return Fault(kind, f"{file}: {error}" if file and kind not in _NOT_OF_THE_FILE else error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import NotFound, Refused
@@ -138,14 +139,12 @@ class Batch:
             del self.streams[new.stream.id]
 
     def _writes(self) -> Writes:
-        writes = Writes(blobs=list(self.blob_rows.values()), empties=self.empties)
-        befores = dict(self.flushed)
-        self._chain(writes.events)
-        for stream in dict.fromkeys(event.stream for event in writes.events):
+        writes = Writes(blobs=[*self.blob_rows.values()], empties=self.empties)
+        for stream, before in self._chain(writes.events).items():
             if stream in self.streams:
                 writes.streams.append(NewStream(self.streams[stream], self.flushed[stream]))
             else:
-                writes.heads.append(HeadMove(stream, befores[stream], self.flushed[stream]))
+                writes.heads.append(HeadMove(stream, before, self.flushed[stream]))
         for table, rows in self.rows.items():
             _sort_rows(table, rows, writes)
         return writes
@@ -157,11 +156,15 @@ class Batch:
             head = self.flushed[stream]
             writes.heads.append(HeadMove(stream, head, head))
 
-    def _chain(self, out: list[NewEvent]) -> None:
+    def _chain(self, out: list[NewEvent]) -> dict[int, Head]:
+        """Number and hash what is buffered; returns where the head of each stream was before."""
         flushed, take = self.flushed, self.entropy.take
+        befores: dict[int, Head] = {}
         for stream, seq, kind, table, actor, at, tx, body, given in self.events:
-            last, previous = flushed[stream.id]
-            assert seq == last + 1, "events of a stream are numbered without a gap"
+            head = flushed[stream.id]
+            befores.setdefault(stream.id, head)
+            if seq != head[0] + 1:
+                raise AssertionError("events of a stream are numbered without a gap")
             if body is None or given is not None:
                 assert given is not None
                 flushed[stream.id] = (seq, given.hash)
@@ -169,27 +172,16 @@ class Batch:
                 continue
             salt = take(SALT_BYTES)
             commitment = commit_to(salt, body)
-            digest = hash_header(stream.uid, seq, previous, kind, table, actor, at, CODEC_JSON, commitment)
+            digest = hash_header(stream.uid, seq, head[1], kind, table, actor, at, CODEC_JSON, commitment)
             flushed[stream.id] = (seq, digest)
             out.append(
                 NewEvent(
-                    stream.tenant,
-                    stream.id,
-                    seq,
-                    kind,
-                    table,
-                    actor,
-                    at,
-                    CODEC_JSON,
-                    tx,
-                    commitment,
-                    digest,
-                    salt,
-                    body,
+                    stream.tenant, stream.id, seq, kind, table, actor, at, CODEC_JSON, tx, commitment, digest, salt, body
                 )
-            )
+            )  # fmt: skip
         if self.first is None and out:
             self.first = (out[0].stream, out[0].seq, out[0].tx)
+        return befores
 
 
 def _verbatim(stream: Stream, event: Event) -> NewEvent:
@@ -200,9 +192,12 @@ def _verbatim(stream: Stream, event: Event) -> NewEvent:
 
 
 def _sort_rows(table: Table, rows: dict[_Place, Row | None], writes: Writes) -> None:
-    columns = table.all_columns
-    puts = [[row[column] for column in columns] for row in rows.values() if row is not None]
-    deletes = [_address(table, place) for place, row in rows.items() if row is None]
+    puts, deletes = [], []
+    for place, row in rows.items():
+        if row is None:
+            deletes.append(_address(table, place))
+        else:
+            puts.append([row[column] for column in table.all_columns])
     if puts:
         writes.puts[table] = puts
     if deletes:
@@ -275,7 +270,8 @@ class Tx:
         The caller has checked that the event follows the stream's head; `body` is None when it was emptied. `pruned`: see
         `log.fold.step`.
         """
-        assert event.seq == self.seq(stream) + 1, "events of a stream are numbered without a gap"
+        if event.seq != self.seq(stream) + 1:
+            raise AssertionError("events of a stream are numbered without a gap")
         self.written = True
         self.seqs[stream.id] = event.seq
         self.dirty |= {(EVENTS, stream.id), (HISTORY, stream.id)}
@@ -287,15 +283,12 @@ class Tx:
 
     def _follow(self, table: Table | None, stream: Stream, body: Body, seq: int, *, pruned: bool = False) -> None:
         """The row that an event changes, and what is derived from it."""
-        old = new = None
+        done = None
         if table is not None:
-            done = step(table, body, seq, lambda key: self._find(table, stream.id, stream.tenant, key), pruned=pruned)
-            if done is None:
-                table = None  # nothing follows but what every event may have: references and blobs
-            else:
-                key, old, new = done
-                self._put(table, stream, key, new)
-        for derived, row, gone in derive(table, seq, body, old, new):
+            done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
+            if done is not None:
+                self._put(table, stream, done.key, done.new)
+        for derived, row, gone in derive(table, seq, body, done):
             self._put(derived, stream, derived.key_of(row), None if gone else row)
 
     def _move_out(self, body: Body) -> bytes:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from perdure.doors.cli.anchors import anchored, keys_read, read_anchored
-from perdure.doors.cli.keys import check_new
 from perdure.doors.cli.options import Asked, command, json_option, log_options, store_option, whole
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
@@ -56,8 +55,6 @@ def backup(asked: Asked, *, path: Path) -> None:
     SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical
     snapshot of one schema; no point in time between two backups, no roles, no settings of the server.
     """
-    check_new(path, "path")
-    check_new(path.with_name(f"{path.name}.blobs"), "path")
     with asked.open_whole() as store, progress("backing up") as step:
         made = store.backup(path, progress=step)
     if asked.as_json:
@@ -85,12 +82,8 @@ def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, 
     from before are refused and open effects are settled rather than trusted.
     """
     from perdure.handles import restoring  # noqa: PLC0415 - help must not load the stores
-    from perdure.stores import url  # noqa: PLC0415
 
     anchor, key = read_anchored(anchor_file, public_key)
-    target = url.parse(store).path
-    if target is not None and source.exists():
-        check_new(target, "store")
     with progress("restoring") as step, keys_read():
         made = restoring.restore(source, store, anchor=anchor, public_key=key, progress=step)
     if as_json:

@@ -23,7 +23,7 @@ DECISION_COLUMNS = (
     prose("because", lambda decision: decision.because),
     prose("outcome", lambda decision: decision.outcome),
     prose("tags", lambda decision: decision.tags),
-    Column("actor", lambda decision: decision.actor),
+    Column("actor", lambda decision: decision.actor, spare=True),
     Column("at", lambda decision: decision.at),
 )
 TASK_COLUMNS = (

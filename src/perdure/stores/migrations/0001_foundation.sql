@@ -114,16 +114,18 @@ CREATE TABLE refs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refs_by_target ON refs (target, target_seq);
 
--- Labels and tags, so that they can be searched. `thing` is session, task or decision; `id` is 0 for the session.
+-- Labels and tags, so that they can be searched. `thing` is session, task or decision; `id` is 0 for the session; `at` is
+-- when the thing was made, so that a listing by tag goes through its things in order.
 CREATE TABLE tags (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
   thing TEXT NOT NULL,
-  id INTEGER NOT NULL,
   tag TEXT NOT NULL,
-  PRIMARY KEY (stream, thing, id, tag)
+  id INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  PRIMARY KEY (stream, thing, tag, id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tags_by_tag ON tags (tenant, thing, tag, stream, id);
+CREATE INDEX tags_by_tag ON tags (tenant, thing, tag, at, stream, id);
 
 -- Which blobs an event needs: what keeps them from being collected.
 CREATE TABLE blob_refs (
@@ -251,7 +253,8 @@ CREATE INDEX decisions_by_actor ON decisions (tenant, actor, at, stream, seq);
 
 CREATE TABLE entries (
   stream INTEGER NOT NULL REFERENCES streams (id),
-  name TEXT NOT NULL,
+  name TEXT NOT NULL, -- @sqlite
+  name TEXT COLLATE "C" NOT NULL, -- @postgres
   version INTEGER NOT NULL CHECK (version > 0),
   updated_at INTEGER NOT NULL,
   expires_at INTEGER,
@@ -329,7 +332,8 @@ CREATE TABLE attendance (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attendance_by_holder ON attendance (holder);
 
--- Named readers of the feed: where they are, and who has the batch under way.
+-- Named readers of the feed: where they are, and who has the batch under way. `acked` is the token of the last batch that was
+-- acknowledged, `taker` the call that took the one under way: a call that is repeated finds what it did.
 CREATE TABLE subscriptions (
   tenant INTEGER NOT NULL,
   name TEXT NOT NULL,
@@ -337,6 +341,8 @@ CREATE TABLE subscriptions (
   xid INTEGER NOT NULL,
   pos INTEGER NOT NULL,
   token INTEGER NOT NULL,
+  acked INTEGER NOT NULL,
+  taker TEXT,
   batch_xid INTEGER,
   batch_pos INTEGER,
   expires_at INTEGER,

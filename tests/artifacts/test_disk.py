@@ -208,8 +208,10 @@ def test_a_full_disk(tmp_path: Path) -> None:
         place = DiskPlace(folder / "blobs")
         place.put("t1", [TEXT])
         noise = os.urandom(2 * 1024 * 1024)
-        with pytest.raises(Full):
+        with pytest.raises(Full) as caught:
             place.put("t1", [noise])
+        assert caught.value.path == "artifacts"
+        assert "free some space" in caught.value.hint
         assert not list(place.leftovers(system_clock() + 10_000_000))
         assert place.read("t1", ADDRESS, len(TEXT)) == TEXT
         assert place.put("t1", [noise[:500_000]]).size == 500_000  # room is back, without reopening

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.artifacts.local import pieces_from, rejoined, save_file, split_at
-from perdure.errors import Error, Invalid, NotFound
+from perdure.errors import Invalid, NotFound
 
 
 @given(st.lists(st.binary(max_size=20), max_size=8), st.integers(0, 60))
@@ -55,5 +55,7 @@ def test_a_saved_file_is_whole_or_as_before(tmp_path):
 
 
 def test_a_target_that_cannot_be_written_is_an_error_of_the_tree(tmp_path):
-    with pytest.raises(Error):
+    with pytest.raises(NotFound, match=r"there is no folder .*/no"):
         save_file(tmp_path / "no" / "x", [b"a"])
+    with pytest.raises(Invalid, match="is a folder"):
+        save_file(tmp_path, [b"a"])

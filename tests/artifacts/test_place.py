@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from artifacts.place_contract import address_of
 from perdure.artifacts.disk import DiskPlace
 from perdure.artifacts.objects import S3Place
-from perdure.artifacts.place import place_from_url, verified
-from perdure.errors import Damaged, Invalid, Refused
+from perdure.artifacts.place import ReadOnlyPlace, place_from_url, verified
+from perdure.errors import Damaged, Invalid, ReadOnly, Refused
 
 
 def test_a_file_url(tmp_path: Path) -> None:
@@ -101,6 +101,28 @@ def test_verified_passes_what_is_right(pieces: list[bytes]) -> None:
 def test_verified_holds_back_the_end_of_what_is_wrong(pieces: list[bytes]) -> None:
     """Also when empty pieces follow the last real one."""
     given: list[bytes] = []
-    with pytest.raises(Damaged, match="0" * 64):
+    with pytest.raises(Damaged, match="0" * 64) as caught:
         given.extend(verified("0" * 64, pieces))
+    assert caught.value.path == f"blob:{'0' * 64}"
+    assert "backup" in caught.value.hint
     assert sum(map(len, given)) < sum(map(len, pieces))
+
+
+def test_a_place_for_reading_only(tmp_path: Path) -> None:
+    """What would change it is refused before it is begun; the source is not even looked at."""
+    place = place_from_url(f"file://{tmp_path}")
+    stored = place.put("t1", [b"x"])
+    fixed = ReadOnlyPlace(place)
+    assert fixed.read("t1", stored.address, 1) == b"".join(fixed.open("t1", stored.address)) == b"x"
+    assert fixed.exists("t1", stored.address)
+    assert ([*fixed.tenants()], [address for address, _ in fixed.addresses("t1")]) == (["t1"], [stored.address])
+    changes = (
+        lambda: fixed.put("t1", iter(int, 1)),  # type: ignore[arg-type]
+        lambda: fixed.delete("t1", stored.address),
+        lambda: fixed.sweep(2**60),
+    )
+    for change in changes:
+        with pytest.raises(ReadOnly) as caught:
+            change()
+        assert caught.value.path == "store"
+    assert place.exists("t1", stored.address)

@@ -12,6 +12,7 @@ import pytest
 
 import perdure
 from furnished import furnish
+from perdure.model.kinds import is_reserved
 from perdure.planes import happenings
 from perdure.planes.happenings import Q
 from perdure.stores.statements import Statement
@@ -149,7 +150,7 @@ def recorded_kinds():
 
 
 def forgeable(kinds):
-    return sorted(kind for kind in kinds if kind.partition(".")[0] not in happenings.RESERVED)
+    return sorted(kind for kind in kinds if not is_reserved(kind))
 
 
 def test_nobody_can_emit_a_kind_that_the_planes_record():
@@ -161,6 +162,8 @@ def test_what_a_furnished_store_holds_is_reserved_or_emitted(tmp_path):
     with perdure.open(f"sqlite:///{tmp_path}/agent.db") as opened:
         furnish(opened)
         kinds = {event.kind: event.emitted for event in opened.events(limit=1000)}
+        assert {event.kind for event in opened.events(emitted=True)} == {"deploy.finished"}
+        assert opened.events(emitted=True, kind="scope.opened") == []
     assert forgeable(kinds) == ["deploy.finished"] == [kind for kind, emitted in kinds.items() if emitted]
 
 

@@ -23,9 +23,11 @@ import pytest
 
 import perdure
 from furnished import LARGE, furnish
-from perdure.errors import Damaged, Error, Invalid, NewerSchema, NotFound, Refused, Unavailable
+from perdure.errors import Conflict, Damaged, Error, Invalid, NewerSchema, NotFound, Refused, Unavailable
 from perdure.handles.restoring import restore
 from perdure.stores import copies
+from perdure.stores.backup import backup
+from perdure.stores.core import open_core
 from perdure.stores.scripts import Q as SCRIPTS
 from planes.tampering import Intruder
 
@@ -153,6 +155,22 @@ def test_a_restored_store_goes_on(scene: Scene) -> None:
         assert store.verify().ok
 
 
+def test_a_store_moved_by_a_dump_is_mended_by_backup_and_restore(postgres_scene: Scene) -> None:
+    """A dump keeps the transaction ids of the old cluster, for which the feed would wait; a restore gives new ones."""
+    scene = postgres_scene
+    intruder = Intruder(scene.url)
+    count = intruder.one("SELECT count(*) FROM events")
+    intruder.run("UPDATE events SET xid = (xid::text::bigint + 4000000000)::text::xid8")
+    with pytest.raises(Refused, match="another cluster"):
+        scene.open()
+    with perdure.open(scene.url, read_only=True, **scene.artifacts) as store:
+        assert [*store.feed(limit=1000)] == []  # the control: this is the silence that is meant
+        store.backup(scene.backup)
+    scene.restore()
+    with scene.open_restored() as store:
+        assert len(whole_feed(store, count)) == count
+
+
 def test_restoring_a_restored_store_raises_the_epoch_again(scene: Scene) -> None:
     scene.back_up()
     scene.restore()
@@ -203,29 +221,43 @@ def test_a_backup_beside_writers_is_consistent(scene: Scene) -> None:
 
 def test_a_backup_does_not_overwrite(scene: Scene) -> None:
     scene.backup.write_text("precious")
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         scene.back_up()
     assert scene.backup.read_text() == "precious"
     scene.backup.unlink()
     beside = scene.folder / "backup.blobs"
     beside.mkdir()
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         scene.back_up()
     assert not scene.backup.exists()
     assert beside.exists()
 
 
 def test_a_backup_into_a_folder_that_is_not_there(scene: Scene) -> None:
-    with scene.open() as store, pytest.raises(Refused):
+    with scene.open() as store, pytest.raises(NotFound, match=r"there is no folder .*/no/such"):
         store.backup(scene.folder / "no" / "such" / "b")
+
+
+def test_a_restore_into_a_folder_that_is_not_there(file_scene: Scene) -> None:
+    file_scene.back_up()
+    with pytest.raises(NotFound, match=r"there is no folder .*/nowhere"):
+        restore(file_scene.backup, f"sqlite:///{file_scene.folder}/nowhere/r.db")
+
+
+def test_two_backups_into_one_file_do_not_meet(file_scene: Scene) -> None:
+    with copies.unfinished(file_scene.backup):
+        with pytest.raises(Conflict, match="somebody else"):
+            file_scene.back_up()
+    assert not file_scene.backup.exists()
+    file_scene.back_up()
 
 
 def test_a_store_is_never_restored_over_another(scene: Scene) -> None:
     scene.back_up()
     scene.restore()
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         restore(scene.backup, scene.target, artifacts=f"file://{scene.folder}/third")
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         restore(scene.backup, scene.url, artifacts=f"file://{scene.folder}/third")
     assert not (scene.folder / "third").exists()
     with scene.open_restored() as store:
@@ -237,13 +269,13 @@ def test_a_file_or_blobs_in_the_way_are_kept(file_scene: Scene) -> None:
     scene.back_up()
     target = scene.folder / "restored.db"
     target.write_text("precious")
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         scene.restore()
     assert target.read_text() == "precious"
     target.unlink()
     beside = scene.folder / "restored.db.blobs"
     beside.mkdir()
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         restore(scene.backup, scene.target)
     assert not target.exists()
     assert beside.exists()
@@ -346,7 +378,7 @@ def tamper(path: Path, *statements: str) -> None:
         ("DELETE FROM events WHERE seq = 2", Damaged),
         ("UPDATE meta SET value = '4711' WHERE name = 'schema'", NewerSchema),
         ("UPDATE meta SET value = 'x' WHERE name = 'epoch'", Damaged),
-        ("DELETE FROM meta", Refused),
+        ("DELETE FROM meta", Invalid),
         ("CREATE TRIGGER evil AFTER INSERT ON turns BEGIN DELETE FROM turns; END", Invalid),
         ("DROP TABLE anchors", Invalid),
         ("ALTER TABLE turns ADD COLUMN more TEXT", Invalid),
@@ -399,9 +431,33 @@ def test_a_cut_tail_is_refused_with_an_anchor(file_scene: Scene) -> None:
 @pytest.mark.parametrize("data", [b"", b"text", b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_what_is_no_backup_is_refused(scene: Scene, data: bytes) -> None:
     scene.backup.write_bytes(data)
-    with pytest.raises((Invalid, Damaged, Refused)):
+    with pytest.raises(Invalid, match="backup is not a backup that Perdure made"):
         scene.restore()
     assert scene.nothing_there()
+
+
+def test_the_database_of_somebody_else_is_no_backup(file_scene: Scene) -> None:
+    connection = sqlite3.connect(file_scene.backup)
+    connection.execute("CREATE TABLE customers (id INTEGER)")
+    connection.close()
+    with pytest.raises(Invalid, match="is not a backup that Perdure made"):
+        file_scene.restore()
+
+
+def test_a_backup_of_a_damaged_store_blames_the_store(file_scene: Scene) -> None:
+    path = file_scene.folder / "a.db"
+    page = Intruder(file_scene.url).one("SELECT rootpage FROM sqlite_schema WHERE name = 'turns'") - 1
+    data = bytearray(path.read_bytes())
+    data[page * 4096 : page * 4096 + 64] = b"\xee" * 64
+    path.write_bytes(data)
+    core = open_core(file_scene.url, read_only=True)
+    with pytest.raises(Damaged) as caught:
+        backup(core, file_scene.backup)
+    core.close()
+    assert str(path) in caught.value.message
+    assert "unfinished" not in str(caught.value)
+    assert caught.value.path == "store"
+    assert [it.name for it in file_scene.folder.iterdir() if "backup" in it.name] == []
 
 
 def test_a_damaged_page_is_refused(file_scene: Scene) -> None:
@@ -550,10 +606,22 @@ def test_a_backup_killed_in_the_middle_is_whole_or_not_there(file_scene: Scene, 
     scene = file_scene
     assert killed(BACKUP, point, scene.url, scene.artifacts["artifacts"], str(scene.backup))
     assert scene.backup.exists() == (point == "copy.published")
+    assert (scene.folder / "backup.blobs").exists()
     if not scene.backup.exists():
-        shutil.rmtree(scene.folder / "backup.blobs")
         scene.back_up()
+        assert [it.name for it in scene.folder.iterdir() if it.name.startswith(".")] == []
     assert scene.restore().report.ok
+
+
+def test_what_a_killed_backup_left_behind_is_only_its_own(file_scene: Scene) -> None:
+    """A target that got its name, by whomever, keeps the blobs beside it."""
+    scene = file_scene
+    assert killed(BACKUP, "copy.filled", scene.url, scene.artifacts["artifacts"], str(scene.backup))
+    scene.backup.write_text("precious")
+    with pytest.raises(Conflict):
+        scene.back_up()
+    assert (scene.folder / "backup.blobs").exists()
+    assert scene.backup.read_text() == "precious"
 
 
 @pytest.mark.parametrize("point", ["restore.loaded", "copy.published"])
@@ -567,6 +635,20 @@ def test_a_restore_killed_in_the_middle_leaves_no_half_store(file_scene: Scene, 
     else:
         assert not (scene.folder / "restored.db").exists()
         assert scene.restore().report.ok
+        assert scene.folder / ".restored.db.unfinished" not in [*scene.folder.iterdir()]
+
+
+RESTORE_BESIDE = RESTORE.replace(", artifacts=artifacts", "")
+
+
+def test_a_killed_restore_does_not_block_the_next_one_with_its_blobs(file_scene: Scene) -> None:
+    scene = file_scene
+    scene.back_up()
+    assert killed(RESTORE_BESIDE, "restore.loaded", scene.target, "", str(scene.backup))
+    assert (scene.folder / "restored.db.blobs").exists()
+    assert restore(scene.backup, scene.target).report.ok
+    left = [path.name for path in scene.folder.iterdir() if "restored" in path.name]
+    assert sorted(left) == ["restored.db", "restored.db.blobs"]
 
 
 def test_a_restore_into_postgres_killed_in_the_middle_leaves_nothing(postgres_scene: Scene) -> None:

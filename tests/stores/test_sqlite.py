@@ -411,8 +411,7 @@ def test_a_store_opened_for_reading_only(url):
         assert caught.value.path == "store"
 
 
-@pytest.mark.parametrize("timeout", [0.2])
-def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_asked(url, path, timeout):
+def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_asked(url, path):
     with opened(url) as store:
         store.write(begin, "a")
     other = apsw.Connection(str(path))
@@ -420,7 +419,7 @@ def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_ask
     other.execute("BEGIN EXCLUSIVE")
     try:
         with pytest.raises(TimedOut) as caught:
-            open_core(url, timeout_seconds=timeout)
+            open_core(url, timeout_seconds=0.2)
     finally:
         other.close()
     assert caught.value.path == "store"
@@ -486,39 +485,39 @@ def made_read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("along", [("-wal",), ("-wal", "-shm")])
-def test_a_wal_on_a_read_only_medium_is_read_or_the_way_out_is_said(url, path, tmp_path, along):
-    """What is only in the WAL is never left out: it is read, or the whole store is refused."""
-    fixed = tmp_path / "fixed"
-    fixed.mkdir()
+@contextlib.contextmanager
+def copied_in_use(url: str, path: Path, folder: Path, *suffixes: str) -> Iterator[tuple[str, Any]]:
+    """A copy of a store whose last turn is only in its WAL, where nothing can be written; the stream comes along."""
+    folder.mkdir()
     with opened(url) as store:
         stream = store.write(begin, "a")
+        store.core.lane._connection.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         store.write(append, stream, "only in the WAL")
-        for suffix in ("", *along):
-            shutil.copy(f"{path}{suffix}", fixed / f"agent.db{suffix}")
-    with made_read_only(fixed):
-        try:
-            with opened(f"sqlite:///{fixed}/agent.db", read_only=True) as store:
-                assert store.contents(stream) == ["only in the WAL"]
-        except ReadOnly as error:
-            assert along == ("-wal",)
-            assert error.path == "store"
-            assert "copy the file, with its -wal, to a writable folder" in error.hint
+        for suffix in ("", *suffixes):
+            shutil.copy(f"{path}{suffix}", folder / f"agent.db{suffix}")
+    with made_read_only(folder):
+        yield f"sqlite:///{folder}/agent.db", stream
+
+
+def test_a_wal_on_a_read_only_medium_is_read(url, path, tmp_path):
+    with copied_in_use(url, path, tmp_path / "fixed", "-wal", "-shm") as (copy, stream):
+        with opened(copy, read_only=True) as store:
+            assert store.contents(stream) == ["only in the WAL"]
+
+
+def test_a_wal_that_cannot_be_read_there_is_said_the_way_out(url, path, tmp_path):
+    with copied_in_use(url, path, tmp_path / "fixed", "-wal") as (copy, _):
+        with pytest.raises(ReadOnly) as caught:
+            open_core(copy, read_only=True)
+    assert caught.value.path == "store"
+    assert "copy the file, with its -wal, to a writable folder" in caught.value.hint
 
 
 def test_control_a_wal_that_is_ignored_loses_what_is_in_it(url, path, tmp_path, monkeypatch):
-    fixed = tmp_path / "fixed"
-    fixed.mkdir()
-    with opened(url) as store:
-        stream = store.write(begin, "a")
-        raw = store.core.lane._connection.raw
-        raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        store.write(append, stream, "only in the WAL")
-        for suffix in ("", "-wal"):
-            shutil.copy(f"{path}{suffix}", fixed / f"agent.db{suffix}")
     monkeypatch.setattr(sqlite, "_is_still", lambda _: True)
-    with made_read_only(fixed), opened(f"sqlite:///{fixed}/agent.db", read_only=True) as store:
-        assert store.contents(stream) == []
+    with copied_in_use(url, path, tmp_path / "fixed", "-wal") as (copy, stream):
+        with opened(copy, read_only=True) as store:
+            assert store.contents(stream) == []
 
 
 def test_a_folder_that_can_be_written_is_never_taken_for_a_still_one(url, path):
@@ -579,10 +578,12 @@ def test_a_read_only_store_collects_nothing(url, path):
         place = store._caller.core.blobs
         place.place.put(place.partition(store._caller.tenant), [b"nobody refers to this" * 10_000])
     files = {file for file in path.parent.rglob("*") if file.is_file()}
+    for file in files:
+        os.utime(file, (0, 0))
     with perdure.open(url, read_only=True) as store:
         assert store.session("a").artifact("x.bin").read() == content
         with pytest.raises(ReadOnly) as caught:
-            store.collect(grace="0s", dry_run=False)
+            store.collect(dry_run=False)
         assert caught.value.path == "store"
         with pytest.raises(ReadOnly):
             store.session("a").attach("y.bin", iter([os.urandom(100_000)]))

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
 
 
@@ -21,8 +19,27 @@ def test_user_code_of_both_colours_is_typed() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("wrong", ["turn.seq.upper()", "session.say(7)", "session.utter('x')"])
-def test_a_mistake_is_caught(tmp_path: Path, wrong: str) -> None:
-    """The control: the checker does look."""
-    (tmp_path / "wrong.py").write_text((HERE / "user_sync.py").read_text() + f"    {wrong}\n")
-    assert check(tmp_path / "wrong.py").returncode != 0
+SYNC = [
+    "turn.seq.upper()",
+    "session.say(7)",
+    "session.say('robot', 'x')",
+    "session.close('banana')",
+    "session.transcript('banana')",
+    "session.utter('x')",
+    "session.gaol = 'x'",
+    "perdure.Sesion",
+]
+ASYNC = ["session.goal = 'x'", "await session.say('robot', 'x')", "perdure.aopn('memory:')"]
+
+
+def test_mistakes_are_caught(tmp_path: Path) -> None:
+    """The control: the checker does look, at every one of them."""
+    files = [mistaken(tmp_path / f"sync_{i}.py", "user_sync.py", 4, wrong) for i, wrong in enumerate(SYNC)]
+    files += [mistaken(tmp_path / f"async_{i}.py", "user_async.py", 8, wrong) for i, wrong in enumerate(ASYNC)]
+    said = check(*files).stdout
+    assert [file.read_text().splitlines()[-1] for file in files if f"{file.name}:" not in said] == []
+
+
+def mistaken(path: Path, right: str, indent: int, wrong: str) -> Path:
+    path.write_text((HERE / right).read_text() + " " * indent + wrong + "\n")
+    return path

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import assert_type
 
 import perdure
-from perdure.model.records.conversation import Turn
+from perdure import AsyncArtifact, AsyncDecision, AsyncTask, Page, Turn
+
+
+async def forms() -> None:
+    opened = await perdure.aopen("memory:")
+    assert_type(opened, perdure.AsyncStore)
+    async with await perdure.aopen("memory:") as awaited:
+        assert_type(awaited, perdure.AsyncStore)
 
 
 async def main() -> None:
-    async with await perdure.aopen("memory:", actor="me") as store:
+    async with perdure.aopen("memory:", actor="me") as store:
         assert_type(store, perdure.AsyncStore)
         session = await store.session("typed", title="A title")
         assert_type(session, perdure.AsyncSession)
@@ -26,4 +33,10 @@ async def main() -> None:
         await session.set("branch", "fix-42", expect=0)
         async with session.lock("deploy", ttl="30s") as lock:
             assert_type(lock.token, int)
+        await session.set_goal("typed")
+        assert_type(await session.attach("f", b"x"), AsyncArtifact)
+        assert_type(await session.artifacts(), Page[AsyncArtifact])
+        assert_type(decision, AsyncDecision)
+        assert_type(task, AsyncTask)
+        assert_type(await (await store.subscribe("s")).next(), perdure.AsyncBatch)
         await store.atomic(lambda tx: tx.session("a").say("user", "x"))

@@ -1,7 +1,7 @@
 """Happenings: events that the user emits, events as people read them, and folds over them.
 
-An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds whose first
-word is in `RESERVED` are our own. Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
+An emitted event belongs to no table: it changes no row, it is only said (op note). Kinds that
+`model.kinds` reserves are our own. Callers: the handles. Keeps P5 (one door), P8 (a named fold starts at its snapshot), P15.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from perdure.log.event import Body, Event
 from perdure.model import values
 from perdure.model.functions import plain
 from perdure.model.instants import to_datetime
+from perdure.model.kinds import is_reserved
 from perdure.model.limits import REFS_MAX, check_name, check_page
 from perdure.model.records.happenings import EventRecord, FoldState
 from perdure.planes.documents import body_of, stored_value
@@ -38,12 +39,6 @@ _PAGE = 500
 _WORD = r"[A-Za-z0-9_-]+"
 _KIND = re.compile(rf"{_WORD}(\.{_WORD})+")
 _GLOB = re.compile(rf"{_WORD}(\.{_WORD})*\.\*")
-_OURS = "log."
-# First words of what Perdure says itself, now or some day: nobody can emit what looks like it.
-RESERVED = frozenset({
-    "anchor", "artifact", "ask", "call", "checkpoint", "cover", "decision", "effect", "feed", "lease", "lock", "log",
-    "memory", "run", "scope", "session", "step", "store", "task", "tenant", "turn", "turns", "value",
-})  # fmt: skip
 _LAST_KIND = chr(0x10FFFF)
 
 
@@ -77,12 +72,11 @@ def _check_emitted_kind(kind: object) -> None:
             "expected a kind such as 'deploy.finished': words of letters, digits, _ and -, joined by dots",
             path="kind",
         )
-    first = name.partition(".")[0]
-    if first.lower() in RESERVED:
+    if is_reserved(name):
         raise Invalid(
-            f"kinds that begin with {first + '.'!r} are Perdure's own",
+            f"kinds that begin with {name.partition('.')[0]!r} are Perdure's own",
             path="kind",
-            hint=f"begin with a word of yours, such as 'my_{name}'",
+            hint=f"begin with a word of yours: app.{name}",
         )
 
 
@@ -270,6 +264,8 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
     last_at, last_pos = (None, None) if after is None else decode_cursor(after, 2)
     low, high, kind = filters.pop("low"), filters.pop("high"), filters.pop("kind")
     kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
+    if filters["emitted"]:
+        kinds = [each for each in kinds if not is_reserved(each)]
     found: list[Event] = []
     for each in kinds:
         rows = reads.query(
@@ -295,7 +291,7 @@ def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[s
     emitted = filters["emitted"]
     actor = None if emitted else filters["actor"]  # the index of emitted events does not know actors
     rows = reads.query(Q.kinds_across, tenant=reads.tenant, low=low, high=high, emitted=emitted, actor=actor)
-    return [kind for (kind,) in rows if not (emitted and kind.startswith(_OURS))]
+    return [kind for (kind,) in rows]
 
 
 # --- folding --------------------------------------------------------------------------------------

@@ -3,8 +3,12 @@ chains.
 
 The plane behind `verify` and `anchor`. Stream by stream, each in one snapshot and in little memory: the
 chain, then the fold against the rows, both ways, then the blobs. Reads only (but for recording an anchor).
-Keeps P5 and P6. What no hash covers is not found: the feed's positions, transaction ids, and a whole stream
-that went without a trace when no anchor names it.
+It looks at the streams of all tenants, whoever asks, because a chain does not know them: a report names
+streams (never what they say), so show it to who looks after the whole store. Keeps P5 and P6.
+
+What no hash covers is not found: an event's place in the feed as long as it stays between its neighbours of
+the same stream, transaction ids of a batch, and a whole stream that went without a trace when no anchor names
+it.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.planes import guards
 from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
 from perdure.planes.rebuild import Difference, Rebuild
-from perdure.planes.tables import ANCHORS, SESSIONS
+from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -36,7 +41,6 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
-GUARDS = {"sqlite": {"events_keep", "events_fixed"}, "postgres": {"events_guard", "events_keep"}}
 
 Progress = Callable[[int, int], None]
 
@@ -246,6 +250,9 @@ class StreamCheck:
         self._findings = findings
         self._rebuild = Rebuild()
         self._named: set[int] = set()  # events whose emptying was recorded
+        self._place = (0, 0)  # in the feed, of the event before
+        self._misplaced: list[int] = []
+        self._opening: tuple[str, Body] | None = None  # kind and body of the first event
 
     def run(self, advance: Callable[[int], None]) -> None:
         """Everything, in order: what is the cause comes before what follows from it."""
@@ -255,6 +262,8 @@ class StreamCheck:
         chain.end(*self._head)
         for found in chain.breaks:
             self._problem(ProblemKind(found.kind.value), found.seq, "", found.message)
+        for seq in [] if chain.breaks else self._misplaced:  # else that is what follows from it
+            self._problem(ProblemKind.EVENT_ALTERED, seq, "events", "in the feed it does not come after the one before")
         broken = {found.seq for found in chain.breaks}
         for seq, error in unreadable:
             if seq not in broken:
@@ -280,20 +289,30 @@ class StreamCheck:
         after = self._stream.fork_seq
         while True:
             page = self._reader.query(Q.events_checked, stream=self._stream.id, after=after, limit=PAGE_EVENTS)
-            for *columns, tenant in page:
+            for *columns, tenant, xid in page:
+                event = Event(*columns)
                 if tenant != self._stream.tenant:
-                    self._problem(ProblemKind.EVENT_ALTERED, columns[0], "", "it claims another tenant")
-                yield Event(*columns)
+                    self._problem(ProblemKind.EVENT_ALTERED, event.seq, "", "it claims another tenant")
+                self._look_at_place(xid, event)
+                yield event
             self._findings.events += len(page)
             advance(self._findings.events)
             if len(page) < PAGE_EVENTS:
                 return
             after = page[-1][0]
 
+    def _look_at_place(self, xid: int, event: Event) -> None:
+        """In the feed, the events of a stream come in its order. (Transactions of another cluster come first, as 0.)"""
+        before, self._place = self._place, (xid, event.position)
+        if xid < before[0] or event.position <= before[1]:
+            self._misplaced.append(event.seq)
+
     def _fold(self, event: Event) -> tuple[int, Error] | None:
         """Apply one event; what cannot be applied is returned, and the fold goes on without it."""
         try:
             body = self._rebuild.add(event)
+            if body is not None and event.seq == self._stream.fork_seq + 1:
+                self._opening = (event.kind, body)
             if body is not None and event.kind == PRUNED and not event.table:
                 self._named |= _emptied_by(self._tenant_reader(), event, body)
         except Error as error:
@@ -312,13 +331,28 @@ class StreamCheck:
                 self._problem(ProblemKind.BODY_EMPTIED, seq, "", "the body is gone and no prune names it")
 
     def _check_name(self) -> None:
-        """A session's name stands in its log too: a renamed stream shows."""
-        for row in self._rebuild.each(SESSIONS):
-            if row["name"] != self._stream.name:
-                self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
+        """Its first event says what a stream is and what it is called: one that was renamed or swapped shows."""
+        if self._opening is None:
+            return
+        kind, name = _opened_as(*self._opening)
+        if kind != self._stream.kind:
+            self._problem(
+                ProblemKind.STREAM_ALTERED, None, "streams", f"it is a {kind} in its log, not a {self._stream.kind}"
+            )
+        if name != self._stream.name:
+            self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
 
     def _problem(self, kind: ProblemKind, seq: int | None, table: str, message: str) -> None:
         self._findings.add(Problem(kind, self._stream.name, self._stream.uid.hex(), seq, table, message))
+
+
+def _opened_as(kind: str, body: Body) -> tuple[str, str | None]:
+    """The kind and the name of a stream as its first event has them. The store's own stream is named as its kind."""
+    what = kind.partition(".")[0]
+    if what == "store":
+        return what, what
+    doc = body.doc if isinstance(body.doc, Mapping) else {}
+    return what, body.set.get("name", doc.get("name"))
 
 
 def _fork_hash(reads: Reads, stream: Stream) -> bytes:
@@ -386,10 +420,8 @@ def check_strays(reader: Reader) -> Findings:
         findings.add(
             Problem(kind, f"number {stream}", "", None, table, f"{count} rows of a stream that does not exist")
         )
-    standing = {name for (name,) in reader.query(Q.guards)}
-    for name in sorted(GUARDS[reader.connection.dialect] - standing):
-        what = f"the trigger {name} is missing or off: events could be changed"
-        findings.add(Problem(ProblemKind.GUARD_MISSING, "", "", None, "events", what))
+    for table, what in guards.faults(reader):
+        findings.add(Problem(ProblemKind.GUARD_MISSING, "", "", None, table, what))
     return findings
 
 

@@ -7,7 +7,12 @@ SELECT CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
 SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams WHERE id = :stream
 
 -- events_checked: events of a stream in order, with the tenant that each claims.
-SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, tenant FROM events
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, tenant, 0 FROM events
+WHERE stream = :stream AND seq > :after ORDER BY seq LIMIT :limit
+
+-- events_checked @postgres: the feed is in the order of transactions; ids that are not given out yet are of another cluster.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, tenant,
+  CASE WHEN xid < pg_snapshot_xmax(pg_current_snapshot()) THEN xid::text::bigint ELSE 0 END FROM events
 WHERE stream = :stream AND seq > :after ORDER BY seq LIMIT :limit
 
 -- event_hash: what a fork goes on from.
@@ -42,11 +47,17 @@ WHERE r.stream = :stream AND (r.seq, r.address) > (:seq, :address) ORDER BY r.se
 -- blob_row: one blob with the number of its row.
 SELECT id, size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address
 
--- guards: what makes the database refuse to change events.
-SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'events'
+-- guards: what makes the database refuse to change events, as it was written.
+SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'events'
 
--- guards @postgres: the catalogue is another one; a trigger may also be switched off.
-SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass('events') AND NOT tgisinternal AND tgenabled <> 'D'
+-- guards @postgres: the catalogue is another one; a trigger may be off, have a condition, or be for something else.
+-- (27 is: before, for each row, at an update or a deletion; 34: before, for the statement, at a truncation.)
+SELECT t.tgname::text, p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgrelid = to_regclass('events') AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NULL
+  AND (t.tgname, t.tgtype) IN (('events_guard', 27), ('events_keep', 34))
+
+-- pruning_standing: whether the guards are told to let a prune pass. Nobody but a prune ever sees such a row.
+SELECT id FROM pruning
 
 -- anchored: what stands where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid

@@ -224,8 +224,6 @@ def sweep_partials(path: Path, infix: str) -> None:
             found.unlink(missing_ok=True)
 
 
-
-
 @contextmanager
 def disk_errors(path: Path, where: str = "") -> Iterator[None]:
     """What the file system says, as errors of the tree; `where` is their path, if it is not the file itself."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.handles.callers import AsyncCaller
+from perdure.model.ids import new_uid
 from perdure.model.records.happenings import EventRecord
 from perdure.planes import feed
 from perdure.planes.spans import Duration, pauses
@@ -27,8 +28,9 @@ class AsyncBatch:
         """Say that these events are done with: the next batch begins after them. An empty batch needs no
         acknowledgement.
 
-        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice,
-        or after a reset. After a crash before it: the batch is delivered again when its lease has passed.
+        Atomic; a second time it does nothing. Raises Stale, and moves nothing, when it came too late (the batch
+        was delivered again) or after a reset. After a crash before it: the batch is delivered again when its
+        lease has passed.
         """
         if self.events:
             await self._caller.write(feed.acknowledge, self._name, self._token)
@@ -72,7 +74,9 @@ class AsyncSubscription:
         return batch
 
     async def _take(self, limit: int, lease: Duration) -> AsyncBatch:
-        return AsyncBatch(self._caller, self.name, await self._caller.write(feed.take, self.name, limit, lease))
+        taker = new_uid().hex()  # a lost reply must not leave the batch with nobody
+        delivery = await self._caller.write(feed.take, self.name, limit, lease, taker)
+        return AsyncBatch(self._caller, self.name, delivery)
 
     async def reset(self, start: str) -> None:
         """Go to the "beginning" or the "end". Atomic; a batch under way can no longer be acknowledged."""

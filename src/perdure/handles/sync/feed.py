@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.handles.callers import Caller
+from perdure.model.ids import new_uid
 from perdure.model.records.happenings import EventRecord
 from perdure.planes import feed
 from perdure.planes.spans import Duration, pauses
@@ -28,8 +29,9 @@ class Batch:
         """Say that these events are done with: the next batch begins after them. An empty batch needs no
         acknowledgement.
 
-        Atomic. Raises Stale, and moves nothing, when it came too late (the batch was delivered again), twice,
-        or after a reset. After a crash before it: the batch is delivered again when its lease has passed.
+        Atomic; a second time it does nothing. Raises Stale, and moves nothing, when it came too late (the batch
+        was delivered again) or after a reset. After a crash before it: the batch is delivered again when its
+        lease has passed.
         """
         if self.events:
             self._caller.write(feed.acknowledge, self._name, self._token)
@@ -73,7 +75,9 @@ class Subscription:
         return batch
 
     def _take(self, limit: int, lease: Duration) -> Batch:
-        return Batch(self._caller, self.name, self._caller.write(feed.take, self.name, limit, lease))
+        taker = new_uid().hex()  # a lost reply must not leave the batch with nobody
+        delivery = self._caller.write(feed.take, self.name, limit, lease, taker)
+        return Batch(self._caller, self.name, delivery)
 
     def reset(self, start: str) -> None:
         """Go to the "beginning" or the "end". Atomic; a batch under way can no longer be acknowledged."""

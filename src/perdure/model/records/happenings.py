@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.model.kinds import is_reserved
 from perdure.model.refs import Ref
 
 
@@ -35,7 +36,7 @@ class EventRecord(msgspec.Struct, frozen=True):
     @property
     def emitted(self) -> bool:
         """Whether `session.emit` made it."""
-        return not self.table and not self.kind.startswith("log.")
+        return not self.table and not is_reserved(self.kind)
 
 
 class FoldState(msgspec.Struct, frozen=True):

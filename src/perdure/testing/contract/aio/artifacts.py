@@ -83,7 +83,7 @@ class AsyncArtifactsContract:
                     record = await session.attach("x.bin", data)
                     assert (record.size, record.hash) == (len(content), hashlib.sha256(content).hexdigest())
                     artifact = await session.artifact("x.bin")
-                    assert artifact.record == record
+                    assert artifact == record
                     assert await artifact.read() == content
                     assert b"".join([piece async for piece in artifact.open()]) == content
 
@@ -133,10 +133,10 @@ class AsyncArtifactsContract:
             await session.attach("y", SMALL)
             second = await session.attach("x", SMALL)
             third = await session.attach("x", LARGE)
-            assert (await session.artifact("x")).record == third
+            assert await session.artifact("x") == third
             assert await session.artifacts("x") == [third, second, first]
             assert len({first.hash, third.hash}) == 1
-            assert (await store.artifact(first.hash)).record == third
+            assert await store.artifact(first.hash) == third
             report = await store.collect()
             assert (report.blobs, report.files) == (0, 0)
 
@@ -328,7 +328,7 @@ class AsyncArtifactsContract:
             first = await session.attach("x", SMALL)
             await session.attach("x", b"later")
             fork = await session.fork(at=first.seq, name="try-b")
-            assert (await fork.artifact("x")).record == first
+            assert await fork.artifact("x") == first
             mine = await fork.attach("x", LARGE)
             assert await fork.artifacts() == [mine, first]
             assert (await fork.artifacts(limit=1)).next is not None

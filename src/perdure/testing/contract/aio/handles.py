@@ -29,7 +29,7 @@ class AsyncHandlesContract:
             (header,) = await store.sessions()
             for record in (header, await session.info()):
                 shown = repr(record)
-                assert shown.startswith(f"{type(record).__name__}('a', 'A\\\\ntitle")
+                assert shown.startswith(f"{type(record).__name__}('a', 'A\\ntitle")
                 assert "active, 1 event, last 20" in shown
                 assert "\n" not in shown
                 assert len(shown) < 200

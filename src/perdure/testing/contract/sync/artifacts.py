@@ -84,7 +84,7 @@ class ArtifactsContract:
                     record = session.attach("x.bin", data)
                     assert (record.size, record.hash) == (len(content), hashlib.sha256(content).hexdigest())
                     artifact = session.artifact("x.bin")
-                    assert artifact.record == record
+                    assert artifact == record
                     assert artifact.read() == content
                     assert b"".join([piece for piece in artifact.open()]) == content
 
@@ -132,10 +132,10 @@ class ArtifactsContract:
             session.attach("y", SMALL)
             second = session.attach("x", SMALL)
             third = session.attach("x", LARGE)
-            assert (session.artifact("x")).record == third
+            assert session.artifact("x") == third
             assert session.artifacts("x") == [third, second, first]
             assert len({first.hash, third.hash}) == 1
-            assert (store.artifact(first.hash)).record == third
+            assert store.artifact(first.hash) == third
             report = store.collect()
             assert (report.blobs, report.files) == (0, 0)
 
@@ -325,7 +325,7 @@ class ArtifactsContract:
             first = session.attach("x", SMALL)
             session.attach("x", b"later")
             fork = session.fork(at=first.seq, name="try-b")
-            assert (fork.artifact("x")).record == first
+            assert fork.artifact("x") == first
             mine = fork.attach("x", LARGE)
             assert fork.artifacts() == [mine, first]
             assert (fork.artifacts(limit=1)).next is not None

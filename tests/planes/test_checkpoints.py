@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 import string
+import threading
 
 import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.errors import Damaged
+from perdure.errors import Damaged, NotFound
 from perdure.handles.opening import open as open_store
 from perdure.log.fold import fold
 from perdure.planes import checkpoints
 from perdure.planes.tables import CHECKPOINTS, RECORDED
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import event_of
-from perdure.stores.tx import LOG
+from perdure.stores.tx import LOG, Tx
 from perdure.testing.contract.sync.checkpoints import grown
 
 ALPHABET = string.ascii_letters + string.digits + "  "
@@ -146,3 +147,72 @@ def test_any_kept_state_survives_prune_and_collection(states, keep):
         for seq, state in made[-keep:]:
             assert session.restore(seq) == state
         assert len(session.checkpoints()) == min(keep, len(states))
+
+
+# -- a prune and a fork at once ------------------------------------------------------------------------------
+
+
+class Meeting:
+    """A fork that begins inside a prune's transaction, after the prune has looked for forks."""
+
+    def __init__(self, url, monkeypatch):
+        self.url = url
+        self.looks = 0
+        self.look = checkpoints._forks
+        self.fork = None
+        self.thread = None
+        monkeypatch.setattr(checkpoints, "_forks", self.forks)
+
+    def forks(self, reads, stream):
+        found = self.look(reads, stream)
+        self.looks += 1
+        if self.looks == 2:
+            self.thread = threading.Thread(target=self.make)
+            self.thread.start()
+            self.thread.join(1.0 if self.locked else None)
+        return found
+
+    def make(self):
+        self.fork = self.other.session("s").fork(self.seqs[2], name="fork")
+
+    def run(self, *, locked):
+        self.locked = locked
+        with open_store(self.url) as store, open_store(self.url) as self.other:
+            session = store.session("s")
+            self.seqs = [session.checkpoint({"n": n}).seq for n in range(5)]
+            pruned = session.prune_checkpoints(keep=1).pruned
+            self.thread.join()
+            assert store.verify().ok
+            try:
+                return pruned, self.fork.restore()
+            except NotFound as gone:
+                return pruned, gone
+
+
+def test_a_fork_that_meets_a_prune_waits_for_it_and_is_told(postgres_url, monkeypatch):
+    pruned, found = Meeting(postgres_url, monkeypatch).run(locked=True)
+    assert len(pruned) == 4
+    assert "was pruned by event" in str(found)
+
+
+def test_a_prune_that_comes_after_a_fork_spares_what_it_restores(postgres_url, monkeypatch):
+    """The prune was planned before the fork; its transaction begins after it."""
+    with open_store(postgres_url) as store:
+        session = store.session("s")
+        seqs = [session.checkpoint({"n": n}).seq for n in range(5)]
+        doomed, _, forks = session._read(checkpoints.choose, keep=1)
+        fork = session.fork(seqs[2], name="fork")
+        pruned = session._write(checkpoints.prune, [seq for seq, _ in doomed], forks, keep=1)
+        assert pruned == [seqs[0], seqs[1], seqs[3]]
+        assert fork.restore() == {"n": 2}
+
+
+def test_control_without_the_lock_the_fork_is_made_in_between(postgres_url, monkeypatch):
+    monkeypatch.setattr(Tx, "lock", lambda self, stream: None)
+    meeting = Meeting(postgres_url, monkeypatch)
+    made = []
+    make = meeting.make
+    meeting.make = lambda: (make(), made.append(meeting.fork.restore()))
+    _, found = meeting.run(locked=False)
+    assert made == [{"n": 2}]  # it was acknowledged with its state
+    assert found != {"n": 2}  # and lost it

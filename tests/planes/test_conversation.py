@@ -157,8 +157,8 @@ def test_the_last_turns_are_one_read(session, statements):
 PLANS = {
     "turns_back": ({"stream": 1, "first": 0, "last": 9, "limit": 20}, "turns"),
     "turns_on": ({"stream": 1, "first": 0, "last": 9, "limit": 20, "role": "system"}, "turns"),
-    "turn_by_key": ({"stream": 1, "key": "k", "last": 9}, "turns_by_key"),
-    "turn_by_call": ({"stream": 1, "call": "c", "last": 9}, "turns_by_call"),
+    "turn_by_key": ({"alone": 1, "key": "k"}, "turns_by_key"),
+    "turn_by_call": ({"alone": 1, "call": "c"}, "turns_by_call"),
     "calls_answered": ({"stream": 1, "first": 0, "last": 9}, "turns_by_role"),
     "cover_before": ({"stream": 1, "last": 9, "before": 9}, "covers_by_range"),
     "session_header": ({"stream": 1, "now": 0}, "sessions"),
@@ -168,7 +168,15 @@ PAGES = {
     "sessions_by_time": {},
     "sessions_by_status": {"status": "active", "standing": 1},
     "sessions_by_creator": {"creator": "me"},
+    "tags_by_tag": {"label": "rare"},
 }
+
+
+@pytest.mark.parametrize("name", ["turn_by_key", "turn_by_call", "call_maker"])
+def test_a_lineage_is_looked_through_by_indexes(session, name):
+    params = {"stream": 1, "forked": 1, "key": "k", "call": "c", "last": 9}
+    steps = plan(session, name, params)
+    assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN line"], steps
 
 
 def plan(session, name, params):
@@ -190,7 +198,7 @@ def test_listings_go_by_an_index_in_their_order(session, index):
     params = {"tenant": 1, "limit": 50, "now": 0, "current": 1, "at": 5, "id": 5} | PAGES[index]
     steps = plan(session, "sessions_page", params)
     assert any(index in step for step in steps), steps
-    assert not [step for step in steps if "TEMP B-TREE" in step or step.startswith("SCAN s")], steps
+    assert not [step for step in steps if "TEMP B-TREE FOR ORDER" in step or step.startswith("SCAN s")], steps
 
 
 def test_the_crashed_are_found_by_who_attended_them(session):

@@ -11,7 +11,10 @@ import pytest
 import perdure
 from perdure.errors import Stale
 from perdure.planes import feed
+from perdure.stores.postgres import PostgresConnection
+from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statement
+from perdure.stores.store import Fault, FaultKind
 from perdure.testing.clock import FakeClock
 
 PATIENCE = "60s"
@@ -198,7 +201,7 @@ def test_of_many_who_ask_at_once_one_gets_the_batch(url):
                 mine.close()
 
 
-def test_of_many_acknowledgements_one_moves(url):
+def test_of_many_acknowledgements_one_moves_and_the_rest_do_nothing(url):
     with perdure.open(url) as store, perdure.open(url) as other:
         store.session("a").emit("n.added")
         read_until(store, 1)
@@ -208,14 +211,57 @@ def test_of_many_acknowledgements_one_moves(url):
 
         def ack(which):
             barrier.wait()
-            try:
-                which.ack()
-            except Stale:
-                return "stale"
-            return "moved"
+            which.ack()
 
         with ThreadPoolExecutor(2) as pool:
-            assert sorted(pool.map(ack, [batch, twin])) == ["moved", "stale"]
+            assert list(pool.map(ack, [batch, twin])) == [None, None]
+        assert not store.subscribe("s").next()
+        rows = ask(store, "SELECT token, acked, batch_pos FROM subscriptions")
+        assert [tuple(row) for row in rows] == [(1, 1, None)]
+
+
+@pytest.fixture
+def losing_a_reply(monkeypatch):
+    """The next commit is durable, but its reply never comes."""
+
+    def arm():
+        for kind in (PostgresConnection, SqliteConnection):
+            monkeypatch.setattr(kind, "write", losing(kind, kind.write))
+
+    def losing(kind, write):
+        def lost(connection, writes, *, commit):
+            write(connection, writes, commit=commit)
+            if commit and writes:
+                monkeypatch.setattr(kind, "write", write)
+                raise Fault(FaultKind.LOST, "the reply was lost")
+
+        return lost
+
+    return arm
+
+
+def test_an_acknowledgement_whose_reply_was_lost_is_one(url, losing_a_reply):
+    with perdure.open(url) as store:
+        store.session("a").emit("n.added")
+        read_until(store, 1)
+        subscription = store.subscribe("s")
+        batch = subscription.next()
+        losing_a_reply()
+        batch.ack()
+        assert not subscription.next()
+
+
+def test_a_batch_whose_reply_was_lost_is_delivered_at_once(url, losing_a_reply):
+    with perdure.open(url) as store:
+        store.session("a").emit("n.added")
+        read_until(store, 1)
+        subscription = store.subscribe("s")
+        losing_a_reply()
+        batch = subscription.next(limit=1)
+        assert len(batch) == 1
+        assert not subscription.next()  # the control: to anybody else it is under way
+        batch.ack()
+        assert len(subscription.next()) == 1
 
 
 def test_after_a_restore_positions_of_before_are_stale_and_reset_is_the_way_out(tmp_path):

@@ -305,6 +305,54 @@ def test_events_and_rows_without_their_stream(scene: Scene) -> None:
     assert found == {(K.EVENT_ASTRAY, "events"), (K.EVENT_ASTRAY, "sessions")}
 
 
+def test_a_guard_that_does_nothing_is_none(scene: Scene) -> None:
+    if scene.intruder.sqlite:
+        scene.intruder.raw("DROP TRIGGER events_keep")
+        scene.intruder.raw("CREATE TRIGGER events_keep BEFORE DELETE ON events BEGIN SELECT 1; END")
+    else:
+        gutted = "CREATE OR REPLACE FUNCTION events_guard() RETURNS trigger LANGUAGE plpgsql AS "
+        scene.intruder.raw(gutted + "'BEGIN RETURN NEW; END'")
+    assert {(it.kind, it.table) for it in scene.verify().problems} == {(K.GUARD_MISSING, "events")}
+
+
+def test_a_prune_that_never_ends(scene: Scene) -> None:
+    scene.intruder.run("INSERT INTO pruning (id) VALUES (1)")
+    assert [(it.kind, it.table) for it in scene.verify().problems] == [(K.GUARD_MISSING, "pruning")]
+
+
+def test_scopes_that_were_swapped(scene: Scene) -> None:
+    with scene.open() as store:
+        store.scope("user:bob").set("colour", "red")
+    for old, new in (("user:bob", "tmp"), ("user:alice", "user:bob"), ("tmp", "user:alice")):
+        scene.intruder.run("UPDATE streams SET name = ? WHERE name = ?", new, old)
+    found = [(it.kind, it.stream) for it in scene.verify().problems]
+    assert sorted(found) == [(K.STREAM_ALTERED, "user:alice"), (K.STREAM_ALTERED, "user:bob")]
+
+
+@pytest.mark.parametrize("name", ["main", "try-b", "user:alice", "store"])
+def test_a_stream_of_another_kind(scene: Scene, name: str) -> None:
+    scene.intruder.run("UPDATE streams SET kind = 'run' WHERE name = ?", name)
+    assert (K.STREAM_ALTERED, name, None) in seen(scene.verify())
+
+
+def test_a_kept_row_that_went_after_a_prune(scene: Scene) -> None:
+    kept = scene.intruder.one("SELECT min(seq) FROM checkpoints WHERE stream = ?", scene.main)
+    scene.intruder.run("DELETE FROM checkpoints WHERE stream = ? AND seq = ?", scene.main, kept)
+    assert (K.ROW_MISSING, "main", kept) in seen(scene.verify())
+
+
+@pytest.mark.parametrize("place", [-5, 10**6])
+def test_a_place_in_the_feed(scene: Scene, place: int) -> None:
+    scene.intruder.run("UPDATE events SET pos = ? WHERE stream = ? AND seq = 3", place, scene.tail)
+    assert seen(scene.verify()) == {(K.EVENT_ALTERED, "tail", 3 if place < 0 else 4)}
+
+
+def test_a_transaction_of_the_feed(postgres_url: str, tmp_path: Path) -> None:
+    scene = Scene(postgres_url, tmp_path / "blobs")
+    scene.intruder.run("UPDATE events SET xid = '3' WHERE stream = ? AND seq = 3", scene.tail)
+    assert seen(scene.verify()) == {(K.EVENT_ALTERED, "tail", 3)}
+
+
 def test_a_guard_that_was_taken_off(scene: Scene) -> None:
     if scene.intruder.sqlite:
         scene.intruder.raw("DROP TRIGGER events_fixed")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import apsw
+import psycopg
 import pytest
 
 from perdure.handles.opening import open as open_store
-from perdure.planes import artifacts, checkpoints, collect
+from perdure.planes import artifacts, checkpoints, collect, conversation, decisions, feed, values, work
+from perdure.stores.url import parse
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def database(tmp_path_factory):
 def plan_of(database, statement, given=()):
     params = dict.fromkeys(re.findall(r":(\w+)", statement.source), 1)
     params |= {"addresses": "[]", **dict.fromkeys(given, 1)}
-    optional = set(re.findall(r"--\? (\w+)", statement.source)) - set(given)
+    optional = set(re.findall(r"\w+", " ".join(re.findall(r"--\? ([\w ]+)", statement.source)))) - set(given)
     text = statement.text("sqlite", {name: value for name, value in params.items() if name not in optional})
     return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {text}", params)]
 
@@ -54,12 +56,90 @@ def plan_of(database, statement, given=()):
         (collect.Q.blobs_unreferenced, (), "SEARCH b USING INTEGER PRIMARY KEY (rowid>?)"),
         (collect.Q.blobs_unreferenced, (), "SEARCH r USING COVERING INDEX blob_refs_by_address (address=?)"),
         (collect.Q.blobs_needed, (), "blob_refs_by_address (address=?)"),
+        (feed.Q.feed_after, (), "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        (checkpoints.Q.saves_emptied, (), "events_emptied_bodies (stream=? AND seq>? AND seq<?)"),
+        (work.Q.tasks_of_session, ("label",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
+        (work.Q.tasks_of_store, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
+        (
+            work.Q.tasks_of_store,
+            ("label", "after_at"),
+            "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
+        ),
+        (decisions.Q.decisions_of_session, ("tag",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
+        (decisions.Q.decisions_of_store, ("tag",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
+        (conversation.Q.sessions_page, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
+        (
+            conversation.Q.sessions_page,
+            ("label", "at", "id"),
+            "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
+        ),
     ],
 )
 def test_a_statement_uses_its_index(database, statement, given, expected):
     plan = plan_of(database, statement, given)
     assert any(expected in step for step in plan), plan
     assert not any(re.match(r"SCAN (streams|events|blobs|blob_refs|checkpoints|artifacts)\b", step) for step in plan)
+
+
+@pytest.mark.parametrize(
+    ("statement", "given"),
+    [
+        (work.Q.tasks_of_session, ("label",)),
+        (work.Q.tasks_of_store, ("label", "after_at")),
+        (decisions.Q.decisions_of_session, ("tag",)),
+        (decisions.Q.decisions_of_store, ("tag", "after_at")),
+        (conversation.Q.sessions_page, ("label", "at", "id")),
+        (feed.Q.feed_after, ()),
+    ],
+)
+def test_a_page_comes_in_its_order_without_sorting(database, statement, given):
+    plan = plan_of(database, statement, given)
+    assert not any("TEMP B-TREE FOR ORDER" in step for step in plan), plan  # terms that add nothing are no sort
+
+
+@pytest.fixture
+def crowded(postgres_url):
+    """Many sessions with tasks, decisions and values; one label is rare."""
+    stream = filled(postgres_url)
+    address = parse(postgres_url)
+    options = f"-c search_path={address.schema}"
+    with psycopg.connect(address.conninfo, autocommit=True, options=options) as connection:
+        connection.execute("ANALYZE")
+        yield connection, stream
+
+
+def filled(url):
+    with open_store(url) as store:
+
+        def fill(tx):
+            for number in range(1000):
+                session = tx.session(f"s{number}", labels=["common", *(["rare"] if number == 3 else [])])
+                session.task("t", labels=["common", *(["rare"] if number == 3 else [])])
+                session.decide("d", because="b", tags=["common", *(["rare"] if number == 3 else [])])
+            for number in range(600):
+                tx.session("s0").set(f"k{number:04}", number)
+
+        store.atomic(fill)
+        return store.session("s0")._stream
+
+
+POSTGRES = [
+    (conversation.Q.sessions_page, {"label": "rare", "current": 1}, "tags_by_tag"),
+    (work.Q.tasks_of_store, {"label": "rare"}, "tags_by_tag"),
+    (decisions.Q.decisions_of_store, {"tag": "rare"}, "tags_by_tag"),
+    (values.Q.entries_page, {"after": "k0300"}, "entries_pkey"),
+]
+
+
+def test_postgres_looks_things_up_too(crowded):
+    connection, stream = crowded
+    for statement, given, index in POSTGRES:
+        params = {"tenant": stream.tenant, "stream": stream.id, "limit": 10, "now": None, **given}
+        plan = [row[0] for row in connection.execute(f"EXPLAIN {statement.text('postgres', params)}", params)]
+        assert any(index in step for step in plan), plan
+        assert not any(re.search(r"Seq Scan on (sessions|tasks|decisions|entries)", step) for step in plan), plan
+        if index == "entries_pkey":
+            assert not any("Sort" in step for step in plan), plan
 
 
 @pytest.mark.parametrize("queries", [artifacts.Q, checkpoints.Q, collect.Q])

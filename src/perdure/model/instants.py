@@ -83,6 +83,13 @@ def instant_us(value: str | int | datetime | timedelta, now_us: int, path: str =
     return us
 
 
+def is_age(value: object) -> bool:
+    """Whether an instant is given as an age before now, so that now must be known."""
+    if isinstance(value, str):
+        return bool(_DURATION.match(value)) and not value[:5].count("-")
+    return isinstance(value, timedelta)
+
+
 def _instant_us(value: str | int | datetime | timedelta, now_us: int, path: str) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
@@ -92,7 +99,7 @@ def _instant_us(value: str | int | datetime | timedelta, now_us: int, path: str)
         return value
     if isinstance(value, timedelta):
         return now_us - duration_us(value, path)
-    if isinstance(value, str) and _DURATION.match(value) and not value[:5].count("-"):
+    if isinstance(value, str) and is_age(value):
         return now_us - _spelled_us(value, path)
     return _iso_us(value, path)
 

@@ -15,13 +15,16 @@ from perdure.stores.store import Reads
 
 def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
     """The body of an event with its document in place; an emptied body is an empty one."""
-    if stored is None:
-        return Body(op="note")
-    body = decode_body(stored, path)
+    body = inline_body(stored, path)
     if body.doc_blob:
         stored_address(body.doc_blob, path)
         body.doc = _decode(reads.blob(body.doc_blob), path)
     return body
+
+
+def inline_body(stored: bytes | None, path: str = "event") -> Body:
+    """The body of an event as it lies there; an emptied body is an empty one."""
+    return Body(op="note") if stored is None else decode_body(stored, path)
 
 
 def doc_of(reads: Reads, stored: bytes | None, path: str = "event") -> Any:

@@ -17,11 +17,10 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
 from perdure.model.functions import plain
-from perdure.model.instants import to_datetime
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import REFS_MAX, check_name, check_page
-from perdure.model.records.happenings import EventRecord, FoldState
-from perdure.planes.documents import body_of, stored_value
+from perdure.model.records.happenings import EventRecord, FoldState, Said
+from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
@@ -62,7 +61,8 @@ def emit(
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
     event = Event(seq, kind, "", tx.actor, tx.now, 1, b"", b"", None, None, stream=stream.id)
-    return _record(stream, event, body)
+    said = _said(body, f"{stream.name} seq {seq}")
+    return _record(stream, event, lambda: said)
 
 
 def _check_emitted_kind(kind: object) -> None:
@@ -179,25 +179,23 @@ class Names:
     def record(self, event: Event) -> EventRecord:
         """An event as people read it; its document is fetched if it lies in a blob."""
         stream = self.stream(event.stream)
-        return _record(stream, event, body_of(self._reads, event.body, f"{stream.name} seq {event.seq}"))
+        path = f"{stream.name} seq {event.seq}"
+        if event.body is not None and b'"doc_blob"' in event.body:  # lies elsewhere: fetched while there is a connection
+            said = _said(body_of(self._reads, event.body, path), path)
+            return _record(stream, event, lambda: said)
+        return _record(stream, event, lambda: _said(inline_body(event.body, path), path))
 
 
-def _record(stream: Stream, event: Event, body: Body) -> EventRecord:
+def _record(stream: Stream, event: Event, read: Callable[[], Said]) -> EventRecord:
+    emptied = event.body is None and event.commitment != b""
     return EventRecord(
-        event.seq,
-        event.kind,
-        event.table,
-        event.actor,
-        to_datetime(event.at),
-        stored_value(body.doc, f"{stream.name} seq {event.seq}"),
-        tuple(body.subjects),
-        tuple(body.refs),
-        stream.name,
-        stream.uid.hex(),
-        stream.ref(event.seq),
-        msgspec.to_builtins(body),
-        event.body is None and event.commitment != b"",
-    )
+        event.seq, event.kind, event.table, event.actor, event.at, stream.name, stream.uid.hex(), read, emptied=emptied
+    )  # fmt: skip
+
+
+def _said(body: Body, path: str) -> Said:
+    data = stored_value(body.doc, path)
+    return Said(data, tuple(body.subjects), tuple(body.refs), msgspec.to_builtins(body))
 
 
 # --- across the store -----------------------------------------------------------------------------

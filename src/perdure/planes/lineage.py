@@ -46,7 +46,13 @@ def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
     """
     if stream.parent is None:
         return [stream]
-    rows = reads.query(Q.lineage, touches=[(HISTORY, stream.parent)], stream=stream.id)
+    rows = reads.query(
+        Q.lineage,
+        touches=[(HISTORY, stream.parent)],
+        parent=stream.parent,
+        tenant=stream.tenant,
+        fork_seq=stream.fork_seq,
+    )
     parents = [Stream(*row) for row in rows]
     if not parents or parents[0].id != stream.parent or parents[-1].parent is not None:
         raise Damaged("what it was forked from is not there, or is no past of it", path=f"{stream.kind} {stream.name}")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from perdure.errors import Invalid
-from perdure.model.instants import LAST_US, SECOND_US, duration_us, instant_us
+from perdure.model.instants import LAST_US, SECOND_US, duration_us, instant_us, is_age
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
 
@@ -47,7 +47,7 @@ def between(reads: Reads, since: Instant | None, until: Instant | None) -> Span:
     """The range that a listing covers."""
     if since is None and until is None:
         return Span(None, None)
-    now = store_now(reads)
+    now = store_now(reads) if is_age(since) or is_age(until) else 0
     return Span(_bound(since, now, "since"), _bound(until, now, "until"))
 
 

@@ -2,41 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from perdure.errors import Damaged
+from perdure.model.instants import to_datetime
 from perdure.model.kinds import is_reserved
 from perdure.model.refs import Ref
 
 
-class EventRecord(msgspec.Struct, frozen=True):
+class Said(msgspec.Struct, frozen=True):
+    """What an event says, apart from its header."""
+
+    data: Any
+    about: tuple[str, ...]
+    refs: tuple[Ref, ...]
+    body: dict[str, Any]
+
+
+class EventRecord:
     """One event of the log. Emitted ones (`session.emit`) have no `table`; the others say what changed a row.
 
     session, uid: name and identity of the stream that holds it. data: what was emitted, or the document of
     the change. about: whom it is about. refs: what it refers to. body: all that it says, as plain JSON. ref:
     how others refer to it. emptied: its body was pruned or erased; the header stays.
+
+    A list of events is mostly looked at by its headers, so what each says is read when it is first asked for.
     """
 
-    seq: int
-    kind: str
-    table: str
-    actor: str
-    at: datetime
-    data: Any
-    about: tuple[str, ...]
-    refs: tuple[Ref, ...]
-    session: str
-    uid: str
-    ref: Ref
-    body: dict[str, Any]
-    emptied: bool = False
+    __slots__ = ("_at_us", "_read", "_said", "actor", "emptied", "kind", "seq", "session", "table", "uid")
+
+    def __init__(
+        self,
+        seq: int,
+        kind: str,
+        table: str,
+        actor: str,
+        at_us: int,
+        session: str,
+        uid: str,
+        read: Callable[[], Said],
+        *,
+        emptied: bool,
+    ) -> None:
+        self.seq = seq
+        self.kind = kind
+        self.table = table
+        self.actor = actor
+        self.session = session
+        self.uid = uid
+        self.emptied = emptied
+        self._at_us = at_us
+        self._read = read
+        self._said: Said | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When it was recorded, by the writer's clock."""
+        try:
+            return to_datetime(self._at_us)
+        except OverflowError:
+            raise Damaged("the stored instant is none", path=f"{self.session} seq {self.seq}") from None
+
+    @property
+    def ref(self) -> Ref:
+        """How others refer to it."""
+        return Ref(self.uid, self.seq)
+
+    @property
+    def said(self) -> Said:
+        """All that it says; read once."""
+        if self._said is None:
+            self._said = self._read()
+        return self._said
+
+    @property
+    def data(self) -> Any:
+        """What was emitted, or the document of the change."""
+        return self.said.data
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """Whom it is about."""
+        return self.said.about
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """What it refers to."""
+        return self.said.refs
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """All that it says, as plain JSON."""
+        return self.said.body
 
     @property
     def emitted(self) -> bool:
         """Whether `session.emit` made it."""
         return not self.table and not is_reserved(self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EventRecord):
+            return NotImplemented
+        mine = (self.uid, self.seq, self.kind, self.table, self.actor, self._at_us, self.session)
+        return self.said == other.said and mine == (
+            other.uid, other.seq, other.kind, other.table, other.actor, other._at_us, other.session,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash((self.uid, self.seq))
+
+    def __repr__(self) -> str:
+        return f"EventRecord({self.session!r}, seq={self.seq}, kind={self.kind!r}, actor={self.actor!r}, at={self.at})"
 
 
 class FoldState(msgspec.Struct, frozen=True):

@@ -290,6 +290,43 @@ class AsyncCheckpointsContract:
             assert await (await past.artifact("y")).read() == b"two" * 50_000
             assert [one.name for one in await past.artifacts()] == ["y", "x"]
 
+    async def test_a_point_whose_checkpoint_was_pruned_says_so(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            kept = await session.checkpoint({"k": 0}, name="kept")
+            states = [await session.checkpoint({"n": n}) for n in range(4)]
+            said = await session.say("user", "before the prune")
+            await session.prune_checkpoints(keep=1)
+            last = await session.say("user", "after it")
+            past = await session.at(states[2].seq)
+            with pytest.raises(NotFound, match=f"{states[2].seq} of 'default' was pruned by event") as refused:
+                await past.restore(default="none")
+            assert refused.value.path == "name"
+            assert await past.restore(name="kept") == {"k": 0}
+            assert await past.restore(name="never", default="none") == "none"
+            assert await (await session.at(said.seq)).restore() == {"n": 3}
+            now = await session.at(last.seq)
+            assert await now.restore() == {"n": 3}
+            assert [turn.content for turn in await now.turns()] == ["before the prune", "after it"]
+            assert await session.restore(kept.seq) == {"k": 0}
+
+    async def test_a_fork_at_a_pruned_checkpoint_says_so_until_it_has_its_own(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.checkpoint({"k": 0}, name="kept")
+            states = [await session.checkpoint({"n": n}) for n in range(4)]
+            await session.prune_checkpoints(keep=1)
+            fork = await session.fork(states[1].seq, name="fork")
+            child = await fork.fork(name="child")
+            for each in (fork, child):
+                with pytest.raises(NotFound, match="pruned"):
+                    await each.restore()
+                assert await each.restore(name="kept") == {"k": 0}
+            await fork.checkpoint("own")
+            assert await fork.restore() == "own"
+            assert await (await session.fork(name="now")).restore() == {"n": 3}
+            assert (await store.verify()).ok
+
     async def test_another_open_of_the_store_goes_on(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a second open of this store is another store")

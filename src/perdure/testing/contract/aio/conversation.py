@@ -201,6 +201,38 @@ class AsyncSessionContract:
                 await store.sessions(**filters)
             assert caught.value.path == path
 
+    async def test_labels_page_in_order_with_every_other_filter(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            for number in range(7):
+                session = await store.session(f"s{number}", labels=["all", "even" if number % 2 == 0 else "odd"])
+                task = await session.task("t", labels=["all"])
+                await session.task("u", labels=["all"])
+                await session.decide("d", because="b", tags=["all"])
+                await session.decide("e", because="b", tags=["all"])
+                if number == 2:
+                    await task.done()
+                opener.clock.advance("1h")
+            first = await store.sessions(label="even", limit=2)
+            assert [each.name for each in first] == ["s6", "s4"]
+            assert [each.name for each in await store.sessions(label="even", after=first.next)] == ["s2", "s0"]
+            found = await store.sessions(label="odd", since="5h30m", until="1h30m")
+            assert [each.name for each in found] == ["s5", "s3"]
+            await (await store.session("s3")).unlabel("odd")
+            assert [each.name for each in await store.sessions(label="odd")] == ["s5", "s1"]
+            assert [each.session for each in await store.tasks(label="all", status="done")] == ["s2"]
+            tasks = [(each.session, each.id) for each in await store.tasks(label="all")]
+            assert tasks == [(each.session, each.id) for each in await store.tasks()]
+            page = await store.tasks(label="all", limit=5)
+            rest = await store.tasks(label="all", after=page.next)
+            assert [(each.session, each.id) for each in [*page, *rest]] == tasks
+            decisions = [(each.session, each.seq) for each in await store.decisions()]
+            page = await store.decisions(tag="all", limit=3)
+            rest = await store.decisions(tag="all", after=page.next)
+            assert [(each.session, each.seq) for each in [*page, *rest]] == decisions
+            own = await (await store.session("s1")).tasks(label="all", limit=1)
+            assert [each.title for each in own] == ["u"]
+            assert [each.title for each in await session.tasks(label="all", after=own.next)] == ["t"]
+
     async def test_an_expired_session_is_hidden_not_gone(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             await store.session("short", ttl="1m")

@@ -266,6 +266,20 @@ class AsyncCoverContract:
                 await session.transcript("xml")  # type: ignore[arg-type] - wrong on purpose
             assert caught.value.path == "format"
 
+    async def test_a_cut_goes_back_to_the_call_of_a_late_result(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            await session.say("user", "old")
+            await session.say("assistant", calls=[Call("c0", "t")])
+            await session.say("assistant", calls=[Call("c1", "t")])
+            await session.result("c0", "zero")
+            await session.say("user", "by the way")
+            await session.result("c1", "one")
+            shown = await session.transcript(format="openai", last=2)
+            assert [message["content"] for message in shown] == [None, "zero", None, "one", "by the way"]
+            fork = await session.fork(name="f")
+            assert await fork.transcript(format="openai", last=2) == shown
+
     async def test_a_cut_keeps_a_call_and_its_results_together(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")

@@ -291,6 +291,43 @@ class CheckpointsContract:
             assert (past.artifact("y")).read() == b"two" * 50_000
             assert [one.name for one in past.artifacts()] == ["y", "x"]
 
+    def test_a_point_whose_checkpoint_was_pruned_says_so(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            kept = session.checkpoint({"k": 0}, name="kept")
+            states = [session.checkpoint({"n": n}) for n in range(4)]
+            said = session.say("user", "before the prune")
+            session.prune_checkpoints(keep=1)
+            last = session.say("user", "after it")
+            past = session.at(states[2].seq)
+            with pytest.raises(NotFound, match=f"{states[2].seq} of 'default' was pruned by event") as refused:
+                past.restore(default="none")
+            assert refused.value.path == "name"
+            assert past.restore(name="kept") == {"k": 0}
+            assert past.restore(name="never", default="none") == "none"
+            assert (session.at(said.seq)).restore() == {"n": 3}
+            now = session.at(last.seq)
+            assert now.restore() == {"n": 3}
+            assert [turn.content for turn in now.turns()] == ["before the prune", "after it"]
+            assert session.restore(kept.seq) == {"k": 0}
+
+    def test_a_fork_at_a_pruned_checkpoint_says_so_until_it_has_its_own(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.checkpoint({"k": 0}, name="kept")
+            states = [session.checkpoint({"n": n}) for n in range(4)]
+            session.prune_checkpoints(keep=1)
+            fork = session.fork(states[1].seq, name="fork")
+            child = fork.fork(name="child")
+            for each in (fork, child):
+                with pytest.raises(NotFound, match="pruned"):
+                    each.restore()
+                assert each.restore(name="kept") == {"k": 0}
+            fork.checkpoint("own")
+            assert fork.restore() == "own"
+            assert (session.fork(name="now")).restore() == {"n": 3}
+            assert (store.verify()).ok
+
     def test_another_open_of_the_store_goes_on(self, opener: Opener) -> None:
         if not opener.shared:
             pytest.skip("a second open of this store is another store")

@@ -200,6 +200,38 @@ class SessionContract:
                 store.sessions(**filters)
             assert caught.value.path == path
 
+    def test_labels_page_in_order_with_every_other_filter(self, opener: Opener) -> None:
+        with opener() as store:
+            for number in range(7):
+                session = store.session(f"s{number}", labels=["all", "even" if number % 2 == 0 else "odd"])
+                task = session.task("t", labels=["all"])
+                session.task("u", labels=["all"])
+                session.decide("d", because="b", tags=["all"])
+                session.decide("e", because="b", tags=["all"])
+                if number == 2:
+                    task.done()
+                opener.clock.advance("1h")
+            first = store.sessions(label="even", limit=2)
+            assert [each.name for each in first] == ["s6", "s4"]
+            assert [each.name for each in store.sessions(label="even", after=first.next)] == ["s2", "s0"]
+            found = store.sessions(label="odd", since="5h30m", until="1h30m")
+            assert [each.name for each in found] == ["s5", "s3"]
+            (store.session("s3")).unlabel("odd")
+            assert [each.name for each in store.sessions(label="odd")] == ["s5", "s1"]
+            assert [each.session for each in store.tasks(label="all", status="done")] == ["s2"]
+            tasks = [(each.session, each.id) for each in store.tasks(label="all")]
+            assert tasks == [(each.session, each.id) for each in store.tasks()]
+            page = store.tasks(label="all", limit=5)
+            rest = store.tasks(label="all", after=page.next)
+            assert [(each.session, each.id) for each in [*page, *rest]] == tasks
+            decisions = [(each.session, each.seq) for each in store.decisions()]
+            page = store.decisions(tag="all", limit=3)
+            rest = store.decisions(tag="all", after=page.next)
+            assert [(each.session, each.seq) for each in [*page, *rest]] == decisions
+            own = (store.session("s1")).tasks(label="all", limit=1)
+            assert [each.title for each in own] == ["u"]
+            assert [each.title for each in session.tasks(label="all", after=own.next)] == ["t"]
+
     def test_an_expired_session_is_hidden_not_gone(self, opener: Opener) -> None:
         with opener() as store:
             store.session("short", ttl="1m")

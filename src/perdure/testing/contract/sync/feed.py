@@ -102,9 +102,14 @@ class FeedContract:
                 first.ack()
             assert not subscription.next()
             again.ack()
+            again.ack()  # as after a reply that was lost: nothing moves
+            after = subscription.next()
+            assert [e.seq for e in after] == [3, 4]
+            again.ack()
+            after.ack()
             with pytest.raises(Stale):
                 again.ack()
-            assert [e.seq for e in subscription.next()] == [3, 4]
+            assert not subscription.next()
 
     def test_a_late_acknowledgement_counts_while_nobody_took_over(self, opener: Opener) -> None:
         with opener() as store:

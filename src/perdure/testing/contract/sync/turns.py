@@ -267,6 +267,20 @@ class CoverContract:
                 session.transcript("xml")  # type: ignore[arg-type] - wrong on purpose
             assert caught.value.path == "format"
 
+    def test_a_cut_goes_back_to_the_call_of_a_late_result(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            session.say("user", "old")
+            session.say("assistant", calls=[Call("c0", "t")])
+            session.say("assistant", calls=[Call("c1", "t")])
+            session.result("c0", "zero")
+            session.say("user", "by the way")
+            session.result("c1", "one")
+            shown = session.transcript(format="openai", last=2)
+            assert [message["content"] for message in shown] == [None, "zero", None, "one", "by the way"]
+            fork = session.fork(name="f")
+            assert fork.transcript(format="openai", last=2) == shown
+
     def test_a_cut_keeps_a_call_and_its_results_together(self, opener: Opener) -> None:
         with opener() as store:
             session = store.session("a")

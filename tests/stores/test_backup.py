@@ -671,3 +671,19 @@ def test_a_full_disk_leaves_nothing(file_scene: Scene, monkeypatch: pytest.Monke
 def test_statements_for_one_database_say_so() -> None:
     only = [statement.name for statement in SCRIPTS if " only" in statement.doc]
     assert {"copy_into", "schema_make", "numbers_forward"} <= set(only)
+
+
+def test_collecting_in_a_restored_copy_takes_nothing_from_its_original(tmp_path: Path) -> None:
+    """Both may use one place: what one of them does not know of belongs to the other."""
+    place = f"file://{tmp_path}/place"
+    with perdure.open(f"sqlite:///{tmp_path}/original.db", artifacts=place) as original:
+        session = original.session("s")
+        session.attach("one.bin", os.urandom(200_000))
+        original.backup(tmp_path / "copy.bak")
+        perdure.restore(tmp_path / "copy.bak", f"sqlite:///{tmp_path}/staging.db", artifacts=place)
+        later = os.urandom(200_000)
+        session.attach("two.bin", later)
+        with perdure.open(f"sqlite:///{tmp_path}/staging.db", artifacts=place) as staging:
+            staging.collect(grace=0.000001, dry_run=False)
+        assert session.artifact("two.bin").read() == later
+        assert original.verify().ok

@@ -180,7 +180,9 @@ class Names:
         """An event as people read it; its document is fetched if it lies in a blob."""
         stream = self.stream(event.stream)
         path = f"{stream.name} seq {event.seq}"
-        if event.body is not None and b'"doc_blob"' in event.body:  # lies elsewhere: fetched while there is a connection
+        if (
+            event.body is not None and b'"doc_blob"' in event.body
+        ):  # lies elsewhere: fetched while there is a connection
             said = _said(body_of(self._reads, event.body, path), path)
             return _record(stream, event, lambda: said)
         return _record(stream, event, lambda: _said(inline_body(event.body, path), path))

@@ -27,6 +27,7 @@ from perdure.stores.copies import (
     disk_errors,
     fill_copy,
     new_file,
+    partition_beside,
     publish,
     refuse_existing,
     unfinished,
@@ -189,7 +190,7 @@ def _copy_blobs(core: Core, outside: list[OutsideBlob], folder: Path) -> None:
     for tenant, address, size, codec in outside:
         try:
             pieces = core.blobs.open(tenant, bytes(address), (size, codec, None))
-            place.put(core.blobs.partition(tenant), pieces)
+            place.put(partition_beside(tenant), pieces)
         except Damaged as error:
             if _was_collected(core, tenant, bytes(address)):
                 raise Unavailable("a blob was collected while the backup ran: run it again", path=error.path) from error

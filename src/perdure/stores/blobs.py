@@ -19,15 +19,15 @@ BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
 
 
 class Blobs:
-    """Makes and reads blob rows. `store_uid` keeps stores that share one place apart."""
+    """Makes and reads blob rows. `owner` keeps stores that share one place apart, a restored copy from its original too."""
 
-    def __init__(self, place: Place | None, store_uid: str) -> None:
+    def __init__(self, place: Place | None, owner: str) -> None:
         self.place = place
-        self._store_uid = store_uid
+        self._owner = owner
 
     def partition(self, tenant: int) -> str:
         """The name under which a tenant's blobs lie in the place."""
-        return f"{self._store_uid}-{tenant}"
+        return f"{self._owner}-{tenant}"
 
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
         """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""

@@ -72,6 +72,11 @@ def _reporter(target: Path, total: int, progress: Progress) -> Callable[[], bool
     return report
 
 
+def partition_beside(tenant: int) -> str:
+    """Where a tenant's blobs lie in the folder beside a backup, whatever store it is of or becomes."""
+    return f"tenant-{tenant}"
+
+
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
     """An empty file to fill, mode 0600; when that is done it is synced and gets its name, which nobody else

@@ -121,11 +121,12 @@ class Core:
 
     def __init__(self, engine: Engine, place: Place | None, clock: Clock | None, timeout_seconds: float) -> None:
         self.engine = engine
-        self.uid, self.epoch = scripts.identity_of(engine)
+        identity = scripts.identity_of(engine)
+        self.uid, self.epoch = identity.uid, identity.epoch
         self.holder = new_uid().hex()
         database_clock = clock is None and engine.dialect == "postgres"
         self.clocks = Clocks(clock or system_clock, (lambda: None) if database_clock else (clock or system_clock))
-        self.blobs = Blobs(place, self.uid)
+        self.blobs = Blobs(place, identity.partition)
         self.timeout_seconds = timeout_seconds
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
         self._idle: list[Connection] = []
@@ -189,9 +190,15 @@ class Core:
 
         return await get_running_loop().run_in_executor(self._executor(), task, *args)
 
+    def _check_process(self) -> None:
+        """Asked before any lock is touched: what threads held during a fork, they hold for ever in the child."""
+        if self._pid != os.getpid():
+            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+
     def _executor(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
 
+        self._check_process()
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed", path="store")
@@ -204,8 +211,7 @@ class Core:
         return Reader(connection, self.clocks, tenant, self.blobs, steady=self.engine.one_connection)
 
     def _take(self) -> Connection:
-        if self._pid != os.getpid():
-            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+        self._check_process()
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed", path="store")

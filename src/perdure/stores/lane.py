@@ -38,8 +38,8 @@ RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 class Job:
     """One verb to be run in a transaction of its own, though it may share a commit."""
 
-    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin", "result",
-                 "tenant", "verb", "waiter")  # fmt: skip
+    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin",
+                 "result", "tenant", "verb", "waiter")  # fmt: skip
 
     def __init__(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], actor: str, tenant: int,
                  pin: str = "") -> None:  # fmt: skip

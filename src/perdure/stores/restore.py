@@ -19,6 +19,7 @@ import apsw
 from perdure.artifacts.disk import DiskPlace
 from perdure.artifacts.place import Place, name_of
 from perdure.errors import Conflict, Damaged, Invalid, NotFound, Refused, Unavailable
+from perdure.model.ids import new_uid
 from perdure.model.instants import system_clock
 from perdure.model.points import reach
 from perdure.model.records.integrity import Report, Restored
@@ -32,6 +33,7 @@ from perdure.stores.copies import (
     disk_errors,
     fill_copy,
     new_file,
+    partition_beside,
     publish,
     refuse_existing,
     unfinished,
@@ -99,7 +101,7 @@ def _restore_file(
         engine = SqliteEngine(address.url, staging)
         bring_up_to_date(engine, keep_copy=False)
         with changing(engine) as script:
-            _raise_epoch(script)
+            _begin_anew(script)
             outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
         report, uid, epoch = _checked_file(engine, source, outside, place, check)
         _publish_database(staging, target)
@@ -215,10 +217,10 @@ def _restore_archive(
             script.query(Q.numbers_forward)
             script.query(Q.meta_put, name="uid", value=manifest.store)
             script.query(Q.meta_put, name="epoch", value=str(manifest.epoch))
-            _raise_epoch(script)
+            partition = _begin_anew(script)
             migrate.apply(script, manifest.schema, steps)
             outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
-            blobs = Blobs(place, manifest.store)
+            blobs = Blobs(place, partition)
             _put_blobs(blobs, outside, source)
             reach("restore.loaded")
             report = check(_inside(script, blobs))
@@ -270,11 +272,17 @@ def _inside(script: PostgresScript, blobs: Blobs) -> Callable[..., Any]:
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _raise_epoch(script: Script) -> None:
+def _begin_anew(script: Script) -> str:
+    """Raise the epoch, and give the copy a partition of its own in whatever place it uses: collecting in one store must never
+    take blobs of the other. Returns the partition.
+    """
     epoch = migrate.facts_of(script)["epoch"]
     if not epoch.isdecimal():
         raise Damaged("the backup does not say which epoch it has", path="meta.epoch")
+    partition = new_uid().hex()
     script.query(Q.meta_put, name="epoch", value=str(int(epoch) + 1))
+    script.query(Q.meta_put, name="partition", value=partition)
+    return partition
 
 
 def _refuse_unclean(report: Report) -> None:
@@ -305,9 +313,9 @@ def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:
         if blobs.place is None:
             what = "the backup has large blobs, and there is no place for them"
             raise Refused(what, path="artifacts", hint="say where: artifacts=file:///dir")
-        partition = blobs.partition(tenant)
         try:
-            blobs.place.put(partition, beside.open(partition, bytes(address).hex()))
+            pieces = beside.open(partition_beside(tenant), bytes(address).hex())
+            blobs.place.put(blobs.partition(tenant), pieces)
         except NotFound as error:
             message = "a blob of the backup is missing"
             hint = f"look for {blobs_beside(source).name} beside the backup, or name another backup"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -142,14 +142,22 @@ def schema_of(engine: Engine) -> int:
         return migrate.current(script) if script else 0
 
 
-def identity_of(engine: Engine) -> tuple[str, int]:
-    """The uid and the epoch of the store. Refused when it is to be written to in a cluster that its events do not
+class Identity(NamedTuple):
+    """Who a store is. `partition` is where its blobs lie in a place: a restored copy has one of its own."""
+
+    uid: str
+    epoch: int
+    partition: str
+
+
+def identity_of(engine: Engine) -> Identity:
+    """Who the store is. Refused when it is to be written to in a cluster that its events do not
     come from."""
     with looking_at(engine) as script:
         facts = migrate.facts_of(script) if script else {}
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
-    return facts["uid"], int(facts["epoch"])
+    return Identity(facts["uid"], int(facts["epoch"]), facts.get("partition", facts["uid"]))
 
 
 def _check_cluster(script: PostgresScript) -> None:

@@ -229,9 +229,10 @@ class AsyncSessionContract:
             page = await store.decisions(tag="all", limit=3)
             rest = await store.decisions(tag="all", after=page.next)
             assert [(each.session, each.seq) for each in [*page, *rest]] == decisions
-            own = await (await store.session("s1")).tasks(label="all", limit=1)
+            one = await store.session("s1")
+            own = await one.tasks(label="all", limit=1)
             assert [each.title for each in own] == ["u"]
-            assert [each.title for each in await session.tasks(label="all", after=own.next)] == ["t"]
+            assert [each.title for each in await one.tasks(label="all", after=own.next)] == ["t"]
 
     async def test_an_expired_session_is_hidden_not_gone(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -228,9 +228,10 @@ class SessionContract:
             page = store.decisions(tag="all", limit=3)
             rest = store.decisions(tag="all", after=page.next)
             assert [(each.session, each.seq) for each in [*page, *rest]] == decisions
-            own = (store.session("s1")).tasks(label="all", limit=1)
+            one = store.session("s1")
+            own = one.tasks(label="all", limit=1)
             assert [each.title for each in own] == ["u"]
-            assert [each.title for each in session.tasks(label="all", after=own.next)] == ["t"]
+            assert [each.title for each in one.tasks(label="all", after=own.next)] == ["t"]
 
     def test_an_expired_session_is_hidden_not_gone(self, opener: Opener) -> None:
         with opener() as store:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+
+import perdure
+from perdure.stores.tx import Tx
 
 PROGRAM = """
 import asyncio, perdure
@@ -33,3 +37,16 @@ asyncio.run(main())
 def test_handles_that_outlive_atomic_are_refused_under_minus_o():
     ran = subprocess.run([sys.executable, "-O", "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
     assert ran.stdout.split() == ["5", "5", "3"], ran.stderr
+
+
+def test_control_without_an_end_it_acknowledges_what_is_never_stored(monkeypatch):
+    """What the contract of `atomic` guards against; it fails with this change."""
+    monkeypatch.setattr(Tx, "end", lambda tx: None)
+
+    async def main() -> None:
+        async with perdure.aopen("memory:") as store:
+            session = await store.atomic(lambda tx: tx.session("b"))
+            assert session.say("user", "x").seq == 2
+            assert await (await store.session("b")).turns() == []
+
+    asyncio.run(main())

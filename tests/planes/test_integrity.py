@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import perdure
 from furnished import furnish
+from perdure.errors import Invalid
 from perdure.log import chain
 from perdure.log.table import TableClass
 from perdure.model.records.integrity import Problem, ProblemKind, Report
@@ -98,6 +99,13 @@ def test_control_an_untouched_store_is_clean(scene: Scene) -> None:
     assert report.counts.blobs > 5
     assert told[-1] == (report.counts.events, report.counts.events)
     assert told == sorted(told)
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, "{}", b"", 0, [], Path("anchor.json")])
+def test_what_is_no_anchor_is_refused(wrong: object) -> None:
+    with perdure.open("memory:") as store, pytest.raises(Invalid) as refused:
+        store.verify(wrong)  # type: ignore[arg-type] - wrong on purpose
+    assert (refused.value.path, "from_json" in refused.value.hint) == ("anchor", True)
 
 
 def test_what_was_pruned_is_listed_and_no_problem(scene: Scene) -> None:

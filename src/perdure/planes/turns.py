@@ -26,7 +26,7 @@ from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import Tx
+from perdure.stores.tx import HISTORY, Tx
 
 Q = Statements("perdure.planes", "conversation.sql")
 
@@ -226,9 +226,11 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
 
 
 def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
-    """What a statement over a lineage looks at. Older parents are written before their forks are."""
-    own = touching(table, stream, stream.id)
-    return own if stream.parent is None else own + touching(table, stream, stream.parent)
+    """What a statement over a lineage looks at: also the rows of the streams, which may be new in this
+    transaction. Older parents are written before their forks are.
+    """
+    own = (table, stream.id)
+    return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
 
 
 def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:

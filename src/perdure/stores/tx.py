@@ -484,6 +484,7 @@ class Tx:
 
     def end(self) -> None:
         """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""
+        del self._batch  # a handle that is kept must not keep everybody's writes
         self.__class__ = Ended  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
 
 

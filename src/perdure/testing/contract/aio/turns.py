@@ -314,6 +314,21 @@ class AsyncForkedConversationContract:
             assert (record.goal, record.labels, record.status) == ("ship", ("x",), "active")
             assert record.pins == await main.pins()
 
+    async def test_keys_and_calls_hold_in_a_fork_that_is_just_made(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            first = await session.say("user", "x", key="k")
+            await session.say("assistant", calls=[Call("c", "t")])
+
+            def verb(tx: Any) -> list[int]:
+                fork = tx.session("s").fork(name="f")
+                again = fork.say("user", "x", key="k")
+                answer = fork.result("c", 1)
+                child = fork.fork(name="g")
+                return [again.seq, answer.seq - child.result("c", 1).seq]
+
+            assert await store.atomic(verb) == [first.seq, 0]
+
     async def test_calls_are_answered_on_either_side(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             main = await store.session("main")

@@ -315,6 +315,21 @@ class ForkedConversationContract:
             assert (record.goal, record.labels, record.status) == ("ship", ("x",), "active")
             assert record.pins == main.pins()
 
+    def test_keys_and_calls_hold_in_a_fork_that_is_just_made(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            first = session.say("user", "x", key="k")
+            session.say("assistant", calls=[Call("c", "t")])
+
+            def verb(tx: Any) -> list[int]:
+                fork = tx.session("s").fork(name="f")
+                again = fork.say("user", "x", key="k")
+                answer = fork.result("c", 1)
+                child = fork.fork(name="g")
+                return [again.seq, answer.seq - child.result("c", 1).seq]
+
+            assert store.atomic(verb) == [first.seq, 0]
+
     def test_calls_are_answered_on_either_side(self, opener: Opener) -> None:
         with opener() as store:
             main = store.session("main")

@@ -1,4 +1,4 @@
-"""A store that was opened before a fork is refused in the child, also by async reads: they would wait for threads that are gone."""
+"""A store that was opened before a fork is refused in the child; async reads there would wait for threads that are gone."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from perdure.errors import Error
 from perdure.model.display import shortened, visible, visible_lines
@@ -44,7 +43,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return value if math.isfinite(value) else str(value)
         case datetime():
             return instant(value)
-        case msgspec.Struct():
+        case _ if hasattr(type(value), "__struct_fields__"):  # a Struct, or a record that is read when it is asked
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}

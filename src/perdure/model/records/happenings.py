@@ -33,6 +33,8 @@ class EventRecord:
     A list of events is mostly looked at by its headers, so what each says is read when it is first asked for.
     """
 
+    __struct_fields__ = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "uid", "ref", "body",
+                         "emptied")  # fmt: skip
     __slots__ = ("_at_us", "_read", "_said", "actor", "emptied", "kind", "seq", "session", "table", "uid")
 
     def __init__(

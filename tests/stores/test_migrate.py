@@ -78,11 +78,11 @@ def test_a_new_database_is_made_and_then_found(engine: Engine) -> None:
     assert [step.number for step in scripts.plan(engine)] == [step.number for step in migrate.migrations()]
     assert scripts.schema_of(engine) == 0
     assert [*scripts.bring_up_to_date(engine)] == [*migrate.migrations()]
-    uid, epoch, _ = scripts.identity_of(engine)
-    assert (len(uid), epoch) == (32, 1)
+    identity = scripts.identity_of(engine)
+    assert (len(identity.uid), identity.epoch, identity.partition) == (32, 1, identity.uid)
     assert scripts.bring_up_to_date(engine) == []
     assert scripts.plan(engine) == []
-    assert scripts.identity_of(engine) == (uid, epoch)
+    assert scripts.identity_of(engine) == identity
 
 
 def test_a_plan_makes_nothing(file: SqliteEngine) -> None:

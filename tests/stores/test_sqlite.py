@@ -22,6 +22,7 @@ from perdure.stores import sqlite
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.sqlite import SqliteConnection
+from planes.tampering import Intruder
 from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, opened
 
 FAULTY_VFS = "perdure-test-faulty"
@@ -436,9 +437,10 @@ def test_a_broken_unique_key_is_a_conflict(url):
 def test_a_closed_store_says_so(url):
     with opened(url) as store:
         stream = store.write(begin, "a")
-    with pytest.raises(Refused, match="closed") as caught:
-        store.read(count_turns, stream)
-    assert caught.value.path == "store"
+    for call in (lambda: store.read(count_turns, stream), lambda: store.write(append, stream, "x")):
+        with pytest.raises(Refused, match="closed") as caught:
+            call()
+        assert caught.value.path == "store"
 
 
 # -- where nothing can be written -----------------------------------------------------------------------------
@@ -569,6 +571,24 @@ def test_what_a_killed_maker_left_behind_goes_with_the_next_one(url, path):
     with opened(url) as store:
         store.write(begin, "a")
     assert [file.name for file in path.parent.iterdir()] == ["agent.db"]
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("damage", ["missing", "altered"])
+def test_a_damaged_blob_is_named_alike_however_it_is_damaged(url, path, size, damage):
+    with perdure.open(url) as store:
+        artifact = store.session("a").attach("x.bin", os.urandom(size))
+    if size > 100_000:
+        (file,) = path.parent.rglob(artifact.hash)
+        file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:-1] + b"?")
+    else:
+        change = "DELETE FROM blobs" if damage == "missing" else "UPDATE blobs SET data = zeroblob(size), codec = 0"
+        Intruder(url).run(change)
+    with perdure.open(url) as store:
+        with pytest.raises(Damaged) as caught:
+            store.session("a").artifact("x.bin").read()
+    assert caught.value.path == f"blob:{artifact.hash}"
+    assert "backup" in caught.value.hint
 
 
 def test_a_read_only_store_collects_nothing(url, path):

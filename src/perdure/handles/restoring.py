@@ -29,8 +29,8 @@ def restore(
 
     Every chain, row and blob is verified first (with an anchor, also that nothing was cut off). The store
     keeps its identity and gets the next epoch, so that open effects are settled rather than trusted. Atomic:
-    on any error, and after a crash, there is no store at `url`. Raises NotFound, Refused (something is
-    there; NewerSchema), Invalid (not a backup) or Damaged.
+    on any error, and after a crash, there is no store at `url`. Raises NotFound, Conflict (something is
+    there), NewerSchema, Invalid (not a backup) or Damaged.
     """
     check_artifacts(artifacts)
 

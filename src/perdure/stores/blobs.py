@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from perdure.artifacts.compress import pack, unpack
-from perdure.artifacts.place import Place
+from perdure.artifacts.place import RESTORE, Place, name_of
 from perdure.errors import Damaged, NotFound, Refused
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 
@@ -43,9 +43,11 @@ class Blobs:
         size, codec, packed = _standing(address, row)
         if packed is None:
             return self._read_outside(tenant, address, size)
-        data = unpack(codec, bytes(packed), size, path=address.hex())
+        data = unpack(codec, bytes(packed), size, path=name_of(address.hex()))
         if hashlib.sha256(data).digest() != address:
-            raise Damaged("the stored bytes are not the ones that were written", path=address.hex())
+            raise Damaged(
+                "the stored bytes are not the ones that were written", path=name_of(address.hex()), hint=RESTORE
+            )
         return data
 
     def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:
@@ -63,7 +65,7 @@ class Blobs:
         if self.place is None:
             raise Refused(
                 "the blob lies in an artifact place that this store was not given",
-                path=address.hex(),
+                path=name_of(address.hex()),
                 hint="open the store with artifacts=",
             )
         return self.place
@@ -72,7 +74,7 @@ class Blobs:
 def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     """Whoever asks found the address in an event: a row that is not there was lost."""
     if row is None:
-        raise Damaged("the blob is missing", path=address.hex(), hint="restore it from a backup")
+        raise Damaged("the blob is missing", path=name_of(address.hex()), hint=RESTORE)
     return row
 
 
@@ -83,5 +85,5 @@ def _expected(address: bytes) -> Iterator[None]:
         yield
     except NotFound as error:
         raise Damaged(
-            "the blob is missing from the artifact place", path=address.hex(), hint="restore it from a backup"
+            "the blob is missing from the artifact place", path=name_of(address.hex()), hint=RESTORE
         ) from error

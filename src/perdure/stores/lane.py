@@ -150,7 +150,7 @@ class Lane:
     def _check_process(self) -> None:
         """Asked before any lock is touched: a lock that some thread held during the fork stays locked in the child."""
         if self._pid != os.getpid():
-            raise Refused("the store was opened before a fork", hint="open it again in the child process")
+            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
 
     def _check_owner(self) -> None:
         if self._owner == threading.get_ident():
@@ -158,7 +158,7 @@ class Lane:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Refused("the store is closed")
+            raise Refused("the store is closed", path="store")
 
     def _enter(self, job: Job, *, final: bool = False) -> bool:
         """Whether the caller now holds the lane; if not, its job is queued."""
@@ -183,7 +183,7 @@ class Lane:
             with self._mutex:
                 if job in self._queue:
                     self._queue.remove(job)
-                    raise TimedOut(_BUSY.format(self._timeout_seconds))
+                    raise _timed_out(self._timeout_seconds)
             while not (job.waiter.acquire(timeout=_LOOK_SECONDS) or job.done):
                 continue  # it is being committed: its outcome comes
         return not job.done
@@ -228,7 +228,7 @@ class Lane:
             now = time.monotonic()
             for job in jobs:
                 if job.deadline < now and job.future is not None:
-                    _refuse(job, TimedOut(_BUSY.format(self._timeout_seconds)))
+                    _refuse(job, _timed_out(self._timeout_seconds))
 
     def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
         """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
@@ -447,11 +447,14 @@ class Unknown(Exception):
         """The error that each caller gets."""
         return Unavailable(
             f"the database was lost during a commit, so the outcome is not known: {self}",
+            path="store",
             hint="look before writing again; a client key makes repeating safe",
         )
 
 
-_BUSY = "the store was busy for {:g} s; nothing was written"
+def _timed_out(seconds: float) -> TimedOut:
+    hint = "try again later, or open the store with a longer timeout"
+    return TimedOut(f"the store was busy for {seconds:g} s; nothing was written", path="store", hint=hint)
 
 
 def _may_pass(error: Exception, attempt: int = 0) -> bool:

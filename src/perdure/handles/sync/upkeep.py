@@ -64,7 +64,7 @@ class Upkeep(StoreHandle):
 
         SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what
         that is not. Atomic: after a crash the file is there complete, or not at all. progress: (done, total).
-        Raises Refused when something is there already, Full, Damaged when a blob is not what was written.
+        Raises Conflict when something is there already, Full, Damaged when a blob is not what was written.
         """
         return self._caller.work(backup.backup, self._caller.core, Path(path), progress)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 DAY_US = 86_400 * 1_000_000
@@ -49,18 +50,26 @@ def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) ->
 def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> Any:
     """The same facts in a plain table with the best index for the question; returns a connection to it."""
     connection = store._caller.core.engine.connect()
-    sqlite = connection.dialect == "sqlite"
-    integer, marks = ("INTEGER", "?, ?, ?, ?") if sqlite else ("BIGINT", "%s, %s, %s, %s")
+    integer = "INTEGER" if connection.dialect == "sqlite" else "BIGINT"
     raw = connection.raw
     raw.execute(f"CREATE TABLE raw_events (pos {integer} PRIMARY KEY, kind TEXT, actor TEXT, at {integer}, body TEXT)")
-    facts = ((number, *_event(number, rows, kinds, actors, days)) for number in range(rows))
-    insert = f"INSERT INTO raw_events VALUES ({marks}, '{{\"number\": 1}}')"
+    facts = ((number, *_event(number, rows, kinds, actors, days), '{"number": 1}') for number in range(rows))
     raw.execute("BEGIN")
-    (raw.executemany if sqlite else raw.cursor().executemany)(insert, facts)
+    (_put_sqlite if connection.dialect == "sqlite" else _put_postgres)(raw, facts)
     raw.execute("CREATE INDEX raw_events_by ON raw_events (kind, actor, at)")
     raw.execute("COMMIT")
     raw.execute("ANALYZE")
     return connection
+
+
+def _put_sqlite(raw: Any, facts: Iterable[tuple[Any, ...]]) -> None:
+    raw.executemany("INSERT INTO raw_events VALUES (?, ?, ?, ?, ?)", facts)
+
+
+def _put_postgres(raw: Any, facts: Iterable[tuple[Any, ...]]) -> None:
+    with raw.cursor() as cursor, cursor.copy("COPY raw_events FROM STDIN") as copy:
+        for fact in facts:
+            copy.write_row(fact)
 
 
 def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: int) -> list[Any]:

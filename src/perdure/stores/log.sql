@@ -13,12 +13,6 @@ SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE id = :id
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE uid = :uid
   AND tenant = :tenant --? tenant
 
--- streams_page: all streams, in order, with their heads.
-SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams
-WHERE id > :after
-  AND tenant = :tenant --? tenant
-ORDER BY id LIMIT :limit
-
 -- stream_head: the head of one stream.
 SELECT seq, hash FROM streams WHERE id = :stream
 
@@ -35,9 +29,6 @@ SELECT DISTINCT tbl FROM events WHERE stream = :stream AND seq <= :upto AND body
 
 -- event_tx: which transaction wrote this event; resolves a COMMIT whose reply was lost.
 SELECT tx FROM events WHERE stream = :stream AND seq = :seq
-
--- event_last_before: the last event of a stream that is not after an instant.
-SELECT max(seq) FROM events WHERE stream = :stream AND at <= :at
 
 -- feed_end: the position after everything that is committed now.
 SELECT 0, coalesce(max(pos), 0) FROM events

@@ -78,7 +78,6 @@ class Batch:
         self.first: tuple[int, int, bytes] | None = (
             None  # stream, seq and tx of the first event: resolves a lost COMMIT
         )
-        self.queried = False
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
@@ -89,7 +88,6 @@ class Batch:
         return head
 
     def _read_head(self, stream: int) -> Head:
-        self.queried = True
         found = self.connection.heads([stream], lock=False)
         if stream not in found:
             raise NotFound("the stream does not exist in this store", path="stream")
@@ -97,7 +95,6 @@ class Batch:
 
     def lock_heads(self, streams: Iterable[int]) -> None:
         """Read and lock these heads before any verb runs: the way after a lost race."""
-        self.queried = True
         self.flushed.update(self.connection.heads(sorted(streams), lock=True))
 
     def lock(self, stream: int) -> None:
@@ -347,7 +344,7 @@ class Tx:
 
     def new_tenant(self, name: str) -> int:
         """Begin a tenant; at once, because the first open of a tenant is rare and stands alone."""
-        self._batch.queried = self.flushed_early = True
+        self.flushed_early = True
         return self._batch.connection.new_tenant(name, new_uid())
 
     # -- streams ---------------------------------------------------------------------------------------------------------
@@ -378,7 +375,6 @@ class Tx:
 
         `uid` is given only when the stream exists elsewhere and is replayed here.
         """
-        self._batch.queried = True
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
         stream = Stream(stream_id, uid or new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
@@ -410,7 +406,6 @@ class Tx:
     def _select(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
         if table.streamed:
             self._decide_by(owner)
-        self._batch.queried = True
         found = self._batch.connection.select_row(table, owner, tenant, key)
         return dict(zip(table.all_columns, found, strict=True)) if found else None
 
@@ -430,7 +425,6 @@ class Tx:
                 self._decide_by(stream)
         if statement.uses_now:
             params["now"] = self._lease_clock()
-        batch.queried = True
         return batch.connection.query(statement, params)
 
     def blob(self, address: str) -> bytes:
@@ -456,7 +450,6 @@ class Tx:
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
         """Which of these blobs are stored, those kept in this batch included; they stay until the commit."""
         kept = {address for address in addresses if self._kept(address)}
-        self._batch.queried = True
         self._batch.connection.share_blobs()
         return kept | known_blobs(self, set(addresses) - kept)
 

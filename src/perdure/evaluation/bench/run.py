@@ -14,10 +14,6 @@ from perdure.evaluation.bench.case import Case, Context, Figure
 CASES: dict[str, Case] = {case.name: case for case in [*writing.CASES, *reading.CASES]}
 
 
-class Skipped(Exception):
-    """A case that could not be run here, and why."""
-
-
 def chosen(names: Iterable[str]) -> list[Case]:
     """The cases of these names; all when none is named."""
     wanted = list(names) or list(CASES)

@@ -2,27 +2,65 @@
 
 writer.py URL crowd FIRST   200 concurrent writers, half of them threads, on 40 sessions, for ever
 writer.py URL one COUNT     one writer, COUNT turns in one session
-writer.py URL eager COUNT   the control: prints while the verb runs, before anything is committed
-writer.py URL loose COUNT   another: commits without syncs
+writer.py URL eager COUNT   a control: prints while the verb runs, before anything is committed
+writer.py URL normal COUNT  another: commits with synchronous=NORMAL, which in WAL mode syncs no commit
+writer.py URL loose COUNT   another: commits with synchronous=OFF
+writer.py FILE bare COUNT   no store at all: appends a block, syncs it, says so
+
+PERDURE_WITNESS names a file on the disk that is written to: it is read after each acknowledged write and before
+the line is printed. A line whose reading failed, because the disk was gone by then, ends with "?".
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from stores.verbs import Opened, append, begin, opened
 
+ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "5"))
+SEED = int(os.environ.get("PERDURE_SEED", "7"))
 WRITERS = 200
 STREAMS = 40
+BLOCK_BYTES = 4096
+
+
+# -- starting it --------------------------------------------------------------------------------------------
+
+
+def command(url: str, what: str, rest: str) -> list[str]:
+    return [sys.executable, __file__, url, what, rest]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **more}
+
+
+# -- being it -----------------------------------------------------------------------------------------------
 
 
 def say_so(content: str) -> None:
-    os.write(1, f"{content}\n".encode())
+    os.write(1, f"{content}{'' if the_disk_is_there() else '?'}\n".encode())
+
+
+def the_disk_is_there() -> bool:
+    witness = opened_witness()
+    try:
+        return witness is None or len(os.pread(witness, 1, 0)) == 1
+    except OSError:
+        return False
+
+
+@functools.cache
+def opened_witness() -> int | None:
+    path = os.environ.get("PERDURE_WITNESS")
+    return None if path is None else os.open(path, os.O_RDONLY)
 
 
 def crowd(store: Opened, first: str) -> None:
@@ -65,15 +103,33 @@ def eager(store: Opened, count: str) -> None:
         store.write(append_and_say_so, str(number))
 
 
-def loose(store: Opened, count: str) -> None:
-    stream = store.write(begin, "a")
-    store.core.lane._connection.raw.pragma("synchronous", 0)
+def unsynced(synchronous: int, store: Opened, count: str) -> None:
+    store.write(begin, "a")
+    store.core.lane._connection.raw.pragma("synchronous", synchronous)
+    one(store, count)
+
+
+def bare(path: str, count: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for number in range(int(count)):
-        store.write(append, stream, str(number))
+        os.write(file, str(number).encode().ljust(BLOCK_BYTES))
+        os.fdatasync(file)
         say_so(str(number))
 
 
+MODES = {
+    "crowd": crowd,
+    "one": one,
+    "eager": eager,
+    "normal": functools.partial(unsynced, 1),
+    "loose": functools.partial(unsynced, 0),
+}
+
 if __name__ == "__main__":
     url, what, rest = sys.argv[1:]
-    with opened(url) as store:
-        {"crowd": crowd, "one": one, "eager": eager, "loose": loose}[what](store, rest)
+    opened_witness()
+    if what == "bare":
+        bare(url, rest)
+    else:
+        with opened(url) as store:
+            MODES[what](store, rest)

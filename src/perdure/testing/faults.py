@@ -156,16 +156,30 @@ def kill_after(command: Sequence[str], lines: int, env: dict[str, str] | None = 
     Returns all the whole lines that it printed, those that were under way when it died included. A program
     that ends by itself before that is an error.
     """
+    acks, status = strike_after(command, lines, lambda program: os.killpg(program.pid, signal.SIGKILL), env)
+    if status != -signal.SIGKILL:
+        raise RuntimeError(f"the program ended by itself, with {status}")
+    return acks
+
+
+def strike_after(
+    command: Sequence[str],
+    lines: int,
+    strike: Callable[[subprocess.Popen[str]], None],
+    env: dict[str, str] | None = None,
+) -> tuple[list[str], int]:
+    """Run a program that prints one line for each acknowledged write; strike after some, and hear it to its end.
+
+    Returns all the whole lines that it printed, before and after, and its exit status.
+    """
     program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True, start_new_session=True)  # noqa: S603
     assert program.stdout is not None
     try:
         acks = [program.stdout.readline() for _ in range(lines)]
-        os.killpg(program.pid, signal.SIGKILL)
+        strike(program)
         acks += program.stdout.readlines()
     finally:
         program.kill()
         program.stdout.close()
         status = program.wait()
-    if status != -signal.SIGKILL:
-        raise RuntimeError(f"the program ended by itself, with {status}")
-    return [ack.rstrip("\n") for ack in acks if ack.endswith("\n")]
+    return [ack.rstrip("\n") for ack in acks if ack.endswith("\n")], status

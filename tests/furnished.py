@@ -3,6 +3,7 @@ for the salts."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import perdure
@@ -27,6 +28,7 @@ def furnish(store: Store, large: bytes = LARGE) -> None:
     _states(session)
     session.attach("build.log", b"all good", media_type="text/plain")
     session.attach("core.bin", large)
+    _effects(store, session)
     session.emit("deploy.finished", {"sha": "abc"}, refs=[turn])
     session.fold(lambda count, _: (count or 0) + 1, name="count")
     fork = session.fork(name="try-b")
@@ -36,12 +38,45 @@ def furnish(store: Store, large: bytes = LARGE) -> None:
     store.anchor()
 
 
+@perdure.tool(kind="keyed")
+def _open_pr(title: str, *, key: str) -> dict[str, str]:
+    return {"title": title, "key": key}
+
+
+@perdure.tool(fails=[ValueError])
+def _send(text: str) -> None:
+    raise ValueError(text)
+
+
+def _draft(issue: int) -> str:
+    return f"Fix {issue}"
+
+
+@perdure.agent(name="furnish")
+def _fix(run: perdure.Run, issue: int) -> str:
+    made = run.act(_open_pr, run.step(_draft, issue))
+    run.wait("ci.done")
+    return f"{made['title']}: {run.ask('Merge?', choices=['merge', 'hold'])}"
+
+
+def _effects(store, session) -> None:
+    session.act(_open_pr, "Login", key="pr-1")
+    with contextlib.suppress(perdure.Failed):
+        session.act(_send, "no", key="mail-1")
+    planned = session.begin("deploy", {"to": "prod"}, key="deploy-1")
+    planned.dispatch()
+    run = store.start(_fix, 42, key="issue-42", session="main")
+    run.signal("ci.done", {"ok": True})
+    with contextlib.suppress(perdure.Waiting):
+        store.drive(_fix, 42, key="issue-42", session="main")
+
+
 def _work(session, turn) -> None:
     first = session.task("Write the test", labels=["test"], priority=1)
     second = session.task("Fix it", needs=[first], parent=first)
     first.claim(ttl="1h").done("works")
     second.block("waiting for CI")
-    third = session.task("Deploy")
+    third = session.task("Deploy", key="deploy", labels=["ship"])
     third.claim(ttl="1h")
     decision = session.decide("Use A", because="B breaks", then="patch", refs=[turn], tags=["auth"])
     decision.supersede("Use C", because="A is slow")

@@ -13,26 +13,35 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from perdure.effects.tool import Refuse, RequireApproval, Tool, tool
     from perdure.errors import (
+        Cancelled,
+        Changed,
         Conflict,
         Damaged,
         Error,
+        Failed,
         Full,
         InDoubt,
         Invalid,
         KeyReused,
         NewerSchema,
         NotFound,
+        Parked,
         ReadOnly,
         Refused,
         Stale,
         TimedOut,
         TooLarge,
         Unavailable,
+        Waiting,
     )
     from perdure.handles.aio.artifacts import AsyncArtifact
     from perdure.handles.aio.decisions import AsyncDecision
+    from perdure.handles.aio.effects import AsyncEffect
     from perdure.handles.aio.feed import AsyncBatch, AsyncSubscription
+    from perdure.handles.aio.run import AsyncChild, AsyncRun
+    from perdure.handles.aio.runs import AsyncRunHandle
     from perdure.handles.aio.session import AsyncScope, AsyncSession
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.aio.values import AsyncLock
@@ -42,7 +51,10 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.restoring import arestore, restore
     from perdure.handles.sync.artifacts import Artifact
     from perdure.handles.sync.decisions import Decision
+    from perdure.handles.sync.effects import Effect
     from perdure.handles.sync.feed import Batch, Subscription
+    from perdure.handles.sync.run import Child, Run
+    from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
     from perdure.handles.sync.values import Lock
@@ -63,17 +75,30 @@ if _typing.TYPE_CHECKING:
         Turn,
     )
     from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+    from perdure.model.records.effects import (
+        Absent,
+        Declined,
+        EffectError,
+        EffectRecord,
+        EffectState,
+        Happened,
+        ToolKind,
+        Unknown,
+    )
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
     from perdure.model.records.values import Entry
     from perdure.model.records.work import TaskRecord, TaskStatus
     from perdure.model.refs import Ref
     from perdure.model.types import Unregistered, registered
     from perdure.planes.paging import Page
     from perdure.planes.transcript import Transcript
+    from perdure.runtime.agent import Agent, agent
 
 _HOMES = {
     "perdure.errors": (
+        "Cancelled", "Changed", "Failed", "Parked", "Waiting",
         "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "NewerSchema", "NotFound",
         "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unavailable",
     ),
@@ -109,18 +134,37 @@ _HOMES = {
     "perdure.model.types": ("Unregistered", "registered"),
     "perdure.planes.paging": ("Page",),
     "perdure.planes.transcript": ("Transcript",),
+    "perdure.effects.tool": ("Refuse", "RequireApproval", "Tool", "tool",),
+    "perdure.handles.aio.effects": ("AsyncEffect",),
+    "perdure.handles.sync.effects": ("Effect",),
+    "perdure.handles.aio.run": ("AsyncChild", "AsyncRun",),
+    "perdure.handles.sync.run": ("Child", "Run",),
+    "perdure.handles.aio.runs": ("AsyncRunHandle",),
+    "perdure.handles.sync.runs": ("RunHandle",),
+    "perdure.model.records.effects": (
+        "Absent", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "ToolKind",
+        "Unknown",
+    ),
+    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState",),
+    "perdure.runtime.agent": ("Agent", "agent",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__ = "0.1.0"
 __all__ = [
+    "Absent",
+    "Agent",
     "Anchor",
     "Artifact",
     "ArtifactRecord",
     "AsyncArtifact",
     "AsyncBatch",
+    "AsyncChild",
     "AsyncDecision",
+    "AsyncEffect",
     "AsyncLock",
+    "AsyncRun",
+    "AsyncRunHandle",
     "AsyncScope",
     "AsyncSession",
     "AsyncStore",
@@ -130,7 +174,10 @@ __all__ = [
     "Backup",
     "Batch",
     "Call",
+    "Cancelled",
+    "Changed",
     "CheckpointRecord",
+    "Child",
     "CollectReport",
     "Conflict",
     "Cover",
@@ -138,10 +185,17 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "DecisionStatus",
+    "Declined",
+    "Effect",
+    "EffectError",
+    "EffectRecord",
+    "EffectState",
     "Entry",
     "Error",
     "EventRecord",
+    "Failed",
     "Full",
+    "Happened",
     "InDoubt",
     "Invalid",
     "KeyReused",
@@ -149,6 +203,7 @@ __all__ = [
     "NewerSchema",
     "NotFound",
     "Page",
+    "Parked",
     "Pending",
     "PendingKind",
     "Pins",
@@ -157,16 +212,23 @@ __all__ = [
     "ReadOnly",
     "Ref",
     "Reference",
+    "Refuse",
     "Refused",
     "Report",
+    "RequireApproval",
     "Restored",
     "Role",
+    "Run",
+    "RunHandle",
+    "RunRecord",
+    "RunStatus",
     "Scope",
     "Session",
     "SessionHeader",
     "SessionRecord",
     "Stale",
     "Status",
+    "StepRecord",
     "Store",
     "Subscription",
     "Task",
@@ -174,15 +236,24 @@ __all__ = [
     "TaskStatus",
     "TimedOut",
     "TooLarge",
+    "Tool",
+    "ToolKind",
     "Transcript",
     "Turn",
     "Unavailable",
+    "Unknown",
     "Unregistered",
+    "WaitKind",
+    "WaitRecord",
+    "WaitState",
+    "Waiting",
+    "agent",
     "aopen",
     "arestore",
     "open",
     "registered",
     "restore",
+    "tool",
 ]
 
 if not _typing.TYPE_CHECKING:  # a checker sees the imports above, and so finds a name that is misspelt

@@ -11,6 +11,11 @@
     │   ├── Full               ... because its disk is full
     │   └── TimedOut           ... because the deadline passed first
     ├── InDoubt                settle first: it is not known whether it happened
+    ├── Failed                 decide: it was tried, and it is known not to have happened
+    │   └── Cancelled          ... because somebody said so
+    ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to go on
+    ├── Parked                 decide: the machine must not go on by itself; it says why and what can be done
+    │   └── Changed            ... because the program is not the one that began the run
     ├── Refused                not here: this store, file or credential does not allow it
     │   ├── NewerSchema        the database was written by a newer Perdure
     │   └── ReadOnly           the store or the view can only be read
@@ -113,6 +118,47 @@ class InDoubt(Error):
 
     exit_code = 6
     http_status = 409
+
+
+class Failed(Error):
+    """It is known not to have happened: the tool said no, or the run ended so. Tools raise it to say a clear no.
+
+    `code` is the short name of what went wrong: mostly that of the exception.
+    """
+
+    exit_code = 9
+    http_status = 424
+
+    def __init__(self, message: str, *, code: str = "Failed", path: str = "", hint: str = "", **facts: Any) -> None:
+        super().__init__(message, path=path, hint=hint, **facts)
+        self.code = code
+
+
+class Cancelled(Failed):
+    """Somebody cancelled it before it was done."""
+
+    exit_code = 10
+
+
+class Waiting(Error):
+    """It goes on when somebody answers, a signal comes, a time is reached or doubt is settled.
+
+    `facts` has `run`, `asks` and `doubts`; the hint says how to go on.
+    """
+
+    exit_code = 11
+    http_status = 202
+
+
+class Parked(Error):
+    """The machine must not go on by itself; the message says why, the hint what can be decided (P13)."""
+
+    exit_code = 12
+    http_status = 409
+
+
+class Changed(Parked):
+    """The program is not the one that began the run: expected and found differ at a named place. Nothing was done."""
 
 
 class Refused(Error):

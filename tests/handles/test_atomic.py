@@ -6,7 +6,10 @@ import asyncio
 import subprocess
 import sys
 
+import pytest
+
 import perdure
+from perdure.errors import Refused
 from perdure.stores.tx import Tx
 
 PROGRAM = """
@@ -50,3 +53,24 @@ def test_control_without_an_end_it_acknowledges_what_is_never_stored(monkeypatch
             assert await (await store.session("b")).turns() == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///{}/a.db"])
+def test_a_view_of_what_was_never_committed_shows_nothing(tmp_path, url):
+    """A view of the past is made of what the transaction had written: if that never happened, it was no past."""
+    kept = []
+
+    def fail(tx):
+        session = tx.session("a")
+        turn = session.say("user", "x")
+        kept.append(session.at(turn.seq))
+        assert [each.content for each in kept[-1].turns()] == ["x"]  # the control: inside it is good
+        raise ZeroDivisionError
+
+    with perdure.open(url.format(tmp_path)) as store:
+        with pytest.raises(ZeroDivisionError):
+            store.atomic(fail)
+        for late in (kept[-1].turns, kept[-1].info, kept[-1].restore):
+            with pytest.raises(Refused) as refused:
+                late()
+            assert refused.value.path == "atomic"

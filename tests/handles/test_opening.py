@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 
 import pytest
 
 import perdure
 from perdure.errors import Invalid, Refused
+from perdure.handles import opening
 
 
 def test_every_form_of_aopen():
@@ -48,9 +50,50 @@ def test_an_error_inside_still_closes():
 
 
 def test_an_aopen_that_nobody_awaits_is_warned_of():
-    opening = [perdure.aopen("memory:")]
+    forgotten = [perdure.aopen("memory:")]
     with pytest.warns(RuntimeWarning, match="never awaited"):
-        opening.clear()
+        forgotten.clear()
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_an_aopen_that_is_cancelled_leaves_nothing_open(tmp_path, monkeypatch, late):
+    """Nobody gets what its thread opens: so it is closed, whoever of the two is done first."""
+    opened, begun, cancelled = [], threading.Event(), threading.Event()
+    open_core = opening._open_core
+
+    def slow(*args, **options):
+        begun.set()
+        assert not late or cancelled.wait(60)
+        opened.append(open_core(*args, **options))
+        begun.set() if late else brought.set()
+        return opened[-1]
+
+    brought = threading.Event()
+    monkeypatch.setattr(opening, "_open_core", slow)
+
+    async def main():
+        task = asyncio.create_task(perdure.aopen(f"sqlite:///{tmp_path}/a.db"))
+        await asyncio.sleep(0)
+        assert (begun if late else brought).wait(60)  # the loop stands still: it cannot have taken it yet
+        task.cancel()
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())  # waits for its threads
+    assert [core._closed for core, _ in opened] == [True]
+
+
+def test_one_opening_is_good_for_one_store():
+    async def main():
+        once = perdure.aopen("memory:")
+        async with once as store:
+            with pytest.raises(RuntimeError, match="already awaited"):
+                await once
+            await store.session("a")
+        assert store._caller.core._closed
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, 10**9, "30", None, True])

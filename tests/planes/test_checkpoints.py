@@ -15,11 +15,13 @@ from perdure.errors import Damaged, NotFound
 from perdure.handles.opening import open as open_store
 from perdure.log.fold import fold
 from perdure.planes import checkpoints
+from perdure.planes import time as times
 from perdure.planes.tables import CHECKPOINTS, RECORDED
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG, Tx
 from perdure.testing.contract.sync.checkpoints import grown
+from planes.tampering import Intruder
 
 ALPHABET = string.ascii_letters + string.digits + "  "
 
@@ -216,3 +218,55 @@ def test_control_without_the_lock_the_fork_is_made_in_between(postgres_url, monk
     _, found = meeting.run(locked=False)
     assert made == [{"n": 2}]  # it was acknowledged with its state
     assert found != {"n": 2}  # and lost it
+
+
+def test_a_fork_from_now_that_a_prune_overtakes_begins_after_it(tmp_path, monkeypatch):
+    """Planned, overtaken, made: neither order of the two would have left a fork that has lost its state."""
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store, open_store(f"sqlite:///{tmp_path}/a.db") as other:
+        session = store.session("s")
+        session.checkpoint({"n": 1})
+        plan_fork = times.plan_fork
+        waiting = [True]
+
+        def overtaken(reads, stream, moment):
+            found = plan_fork(reads, stream, moment)
+            if waiting:
+                waiting.pop()
+                other.session("s").checkpoint({"n": 2})
+                other.session("s").prune_checkpoints(keep=1)
+            return found
+
+        monkeypatch.setattr(times, "plan_fork", overtaken)
+        assert session.fork(name="fork").restore() == {"n": 2}
+        assert waiting == []
+        assert store.verify().ok
+
+
+def test_control_a_fork_that_nothing_overtakes_is_planned_once(tmp_path, monkeypatch):
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("s")
+        for number in range(3):
+            session.checkpoint({"n": number})
+        session.prune_checkpoints(keep=1)
+        planned = []
+        plan_fork = times.plan_fork
+        monkeypatch.setattr(times, "plan_fork", lambda *args: planned.append(1) or plan_fork(*args))
+        session.say("user", "x")
+        assert session.fork(name="fork").restore() == {"n": 2}
+        assert planned == [1]
+
+
+def test_parents_in_a_circle_do_not_hold_a_prune_up_for_ever(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_store(url) as store:
+        session = store.session("a")
+        for number in range(3):
+            session.checkpoint(number)
+        fork = session.fork(name="f")
+        ids = session._stream.id, fork._stream.id
+    Intruder(url).run("UPDATE streams SET parent = ?, fork_seq = 1 WHERE id = ?", ids[1], ids[0])
+    with open_store(url) as store:
+        core = store._caller.core
+        connection = core._take()
+        connection.raw.set_progress_handler(lambda: True, 10_000_000)  # the control: what would not end is interrupted
+        assert checkpoints._forks(core._reader(connection, 1), session._stream) == {1, fork._stream.fork_seq}

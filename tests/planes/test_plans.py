@@ -10,6 +10,7 @@ import pytest
 
 from perdure.handles.opening import open as open_store
 from perdure.planes import artifacts, checkpoints, collect, conversation, decisions, feed, values, work
+from perdure.planes import time as times
 from perdure.stores.url import parse
 
 
@@ -59,6 +60,12 @@ def plan_of(database, statement, given=()):
         (feed.Q.feed_after, (), "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (checkpoints.Q.saves_emptied, (), "events_emptied_bodies (stream=? AND seq>? AND seq<?)"),
         (work.Q.tasks_of_session, ("label",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
+        (work.Q.tasks_ready, ("label",), "tags_open (stream=? AND tag=? AND priority>?)"),
+        (work.Q.tasks_ready, ("label", "abandoned"), "tags_open (stream=? AND tag=? AND priority>?)"),
+        (work.Q.tasks_ready, (), "SEARCH t USING INDEX tasks_open (stream=? AND status=?)"),
+        (work.Q.task_by_key, (), "tasks_by_key (stream=? AND key=?)"),
+        (artifacts.Q.addresses_between, (), "artifacts_by_address (tenant=? AND address>? AND address<?)"),
+        (times.Q.events_emptied, (), "events_emptied_bodies (stream=? AND seq<?)"),
         (work.Q.tasks_of_store, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
         (
             work.Q.tasks_of_store,
@@ -85,6 +92,10 @@ def test_a_statement_uses_its_index(database, statement, given, expected):
     ("statement", "given"),
     [
         (work.Q.tasks_of_session, ("label",)),
+        (work.Q.tasks_ready, ()),
+        (work.Q.tasks_ready, ("label",)),
+        (work.Q.tasks_ready, ("label", "abandoned")),
+        (artifacts.Q.addresses_between, ()),
         (work.Q.tasks_of_store, ("label", "after_at")),
         (decisions.Q.decisions_of_session, ("tag",)),
         (decisions.Q.decisions_of_store, ("tag", "after_at")),

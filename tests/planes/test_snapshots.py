@@ -99,3 +99,16 @@ def test_in_memory_and_in_the_past_and_inside_atomic_it_works():
         assert session.pending().turn == turn
         assert session.at(turn.seq).pending().turn == turn
         assert store.atomic(lambda tx: tx.session("a").pending()).turn == turn
+
+
+def test_events_across_kinds_are_of_one_state(url, overtaken):
+    """Every kind is asked for by itself: what happens meanwhile must not show in one of them only."""
+    with perdure.open(url) as store, perdure.open(url, actor="other") as other:
+        session = store.session("a")
+        kinds = ("app.done", "late.done")
+        for kind in kinds:
+            session.emit(kind)
+        theirs = other.session("a")
+        overtaken("events_across", lambda: [theirs.emit(kind) for kind in kinds])
+        assert [event.kind for event in store.events(emitted=True)] == ["late.done", "app.done"]
+        assert len(store.events(emitted=True)) == 4  # the control: they were there in the middle of the first

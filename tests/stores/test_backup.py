@@ -25,7 +25,8 @@ import perdure
 from furnished import LARGE, furnish
 from perdure.errors import Conflict, Damaged, Error, Invalid, NewerSchema, NotFound, Refused, Unavailable
 from perdure.handles.restoring import restore
-from perdure.stores import copies
+from perdure.stores import copies, scripts
+from perdure.stores import restore as restoring
 from perdure.stores.backup import backup
 from perdure.stores.core import open_core
 from perdure.stores.scripts import Q as SCRIPTS
@@ -687,3 +688,38 @@ def test_collecting_in_a_restored_copy_takes_nothing_from_its_original(tmp_path:
             staging.collect(grace=0.000001, dry_run=False)
         assert session.artifact("two.bin").read() == later
         assert original.verify().ok
+
+
+def test_an_interrupt_after_the_commit_leaves_the_blobs(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a store can be seen, or may have been committed, nobody takes its blobs away."""
+    scene.back_up()
+    published, committed = restoring.publish, scripts._say
+
+    def publish(partial: Path, target: Path) -> None:
+        published(partial, target)
+        raise KeyboardInterrupt
+
+    def say(connection: Any, text: str) -> None:
+        committed(connection, text)
+        if text == "COMMIT" and connection.dialect == "postgres":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(restoring, "publish", publish)
+    monkeypatch.setattr(scripts, "_say", say)
+    with pytest.raises(KeyboardInterrupt):
+        scene.restore()
+    monkeypatch.undo()
+    with scene.open_restored() as store:
+        assert store.verify().ok
+        assert store.session("main").artifact("core.bin").read() == LARGE
+
+
+def test_a_journal_in_the_way_is_not_poured_into_a_restored_store(file_scene: Scene) -> None:
+    file_scene.back_up()
+    left = file_scene.folder / "restored.db-journal"
+    left.write_bytes(b"of somebody else")
+    with pytest.raises(Conflict, match=r"restored\.db-journal"):
+        file_scene.restore()
+    assert left.read_bytes() == b"of somebody else"
+    left.unlink()
+    assert file_scene.restore().report.ok  # the control

@@ -44,6 +44,61 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_an_interrupt_after_the_name_was_given_takes_no_blobs_away(tmp_path: Path) -> None:
+    """What is visible is whole: a Ctrl-C may come right after the last step."""
+    target = tmp_path / "t"
+
+    def interrupted() -> None:
+        with copies.unfinished(target, blobs=True) as folder:
+            (folder / "t").write_text("whole")
+            copies.blobs_beside(target).mkdir()
+            copies.publish(folder / "t", target)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names(tmp_path) == ["t", "t.blobs"]
+
+
+def test_nor_does_one_while_it_is_given(tmp_path: Path) -> None:
+    target = tmp_path / "t"
+
+    def interrupted() -> None:
+        with copies.unfinished(target, blobs=True) as folder:
+            (folder / "t").write_text("whole")
+            copies.blobs_beside(target).mkdir()
+            os.link(folder / "t", target)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names(tmp_path) == ["t", "t.blobs"]
+
+
+def test_control_a_target_of_somebody_else_does_not_keep_our_blobs(tmp_path: Path) -> None:
+    target = tmp_path / "t"
+
+    def late() -> None:
+        with copies.unfinished(target, blobs=True) as folder:
+            (folder / "t").write_text("whole")
+            copies.blobs_beside(target).mkdir()
+            target.write_text("theirs")
+            copies.publish(folder / "t", target)
+
+    with pytest.raises(Conflict):
+        late()
+    assert names(tmp_path) == ["t"]
+
+
+@pytest.mark.parametrize("name", ["blobs", "t.blobs", ".t", "-wal"])
+def test_any_name_will_do(tmp_path: Path, name: str) -> None:
+    target = tmp_path / name
+    with copies.unfinished(target, blobs=True) as folder:
+        copies.new_file(folder / name)
+        copies.publish(folder / name, target)
+    assert names(tmp_path) == [name]
+
+
 def test_blobs_that_are_there_already_are_kept(tmp_path: Path) -> None:
     copies.blobs_beside(tmp_path / "t").mkdir()
     with pytest.raises(Conflict, match="exists already"), copies.unfinished(tmp_path / "t", blobs=True):

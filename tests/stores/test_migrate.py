@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 import perdure
-from perdure.errors import Damaged, Error, NewerSchema, NotFound, Refused
+from perdure.errors import Conflict, Damaged, Error, NewerSchema, NotFound, Refused
 from perdure.stores import migrate, scripts, url
 from perdure.stores.core import engine_for, open_core
 from perdure.stores.migrate import Migration
@@ -260,6 +260,54 @@ def test_a_schema_number_that_is_none_is_damage(file: SqliteEngine, value: str) 
     with pytest.raises(Damaged) as caught:
         scripts.bring_up_to_date(file, STEPS)
     assert caught.value.path == "meta.schema"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epoch", value) for value in ("", "0", "-1", "x", "1.5", "\u00b2", "\u0663", "9" * 5000)]
+    + [("uid", value) for value in ("", "x", "../../elsewhere", "A" * 32)]
+    + [("partition", value) for value in ("", "..", "../../elsewhere", "a/b")],
+)
+def test_a_store_that_does_not_say_who_it_is_is_damage(engine: Engine, name: str, value: str) -> None:
+    scripts.bring_up_to_date(engine)
+    with scripts.changing(engine) as script:
+        script.query(migrate.Q.meta_put, name=name, value=value)
+    with pytest.raises(Damaged) as caught:
+        perdure.open(engine.url)
+    assert caught.value.path == f"meta.{name}"
+
+
+def test_so_is_one_that_forgets_it_while_it_is_open(engine: Engine) -> None:
+    with perdure.open(engine.url) as store:
+        store.feed()  # the control
+        with scripts.changing(engine) as script:
+            script.query(migrate.Q.meta_put, name="epoch", value="9" * 5000)
+        with pytest.raises(Damaged) as caught:
+            store.feed()
+        assert caught.value.path == "meta.epoch"
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_is_left_of_a_file_that_is_gone_is_not_poured_into_a_new_one(tmp_path: Path, suffix: str) -> None:
+    """SQLite would take a WAL or journal beside a new file for its own, and write its pages into it."""
+    path = tmp_path / "a.db"
+    left = tmp_path / f"a.db{suffix}"
+    left.write_bytes(b"the only copy of something")
+    with pytest.raises(Conflict) as caught:
+        perdure.open(f"sqlite:///{path}")
+    assert left.name in caught.value.message
+    assert [each.name for each in tmp_path.iterdir()] == [left.name]
+    left.write_bytes(b"")  # the control: an empty one holds nothing
+    perdure.open(f"sqlite:///{path}").close()
+
+
+def test_a_wal_without_its_file_does_not_bring_an_old_store_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    program = f"import os, perdure; kept = perdure.open('sqlite:///{path}').session('old'); os._exit(0)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    path.unlink()
+    with pytest.raises(Conflict, match=r"a\.db-wal"):
+        perdure.open(f"sqlite:///{path}")
 
 
 def test_a_corrupted_page_is_damage(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stores.test_statements import sql_files
 from stores.verbs import opened
 
 STATEMENT_OVERRIDES = 12  # raise it on purpose only, with the reason beside the statement
-MIGRATION_LINES = 45
+MIGRATION_LINES = 51
 
 LOG_COLUMNS = {"events": EVENT_COLUMNS, "streams": STREAM_COLUMNS, "blobs": BLOB_COLUMNS}
 GENERATED = {"events": {"pos", "xid"}, "blobs": {"id"}}  # what the database fills in

@@ -10,6 +10,7 @@ import pytest
 from perdure.errors import Invalid, NotFound, Refused
 from perdure.log.change import Change, Op, Stream
 from perdure.planes.tables import HOLDERS, SESSIONS, TURNS
+from perdure.stores import tx as tx_module
 from perdure.stores.store import Head
 from perdure.stores.tx import LOG, Tx
 from stores.verbs import Opened, append, begin, count_turns, everything, opened, retitle
@@ -38,7 +39,7 @@ def head(store: Opened, stream: Stream) -> Head:
 def test_record_returns_the_sequence_and_buffers(store, stream):
     def verb(tx: Any) -> tuple[int, int, int]:
         first, second = append(tx, stream, "x"), append(tx, stream, "y")
-        assert len(tx.events) == 2
+        assert len(tx.buffer.events) == 2
         return first, second, tx.seq(stream)
 
     assert store.write(verb) == (2, 3, 3)
@@ -210,3 +211,22 @@ def test_it_is_over_also_when_the_verb_failed(store, stream, wrong):
         with pytest.raises(Refused):
             append(tx, stream, "late")
     assert store.contents(stream) == []
+
+
+def test_what_a_batch_begins_with_is_never_written_to(store, stream):
+    def verb(tx: Any) -> None:
+        append(tx, stream, "x")
+        count_turns(tx, stream)  # flushes, so that the batch begins anew
+        append(tx, stream, "y")
+
+    store.write(verb)
+    assert not tx_module._EMPTY
+    assert not tx_module._EMPTY.heads
+
+
+def test_a_cursor_that_was_left_in_the_middle_is_good_again(store, stream):
+    """One cursor serves all statements of a connection: an error in one must not reach into the next."""
+    twice = Change("turn.said", stream, TURNS, op=Op.BASE, key={"seq": 1}, set={"role": "nobody"})
+    with pytest.raises(Invalid):
+        store.write(lambda tx: (append(tx, stream, "x"), tx.record(twice)))
+    assert store.write(append, stream, "y") == 2

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perdure
 from perdure.errors import Error, Invalid
 from perdure.stores import url as urls
 
@@ -25,7 +26,32 @@ from perdure.stores import url as urls
 )
 def test_sqlite(text, path):
     address = urls.parse(text)
-    assert (address.scheme, address.path) == ("sqlite", Path(path))
+    assert (address.scheme, address.path) == ("sqlite", Path(path).absolute())
+
+
+def test_a_store_stays_where_it_was_opened(tmp_path, monkeypatch):
+    """A program that changes its folder must not write into another store of the same name there."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        perdure.open("sqlite:///agent.db").close()
+    with perdure.open("sqlite:///agent.db") as store:
+        monkeypatch.chdir(tmp_path / "here")
+        store.session("a").say("user", "x")
+        assert [each.name for each in store.sessions()] == ["a"]
+    with perdure.open("sqlite:///agent.db") as other:
+        assert other.sessions() == []
+
+
+def test_a_file_may_have_a_name_that_means_something_else_to_sqlite(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (":memory:", "file:a.db"):
+        for _ in range(2):
+            with perdure.open(f"sqlite:///{name}") as store:
+                store.session("a").say("user", "x")
+        with perdure.open(f"sqlite:///{name}") as store:
+            assert len(store.session("a").turns()) == 2
+        assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("text", ["memory:", "memory://"])

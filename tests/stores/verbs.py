@@ -14,6 +14,7 @@ from perdure.log.event import decode_body
 from perdure.planes.integrity import verify
 from perdure.planes.tables import SESSIONS, TURNS
 from perdure.stores.core import Core, open_core
+from perdure.stores.lane import Job
 from perdure.stores.statements import Statements
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG, Tx
@@ -62,7 +63,7 @@ class Opened:
         return self.core.write(verb, *args, actor="me", tenant=self.tenant)
 
     def submit(self, verb: Callable[..., Any], *args: Any) -> Any:
-        return self.core.submit(verb, *args, actor="me", tenant=self.tenant)
+        return self.core.lane.submit(Job(verb, args, {}, "me", self.tenant))
 
     def read(self, verb: Callable[..., Any], *args: Any) -> Any:
         return self.core.read(verb, *args, tenant=self.tenant)

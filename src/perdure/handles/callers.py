@@ -15,6 +15,7 @@ from perdure.handles.heartbeat import Heartbeat
 from perdure.log.change import Stream
 from perdure.planes import presence
 from perdure.stores.core import Core
+from perdure.stores.lane import Job
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Caller:
 
     def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb in a transaction of its own."""
-        return self.core.write(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
+        return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb on a stream. The first one in a session also writes down, in its commit, that this
@@ -80,7 +81,7 @@ class AsyncCaller:
 
     async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb in a transaction of its own."""
-        return await self.core.submit(verb, *args, actor=self.actor, tenant=self.tenant, pin=pin, **kwargs)
+        return await self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     async def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb on a stream; see `Caller.write_in`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ def aopen(
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
-    """A store that is being opened: await it, or enter it. A coroutine in every other respect."""
+    """A store that is being opened: await it, or enter it, once. A coroutine in every other respect. One that is
+    cancelled leaves nothing open.
+    """
 
     __slots__ = ("_opening", "_store")
 
@@ -99,10 +102,45 @@ async def _aopen(
 
     from perdure.handles.aio.store import AsyncStore  # noqa: PLC0415 - as above
 
-    core, tenant_id = await to_thread(
-        lambda: _open_core(url, actor, tenant, clock, seconds, artifacts, read_only=read_only)
-    )
+    handover = _Handover()
+
+    def opened() -> tuple[Core, int]:
+        return handover.give(*_open_core(url, actor, tenant, clock, seconds, artifacts, read_only=read_only))
+
+    try:
+        core, tenant_id = await to_thread(opened)
+    except BaseException:
+        handover.leave()
+        raise
     return AsyncStore(AsyncCaller(core, actor, tenant_id), owner=True)
+
+
+class _Handover:
+    """A store on its way from the thread that opens it: if nobody waits any more (cancelled), the last one closes it."""
+
+    __slots__ = ("_core", "_left", "_mutex")
+
+    def __init__(self) -> None:
+        self._core: Core | None = None
+        self._left = False
+        self._mutex = Lock()
+
+    def give(self, core: Core, tenant_id: int) -> tuple[Core, int]:
+        """It is open."""
+        with self._mutex:
+            self._core = core
+            left = self._left
+        if left:
+            core.close()
+        return core, tenant_id
+
+    def leave(self) -> None:
+        """Nobody will take it. Nothing was written through it, so closing it takes no time."""
+        with self._mutex:
+            self._left = True
+            core = self._core
+        if core is not None:
+            core.close()
 
 
 def _open_core(

@@ -6,6 +6,7 @@ A plane registers one pure function per recorded table; `tx.record` runs it as i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from perdure.log.event import Body
 from perdure.log.fold import Step
@@ -27,12 +28,14 @@ def register(table: Table, deriver: Deriver) -> None:
 
 def derive(table: Table | None, seq: int, body: Body, done: Step | None) -> Iterator[Derived]:
     """Every derived row that one event makes or takes away; `done` is what it did to its row, if anything."""
-    if body.refs:
-        for ref in dict.fromkeys(body.refs):
-            yield REFS, {"seq": seq, "target": bytes.fromhex(ref.uid), "target_seq": ref.seq}, False
-    if body.blobs:
-        for address in dict.fromkeys(body.blobs):
-            yield BLOB_REFS, {"seq": seq, "address": bytes.fromhex(address)}, False
     deriver = _derivers.get(table) if table is not None else None
-    if deriver is not None and done is not None:
-        yield from deriver(seq, body, done.old, done.new)
+    own = deriver(seq, body, done.old, done.new) if deriver and done else iter(())
+    return chain(_needed(seq, body), own) if body.refs or body.blobs else own
+
+
+def _needed(seq: int, body: Body) -> Iterator[Derived]:
+    """What an event of any table refers to."""
+    for ref in dict.fromkeys(body.refs):
+        yield REFS, {"seq": seq, "target": bytes.fromhex(ref.uid), "target_seq": ref.seq}, False
+    for address in dict.fromkeys(body.blobs):
+        yield BLOB_REFS, {"seq": seq, "address": bytes.fromhex(address)}, False

@@ -17,21 +17,21 @@ from perdure.log.upcast import upcast
 
 Rows = dict[tuple[Any, ...], Row]
 
+INSERT, SET, DELETE, BASE, _NOTE = Op  # names of this module: every write asks for them
+
 
 def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | None:
     """The row after this body: None when it is gone. Damaged when the body cannot follow the row."""
     op = body.op
-    if op in (Op.INSERT, Op.BASE):
-        fresh = dict.fromkeys(table.columns)
-        fresh.update(body.key)
-        fresh.update(body.set)
-        if table.sequenced and op == Op.INSERT:
+    if op in (INSERT, BASE):
+        fresh = {**dict.fromkeys(table.columns), **body.key, **body.set}
+        if table.sequenced and op == INSERT:
             fresh["seq"] = seq
     elif row is None:
         raise Damaged(f"{op} of a row of {table.name} that is not there", path=f"seq {seq}")
-    elif op == Op.DELETE:
+    elif op == DELETE:
         return None
-    elif op == Op.SET:
+    elif op == SET:
         fresh = row | body.set
     else:
         raise Damaged(f"unknown operation {op[:40]!r}", path=f"seq {seq}")
@@ -42,7 +42,7 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
 
 def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
     """The key of the row that a body speaks of."""
-    if table.sequenced and body.op == Op.INSERT:
+    if table.sequenced and body.op == INSERT:
         return (seq,)
     try:
         return tuple(body.key[column] for column in table.key)
@@ -63,14 +63,16 @@ def step(
 ) -> Step | None:
     """Apply a body to the row that it speaks of, which `find` looks up by its key.
 
-    pruned: whether an earlier event of this table has lost its body. Then None, when the row is not there: what made it was
+    None for a table without rows. pruned: whether an earlier event of this table has lost its body. Then None too, when the row is not there: what made it was
     pruned, and this event only says what became of it. A row that still stands is restated by a base event before that.
     """
+    if table.rowless:
+        return None
     key = key_in(table, body, seq)
-    inserts = body.op == Op.INSERT
+    inserts = body.op == INSERT
     old = None if inserts and table.sequenced else find(key)
     if old is None:
-        if pruned and body.op in (Op.SET, Op.DELETE):
+        if pruned and body.op in (SET, DELETE):
             return None
     elif inserts:
         raise Damaged(f"the row {key} of {table.name} is made twice", path=f"seq {seq}")

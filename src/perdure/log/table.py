@@ -28,6 +28,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     key: the columns that, after `stream`, identify a row. A table whose key is exactly ("seq",) is *sequenced*: its insert
     takes the sequence number of its own event.
     fixed: rows are never changed or deleted after their insert except by prune, so that a fork may read its parent's.
+    rowless: it has no rows at all and no table in the database: it is what its events (op note) say.
     documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
     of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/lineage).
     """
@@ -40,6 +41,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     streamed: bool = True
     fixed: bool = False
     documents: tuple[str, ...] = ()
+    rowless: bool = False
     # What follows from the above, worked out once because every write asks for it:
     sequenced: bool = False  # an insert's key is the sequence number of its own event
     implied: tuple[str, ...] = ()  # columns that the store fills in from the stream

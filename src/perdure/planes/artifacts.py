@@ -10,6 +10,7 @@ another tenant is not found).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from mimetypes import MimeTypes
 from pathlib import PurePath
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from perdure.artifacts.local import Source, pieces_from, rejoined, split_at
 from perdure.artifacts.place import ADDRESS
-from perdure.errors import Invalid, NotFound, TooLarge
+from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Stream
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import (
@@ -43,6 +44,9 @@ Q = Statements("perdure.planes", "artifacts.sql")
 
 PIN_US = 24 * 3600 * SECOND_US  # how long a writer that died keeps a collection from what it had put
 UNKNOWN_TYPE = "application/octet-stream"
+LEAST_DIGITS = 8  # of an address that is given by its beginning
+BEGINNING = re.compile(f"[0-9a-f]{{{LEAST_DIGITS},64}}")
+ALIKE_SHOWN = 20
 
 _TYPES = MimeTypes(filenames=()).types_map[True]  # the ones that every machine has
 
@@ -183,13 +187,31 @@ def _cursor(row: tuple[Any, ...]) -> str:
 
 
 def by_address(reads: Reads, address: str) -> ArtifactRecord:
-    """The newest artifact with this content; NotFound when this tenant has none, whoever else may."""
-    if type(address) is not str or ADDRESS.fullmatch(address) is None:
-        raise Invalid("expected a sha256 as 64 lower-case hexadecimal digits", path="hash")
-    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=address)
+    """The newest artifact with this content; NotFound when this tenant has none, whoever else may. The first digits of the
+    address will do; Conflict when several begin so.
+    """
+    if type(address) is not str or BEGINNING.fullmatch(address) is None:
+        message = f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it"
+        raise Invalid(message, path="hash")
+    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_whole(reads, address))
     if not rows:
         raise NotFound(f"no artifact {address}", path="hash")
     return _record(rows[0])
+
+
+def _whole(reads: Reads, digits: str) -> str:
+    """The address that begins so; the digits themselves when none does."""
+    if ADDRESS.fullmatch(digits):
+        return digits
+    rows = reads.query(
+        Q.addresses_between, tenant=reads.tenant, low=digits, high=f"{digits}g", limit=ALIKE_SHOWN + 1
+    )  # no digit comes after f
+    found = [address for (address,) in rows]
+    if len(found) > 1:
+        count = f"{len(found)}" if len(found) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
+        message = f"{count} artifacts begin with {digits}: {', '.join(found[:ALIKE_SHOWN])}"
+        raise Conflict(message, path="hash", hint="give more digits")
+    return found[0] if found else digits
 
 
 def _record(row: tuple[Any, ...]) -> ArtifactRecord:

@@ -26,3 +26,7 @@ SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.
 FROM artifacts a JOIN streams s ON s.id = a.stream
 WHERE a.tenant = :tenant AND a.address = :address
 ORDER BY +a.at DESC, a.stream DESC, a.seq DESC LIMIT 1
+
+-- addresses_between: the contents of a tenant whose addresses lie in a range.
+SELECT DISTINCT address FROM artifacts WHERE tenant = :tenant AND address >= :low AND address < :high
+ORDER BY address LIMIT :limit

@@ -28,9 +28,9 @@ SELECT seq FROM events WHERE stream = :stream AND seq > :after AND seq <= :upto 
 SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
 WHERE s.uid = :uid AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
 
--- forks_of: where the forks of a stream, and the forks of those, left it.
+-- forks_of: where the forks of a stream, and the forks of those, left it. (UNION: so it ends, also where parents form a circle.)
 WITH RECURSIVE forks (id, seq) AS (
   SELECT id, fork_seq FROM streams WHERE parent = :stream
-  UNION ALL
+  UNION
   SELECT s.id, CASE WHEN s.fork_seq < f.seq THEN s.fork_seq ELSE f.seq END FROM streams s JOIN forks f ON s.parent = f.id)
 SELECT DISTINCT seq FROM forks

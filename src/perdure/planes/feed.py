@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.errors import Damaged, Invalid, NotFound, Stale
+from perdure.errors import Invalid, NotFound, Stale
 from perdure.log.feed import Position, decode_cursor, encode_cursor, stale
 from perdure.log.table import Row
 from perdure.model.instants import duration_us
@@ -22,6 +22,7 @@ from perdure.planes.happenings import Names
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration
 from perdure.planes.tables import SUBSCRIPTIONS
+from perdure.stores.migrate import number_in, uid_in
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
 from perdure.stores.tx import LOG, Tx
@@ -54,11 +55,8 @@ def end(reads: Reads) -> str:
 
 
 def _store(reads: Reads) -> tuple[str, int]:
-    found = {name: reads.query(LOG.meta_get, name=name) for name in ("uid", "epoch")}
-    uid, epoch = (rows[0][0] if rows else "" for rows in found.values())
-    if not epoch.isdecimal():
-        raise Damaged("the store does not say which epoch it is in", path="meta epoch")
-    return uid, int(epoch)
+    facts = {name: value for name in ("uid", "epoch") for (value,) in reads.query(LOG.meta_get, name=name)}
+    return uid_in(facts, "uid"), number_in(facts, "epoch")
 
 
 def _end(reads: Reads) -> Position:

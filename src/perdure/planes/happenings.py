@@ -24,6 +24,7 @@ from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Instant, between
 from perdure.planes.tables import FOLD_SNAPSHOTS
 from perdure.stores.statements import Statements
@@ -191,7 +192,7 @@ class Names:
 def _record(stream: Stream, event: Event, read: Callable[[], Said]) -> EventRecord:
     emptied = event.body is None and event.commitment != b""
     return EventRecord(
-        event.seq, event.kind, event.table, event.actor, event.at, stream.name, stream.uid.hex(), read, emptied=emptied
+        event.seq, event.kind, event.table, event.actor, event.at, stream.name, stream.uid.hex(), emptied, read
     )  # fmt: skip
 
 
@@ -203,6 +204,7 @@ def _said(body: Body, path: str) -> Said:
 # --- across the store -----------------------------------------------------------------------------
 
 
+@one_state
 def events_across(
     reads: Reads,
     *,

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from perdure.errors import Damaged, Error, Invalid
+from perdure.errors import Damaged, Error, Invalid, NotFound
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
@@ -487,7 +487,10 @@ def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
     while page := _heads_after(reads, after):
         heads += [(uid, seq, digest) for _, uid, seq, digest in page]
         after = page[-1][0]
-    return heads, reads.query(Q.tenant_first)[0][0]
+    (tenant,) = reads.query(Q.tenant_first)[0]
+    if tenant is None:
+        raise NotFound("there is nothing in this store yet that an anchor could state", path="store")
+    return heads, tenant
 
 
 def record_anchor(tx: Tx, anchor: Anchor) -> int:

@@ -33,6 +33,10 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'checkpoints', stream FROM checkpoints
   UNION ALL SELECT 'artifacts', stream FROM artifacts
   UNION ALL SELECT 'anchors', stream FROM anchors
+  UNION ALL SELECT 'effects', stream FROM effects
+  UNION ALL SELECT 'runs', stream FROM runs
+  UNION ALL SELECT 'waits', stream FROM waits
+  UNION ALL SELECT 'signals', stream FROM signals
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs
   UNION ALL SELECT 'calls', stream FROM calls

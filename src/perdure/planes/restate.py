@@ -14,7 +14,7 @@ from typing import Any
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.log.table import Row, Table
-from perdure.planes.tables import DECISIONS, ENTRIES, SESSIONS, TASKS
+from perdure.planes.tables import DECISIONS, EFFECTS, ENTRIES, SESSIONS, TASKS, WAITS
 from perdure.stores.tx import Tx
 
 KINDS = {
@@ -22,6 +22,8 @@ KINDS = {
     ENTRIES: "value.restated",
     TASKS: "task.restated",
     DECISIONS: "decision.restated",
+    EFFECTS: "effect.restated",
+    WAITS: "ask.restated",
 }
 
 Bodies = Callable[[int], Body]  # the body of an event of the old stream, its document in place

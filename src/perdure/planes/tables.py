@@ -23,7 +23,7 @@ TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
 COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
-    ("status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
+    ("key", "status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
      "token", "doc_seq", "note_seq"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
@@ -39,9 +39,30 @@ ARTIFACTS = Table(
     "artifacts", _R, ("seq",), ("name", "media_type", "size", "address", "actor", "at"), tenant=True, fixed=True
 )
 ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), fixed=True)
+EFFECTS = Table(
+    "effects", _R, ("seq",),
+    ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "epoch", "holder", "actor", "at",
+     "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq"),
+    tenant=True, documents=("doc_seq", "outcome_seq"),
+)  # fmt: skip
+RUNS = Table(
+    "runs", _R, (),
+    ("name", "agent", "key", "digest", "status", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
+     "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
+     "pinned", "epoch", "reason", "doc_seq", "outcome_seq"),
+    tenant=True, documents=("doc_seq", "outcome_seq"),
+)  # fmt: skip
+WAITS = Table(
+    "waits", _R, ("seq",),
+    ("kind", "state", "name", "place", "effect", "digest", "actor", "at", "expires_at", "met_by", "met_at", "doc_seq",
+     "outcome_seq"),
+    tenant=True, documents=("doc_seq", "outcome_seq"),
+)  # fmt: skip
+SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq"), documents=("doc_seq",))
+STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
-TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at",), tenant=True)
+TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at", "priority"), tenant=True)
 TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), ())
 
 HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), streamed=False)
@@ -55,10 +76,11 @@ BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenan
 FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
 
 ALL = (
-    SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, REFS, BLOB_REFS, CALLS, TAGS,
+    SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
+    SIGNALS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
 )  # fmt: skip
-RECORDED: dict[str, Table] = {table.name: table for table in ALL if table.table_class is _R}
+RECORDED: dict[str, Table] = {table.name: table for table in (*ALL, STEPS) if table.table_class is _R}
 
 
 def _tagged(thing: str, column: str, at: str, *, own_id: bool) -> Deriver:
@@ -67,11 +89,17 @@ def _tagged(thing: str, column: str, at: str, *, own_id: bool) -> Deriver:
     def derive(_seq: int, _body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
         before, after = _labels(old, column), _labels(new, column)
         row = new or old or {}
-        identity = {"thing": thing, "id": row["seq"] if own_id else 0, "at": row[at]}
-        for tag in sorted(before ^ after):
-            yield TAGS, {**identity, "tag": tag}, tag in before
+        priority = _open_priority(new)
+        identity = {"thing": thing, "id": row["seq"] if own_id else 0, "at": row[at], "priority": priority}
+        for tag in sorted(before ^ after if priority == _open_priority(old) else before | after):
+            yield TAGS, {**identity, "tag": tag}, tag not in after
 
     return derive
+
+
+def _open_priority(row: Row | None) -> int | None:
+    """The priority of a task while it is unfinished; None for everything else."""
+    return row.get("priority") if row and row["status"] in ("todo", "doing", "blocked") else None
 
 
 def _labels(row: Row | None, column: str) -> set[str]:

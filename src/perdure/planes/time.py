@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,7 +27,7 @@ from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
-from perdure.planes.tables import RECORDED, SESSIONS, TASKS
+from perdure.planes.tables import EFFECTS, RECORDED, SESSIONS, TASKS, WAITS
 from perdure.stores.core import Core
 from perdure.stores.past import Past
 from perdure.stores.replay import Slice, replay
@@ -62,14 +62,21 @@ class View(msgspec.Struct, frozen=True):
 
 
 class ForkPlan(msgspec.Struct, frozen=True):
-    """Where a fork begins, and the rows that it restates."""
+    """Where a fork begins, and the rows that it restates; for whom it was planned, and how many events up to there had
+    lost their bodies then.
+    """
 
+    stream: Stream
+    moment: Moment | None
+    emptied: int
     point: Point
     session: Row
     rows: list[tuple[Table, Row]]
 
 
 # --- points ---------------------------------------------------------------------------------------
+
+OPEN_EFFECTS = frozenset({"planned", "dispatched", "in_doubt", "undoing"})
 
 
 def point(reads: Reads, stream: Stream, moment: Moment | None, path: str = "at") -> Point:
@@ -150,18 +157,20 @@ def _event(reads: Reads, stream: Stream, seq: int) -> Event:
 def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     """The session as it was, in a private store in memory. Costs a fold of its history up to then."""
     then = point(reads, stream, moment)
-    past = Past(_origin(reads, core), then.at_us)
+    past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
     streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
     row = past.read(_session_row, streams[-1], tenant=tenant)
     return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
 
 
-def _origin(reads: Reads, core: Core) -> Any:
-    """Where the past finds its blobs: inside a transaction in that same one, which must not end before."""
+def _past(reads: Reads, core: Core, at_us: int) -> Past:
+    """It finds its blobs in the store; inside a transaction in that same one, with which it ends: what was written there
+    may never be committed.
+    """
     if isinstance(reads, Tx):
-        return lambda verb: verb(reads)
-    return partial(core.read, tenant=reads.tenant)
+        return Past(lambda verb: verb(reads), at_us, lambda: reads.uid)
+    return Past(partial(core.read, tenant=reads.tenant), at_us)
 
 
 def _slices(line: list[Stream], upto: int) -> Iterator[Slice]:
@@ -180,7 +189,7 @@ def _session_row(reads: Reads, stream: Stream) -> Row | None:
 
 @one_state
 def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
-    """Fold what a fork has to restate. A read: history does not change, so it needs no transaction."""
+    """Fold what a fork has to restate. A read: only a prune changes history, and `fork` looks whether one did."""
     then = point(reads, stream, moment)
     state = Fold(RECORDED)
     for event in _mutable_events(reads, then):
@@ -189,7 +198,13 @@ def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
     session = next((row for table, row in rows if table is SESSIONS), None)
     if session is None:
         raise Invalid("there is no session yet at this point", path="at")
-    return ForkPlan(then, session, [(table, row) for table, row in rows if table is not SESSIONS])
+    others = [(table, row) for table, row in rows if table is not SESSIONS]
+    return ForkPlan(stream, moment, _emptied(reads, then), then, session, others)
+
+
+def _emptied(reads: Reads, then: Point) -> int:
+    touches = [(EVENTS, then.stream.id)]
+    return reads.query(Q.events_emptied, touches=touches, stream=then.stream.id, upto=then.seq)[0][0]
 
 
 def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
@@ -210,16 +225,27 @@ def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
 
 
 def _without_claim(table: Table, row: Row) -> Row:
-    """Nobody holds anything in a fork."""
-    if table is not TASKS or row["status"] != "doing":
-        return row
-    return row | {"status": "todo", "holder": None, "claimed_by": None, "claim_expires_at": None}
+    """Nobody holds anything in a fork; what was under way outside, or asked, is the parent's to carry on (P3)."""
+    if table is TASKS and row["status"] == "doing":
+        return row | {"status": "todo", "holder": None, "claimed_by": None, "claim_expires_at": None}
+    if table is EFFECTS and row["state"] in OPEN_EFFECTS:
+        return row | {"state": "withdrawn", "error": "Forked"}
+    if table is WAITS and row["state"] == "open":
+        return row | {"state": "withdrawn", "met_at": row["at"], "met_by": "the fork"}
+    return row
 
 
 def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
-    """Begin a session that goes on from a point of another one. Conflict when the name is taken."""
+    """Begin a session that goes on from a point of another one. Conflict when the name is taken.
+
+    The parent is locked: a prune was before this fork, and it is planned anew, or sees it. So a fork from now has its
+    newest checkpoints.
+    """
     if tx.find_stream("session", check_name(name, "name")) is not None:
         raise Conflict(f"there is a session {name!r} already", path="name")
+    tx.lock(plan.point.stream)
+    if _emptied(tx, plan.point) != plan.emptied:
+        plan = plan_fork(tx, plan.stream, plan.moment)
     then = plan.point
     stream = tx.new_stream("session", name, then.stream, (then.seq, then.hash))
     session = plan.session | {

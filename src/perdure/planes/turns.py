@@ -61,8 +61,8 @@ def say(
     for i, call in enumerate(made):
         _refuse_known(tx, stream, call.id, f"calls[{i}].id")
     change = Change(
-        "turn.said", stream, TURNS, set={"role": speaker.value, "key": key, "call": None}, doc=doc,
-        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made],
+        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc,
+        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
     return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=stream.ref(seq))

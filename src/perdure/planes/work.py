@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Conflict, Invalid, NotFound, Stale, TooLarge
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, Stale, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Table
 from perdure.model.instants import to_datetime
-from perdure.model.limits import REFS_MAX, check_name, check_page, check_text
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
 from perdure.model.records.work import TaskRecord, TaskStatus
-from perdure.model.values import to_plain
+from perdure.model.values import digest, to_plain
 from perdure.planes import presence
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
@@ -93,27 +93,51 @@ def add(
     priority: int = 0,
     labels: Iterable[str] = (),
     detail: Any = None,
+    key: str | None = None,
 ) -> TaskRecord:
-    """Write a task down. Two calls make two tasks."""
+    """Write a task down, or with a key that was used before, give the task that stands under it."""
     check_name(title, "title")
     doc = None if detail is None else {"detail": to_plain(detail, "detail")}
-    columns = {
+    columns: dict[str, Any] = {
+        "key": key,
         "status": TODO.value,
         "priority": _priority(priority),
-        "parent": None if parent is None else known(tx, stream, parent, "parent"),
         "title": title,
         "actor": tx.actor,
         "at": tx.now,
         "labels": to_labels(labels),
-        "needs": json.dumps(_needed(tx, stream, needs)),
         "token": 0,
     }
+    standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
+    if standing is not None:
+        return _same(standing, _digest(title, priority, from_labels(columns["labels"]), detail))
+    columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
+    columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
     return TaskRecord(
         seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
         from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,
-        abandoned=False, ref=stream.ref(seq),
+        abandoned=False, ref=stream.ref(seq), key=key,
     )  # fmt: skip
+
+
+def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
+    rows = tx.query(Q.task_by_key, touches=[(TASKS, stream.id)], stream=stream.id, key=key)
+    return task(tx, stream, rows[0][0]) if rows else None
+
+
+def _same(standing: TaskRecord, given: str) -> TaskRecord:
+    """The task that stands, if it was made of the same; what it needs and is a part of may have changed since."""
+    before = _digest(standing.title, standing.priority, standing.labels, standing.detail)
+    if before == given:
+        return standing
+    message = f"key {standing.key!r} stands for another input, task {standing.id}"
+    raise KeyReused(message, path="key", seq=standing.id, stored=before, given=given)
+
+
+def _digest(title: str, priority: int, labels: tuple[str, ...], detail: Any) -> str:
+    parts = {"title": title, "priority": priority, "labels": list(labels), "detail": detail}
+    return digest(parts, "task").hex()
 
 
 def _priority(priority: object) -> int:
@@ -324,9 +348,9 @@ def tasks_of_store(
         after_seq=seq,
         limit=count + 1,
     )
-    found = [(stream := Stream(*row[16:]), _record(reads, stream, row[:16])) for row in rows[:count]]
+    found = [(stream := Stream(*row[17:]), _record(reads, stream, row[:17])) for row in rows[:count]]
     last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[8], last[16], last[0]) if last else None)
+    return Page(found, encode_cursor(last[8], last[17], last[0]) if last else None)
 
 
 def _status(status: object) -> str:
@@ -338,7 +362,7 @@ def _status(status: object) -> str:
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
     (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
-     made, noted, abandoned) = row  # fmt: skip
+     key, made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
     detail = stored_fields(doc_of(reads, made, where), where).get("detail")
     note = stored_fields(doc_of(reads, noted, where), where).get("note")
@@ -346,5 +370,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
         seq, stream.name, title, stored_state(TaskStatus, status, where), priority, parent,
         stored_numbers(needs, where), from_labels(labels, where), stored_value(detail, where), note, actor,
         stored_instant(at, where), holder, claimed_by, stored_instant_or_none(expires_at, where), token,
-        abandoned=bool(abandoned), ref=stream.ref(seq),
+        abandoned=bool(abandoned), ref=stream.ref(seq), key=key,
     )  # fmt: skip

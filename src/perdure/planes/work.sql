@@ -3,7 +3,7 @@
 
 -- task_get: one task.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM tasks t
@@ -11,24 +11,30 @@ JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.seq = :seq
 
+-- task_by_key: the number of the task under a key.
+SELECT seq FROM tasks WHERE stream = :stream AND key = :key
+
 -- tasks_ready: tasks of one status whose needs are all done, most urgent first; of claims, only void ones.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, e.body, n.body, CASE WHEN t.status = 'doing' THEN 1 ELSE 0 END
-FROM tasks t
+  t.claim_expires_at, t.token, t.key, e.body, n.body, CASE WHEN t.status = 'doing' THEN 1 ELSE 0 END
+FROM
+  tags g CROSS JOIN --? label
+  tasks t
 JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.status = :status AND t.status IN ('todo', 'doing', 'blocked')
-  AND EXISTS (SELECT 1 FROM tags g --? label
-    WHERE g.stream = t.stream AND g.thing = 'task' AND g.id = t.seq AND g.tag = :label) --? label
+  AND g.stream = :stream AND g.tag = :label AND g.priority IS NOT NULL AND g.thing = 'task' AND t.seq = g.id --? label
   AND (t.claim_expires_at <= :now OR NOT EXISTS ( --? abandoned
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) --? abandoned
   AND NOT EXISTS (SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status <> 'done')
-ORDER BY t.priority DESC, t.seq LIMIT :limit
+ORDER BY
+  g.priority DESC, g.id, --? label
+  t.priority DESC, t.seq LIMIT :limit
 
 -- tasks_of_session: the tasks of one session, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM
@@ -51,7 +57,7 @@ ORDER BY
 
 -- tasks_of_store: the tasks of a tenant in all sessions, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq

@@ -70,7 +70,8 @@ def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup
             reach("copy.filled")
             publish(partial, target)
     note = POSTGRES_NOTE if core.engine.dialect == "postgres" else SQLITE_NOTE
-    return Backup(str(target), facts["uid"], int(facts["epoch"]), int(facts["schema"]), size, len(outside), note)
+    schema, epoch = migrate.number_in(facts, "schema"), migrate.number_in(facts, "epoch")
+    return Backup(str(target), facts["uid"], epoch, schema, size, len(outside), note)
 
 
 # -- SQLite ----------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class _Counted:
 
 
 def _manifest_of(facts: dict[str, str], at: int, members: list[archive.Member]) -> archive.Manifest:
-    schema, epoch = int(facts["schema"]), int(facts["epoch"])
+    schema, epoch = migrate.number_in(facts, "schema"), migrate.number_in(facts, "epoch")
     return archive.Manifest(archive.FORMAT, archive.KIND, schema, facts["uid"], epoch, at, POSTGRES_NOTE, members)
 
 

@@ -28,7 +28,6 @@ Q = Statements("perdure.stores", "migrate.sql")
 Progress = Callable[[int, int], None]
 
 _PARTIAL = ".partial"
-_OUR_BLOBS = "blobs"  # in an unfinished folder: the blobs beside the target are of the same run
 _LOCK_PAUSE_SECONDS = 0.01
 _NO_ROOM = "free some space; nothing was written"
 _PROGRESS_STEPS = 20_000  # instructions of SQLite's virtual machine between two reports
@@ -99,9 +98,10 @@ def whole_file(target: Path) -> Iterator[Path]:
 def unfinished(target: Path, *, blobs: bool = False, wait_seconds: float = 0.0) -> Iterator[Path]:
     """A hidden folder `.<name>.unfinished` next to the target for what is not whole yet; it goes at the end.
 
-    With `blobs`, the block also makes `<name>.blobs`: Conflict if it exists; it goes too if the block fails. Who
-    is killed leaves both behind, but not the lock: the next run for the same target takes them away first.
-    Conflict when somebody else is still at it after `wait_seconds`; OSError, for `disk_errors` around it.
+    With `blobs`, the block also makes `<name>.blobs`: Conflict if it exists; it goes too if the block fails before
+    it has published the target. Who is killed leaves both behind, but not the lock: the next run for the same target
+    takes them away first. Conflict when somebody else is still at it after `wait_seconds`; OSError, for `disk_errors`
+    around it.
     """
     folder = target.with_name(f".{target.name}.unfinished")
     lock = _locked(folder, target, time.monotonic() + wait_seconds)
@@ -112,7 +112,7 @@ def unfinished(target: Path, *, blobs: bool = False, wait_seconds: float = 0.0) 
         try:
             yield folder
         except BaseException:
-            if blobs:
+            if blobs and not _is_published(folder / target.name, target):
                 shutil.rmtree(blobs_beside(target), ignore_errors=True)
             raise
     finally:
@@ -152,9 +152,19 @@ def _try_lock(folder: Path) -> int | None:
     return None
 
 
+def _is_published(partial: Path, target: Path) -> bool:
+    """Whether our file has its name: an interrupt may come right after that, and what is visible keeps its blobs."""
+    return target.exists() and (not partial.exists() or partial.samefile(target))
+
+
+def _our_blobs(folder: Path, target: Path) -> Path:
+    """In an unfinished folder: says that the blobs beside the target are of the same run."""
+    return folder / blobs_beside(target).name
+
+
 def _take_away(folder: Path, target: Path) -> None:
     """What a run that was killed left behind. Blobs beside a target that got its name belong to that."""
-    if (folder / _OUR_BLOBS).exists() and not target.exists():
+    if _our_blobs(folder, target).exists() and not target.exists():
         shutil.rmtree(blobs_beside(target), ignore_errors=True)
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -165,7 +175,7 @@ def _take_away(folder: Path, target: Path) -> None:
 
 def _claim_blobs(folder: Path, target: Path) -> None:
     refuse_existing(blobs_beside(target))
-    new_file(folder / _OUR_BLOBS)
+    new_file(_our_blobs(folder, target))
     sync(folder)
     sync(folder.parent)
 
@@ -200,6 +210,17 @@ def refuse_existing(path: Path) -> None:
     """Nothing is ever overwritten."""
     if path.exists() or path.is_symlink():
         raise _existing(path)
+
+
+def refuse_remains(target: Path) -> None:
+    """Conflict when a WAL or journal of a database that is gone lies where a new one is to be: SQLite would take it for the
+    new one's and write its pages into it. An empty one holds nothing.
+    """
+    for suffix in ("-wal", "-journal"):
+        beside = target.with_name(target.name + suffix)
+        if beside.exists() and beside.stat().st_size:
+            message = f"{beside.name} holds changes of a database that is not there any more"
+            raise Conflict(message, path=str(beside), hint=f"bring {target.name} back beside it, or move it away")
 
 
 def _existing(path: Path) -> Conflict:

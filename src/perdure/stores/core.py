@@ -1,7 +1,7 @@
 """An open store without its handles: the engine, the lane, the readers, the blobs, and who this store is.
 
-Callers: the handles (and through them everything else). There is one way in for writing, `write`/`submit`, and one for
-reading, `read`. Keeps P1, P9, P15.
+Callers: the handles (and through them everything else). There is one way in for writing, the lane, and one for reading,
+`read`. Keeps P1, P9, P15.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from perdure.model.instants import Clock, system_clock
 from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.lane import Job, Lane, pause
+from perdure.stores.living import Living, folder_for
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
 from perdure.stores.tx import LOG, Clocks, blob_rows, known_blobs
 
 if TYPE_CHECKING:
-    import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -124,8 +124,12 @@ class Core:
         identity = scripts.identity_of(engine)
         self.uid, self.epoch = identity.uid, identity.epoch
         self.holder = new_uid().hex()
+        remote = engine.dialect == "postgres"
+        self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
         database_clock = clock is None and engine.dialect == "postgres"
         self.clocks = Clocks(clock or system_clock, (lambda: None) if database_clock else (clock or system_clock))
+        self.flying: set[tuple[int, int]] = set()  # effects (stream, seq) that are being sent by this process
+        self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition)
         self.timeout_seconds = timeout_seconds
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
@@ -138,14 +142,8 @@ class Core:
     # -- writing -------------------------------------------------------------------------------------------------------------
 
     def write(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction; returns after its commit."""
+        """Run a verb in a transaction; returns after its commit. For who has no caller (`handles.callers`)."""
         return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
-
-    def submit(
-        self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any
-    ) -> asyncio.Future[T]:
-        """The same for async callers."""
-        return self.lane.submit(Job(verb, args, kwargs, actor, tenant, pin))
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
@@ -255,6 +253,7 @@ class Core:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         self.engine.close()
+        self.living.end()
 
 
 def _in_snapshot(reader: Reader, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -14,14 +14,14 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.model.ids import Entropy
 from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
-from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head
+from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
 from perdure.stores.traces import Traces
 from perdure.stores.tx import LOG, Batch, Clocks, Tx
 
@@ -38,7 +38,7 @@ RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
 class Job:
     """One verb to be run in a transaction of its own, though it may share a commit."""
 
-    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "loop", "pin",
+    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "pin",
                  "result", "tenant", "verb", "waiter")  # fmt: skip
 
     def __init__(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], actor: str, tenant: int,
@@ -57,14 +57,7 @@ class Job:
         self.left = False  # whether its caller is gone (interrupted, timed out)
         self.batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
         self.waiter: threading.Lock | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
         self.future: asyncio.Future[Any] | None = None
-
-    def outcome(self) -> Any:
-        """The verb's result, or its error."""
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class Lane:
@@ -78,7 +71,7 @@ class Lane:
         self._entropy = Entropy()
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
-        self._hints: OrderedDict[int, Head] = OrderedDict()
+        self._hints: OrderedDict[int, Head] | None = None if engine.exact_heads else OrderedDict()
         self._mutex = threading.Lock()
         self._free = True
         self._owner = 0  # the thread that holds the lane
@@ -101,18 +94,20 @@ class Lane:
         except BaseException:
             self._leave(job)
             raise
-        return job.outcome()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def submit(self, job: Job) -> asyncio.Future[Any]:
         """Queue a job for an async caller; the future is done when its batch is committed."""
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
         self._check_process()
-        job.loop = get_running_loop()
-        job.future = job.loop.create_future()
+        job.future = get_running_loop().create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
-            self._check_open()
+            if self._closed:
+                raise _closed()
             self._queue.append(job)
             idle, self._free = self._free, False
         if idle:
@@ -156,16 +151,12 @@ class Lane:
         if self._owner == threading.get_ident():
             raise Refused("a verb must not call the store that runs it", hint="use what store.atomic passes in")
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Refused("the store is closed", path="store")
-
     def _enter(self, job: Job, *, final: bool = False) -> bool:
         """Whether the caller now holds the lane; if not, its job is queued."""
         job.deadline = math.inf if final else time.monotonic() + self._timeout_seconds
         with self._mutex:
-            if not final:
-                self._check_open()
+            if self._closed and not final:
+                raise _closed()
             if self._free:
                 self._free = False
                 job.holds = True
@@ -204,8 +195,10 @@ class Lane:
         first.batch = jobs = [first]
         try:
             self._owner = threading.get_ident()
-            self._gather(jobs)
-            self._commit(jobs)
+            if self._queue or first.future is not None:  # who comes after this look is in the next batch
+                jobs = self._gather(jobs)
+            if jobs:
+                self._commit(jobs)
         finally:
             self._finish(first)
 
@@ -219,16 +212,15 @@ class Lane:
             _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
         first.batch = []
 
-    def _gather(self, jobs: list[Job]) -> None:
-        """Add everybody who waits; who has waited too long (only async callers can, others leave) gets no further."""
-        if self._queue:  # who comes after this look is in the next batch
-            with self._mutex:
-                jobs += [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX_JOBS - 1))]
-        if len(jobs) > 1 or jobs[0].future is not None:
-            now = time.monotonic()
-            for job in jobs:
-                if job.deadline < now and job.future is not None:
-                    _refuse(job, _timed_out(self._timeout_seconds))
+    def _gather(self, jobs: list[Job]) -> list[Job]:
+        """Add everybody who waits. Returns who gets further: not who has waited too long (async callers; others leave)."""
+        with self._mutex:
+            jobs += [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX_JOBS - 1))]
+        now = time.monotonic()
+        for job in jobs:
+            if job.deadline < now and job.future is not None:
+                _refuse(job, _timed_out(self._timeout_seconds))
+        return [job for job in jobs if not job.done]
 
     def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
         """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
@@ -274,61 +266,54 @@ class Lane:
     # -- committing ------------------------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: list[Job]) -> None:
-        """Give every job an outcome: together if it works, else each alone."""
-        jobs = [job for job in jobs if not job.done]
-        trouble = self._together(jobs) if jobs else None
+        """Give every job an outcome: together if it works, after a lost race once more with the heads locked, else alone."""
+        trouble = self._tried(jobs)
+        if len(jobs) > 1 and isinstance(trouble, Fault) and trouble.kind is FaultKind.RACED:
+            trouble = self._tried(jobs, self._raced)
         if trouble is not None:
             lock = self._raced if len(jobs) == 1 else ()
             for job in jobs:
                 self._alone(job, trouble, lock)
 
-    def _together(self, jobs: list[Job]) -> Exception | None:
-        """One commit for all of them; after a lost race once more, with the heads locked first. Returns what broke it."""
-        try:
-            try:
-                self._attempt(jobs)
-            except Fault as fault:
-                if fault.kind is not FaultKind.RACED or len(jobs) == 1:
-                    return fault
-                self._attempt(jobs, self._raced)
-        except Unknown as unknown:
-            for job in jobs:
-                _refuse(job, unknown.as_error())
-        except Exception as error:  # noqa: BLE001 - whatever broke the batch, each job is tried alone and gets its own answer
-            return error
-        return None
-
-    def _alone(self, job: Job, trouble: Exception, lock: Iterable[int] = ()) -> None:
+    def _alone(self, job: Job, trouble: Exception, lock: Iterable[int]) -> None:
         """Run one job until it is committed, refused, or its deadline passes: a fault is never its outcome before that."""
-        if _may_pass(trouble) and time.monotonic() > job.deadline:  # nobody got through, and the time went by
+        late = _may_pass(trouble) and time.monotonic() > job.deadline  # nobody got through, and the time went by
+        if late or isinstance(trouble, Unknown):
             _refuse(job, _error_of(trouble))
         for attempt in itertools.count():
             if job.done:
                 return
-            try:
-                self._attempt([job], lock)
-            except Exception as error:  # noqa: BLE001 - our own bug, most likely: its caller must hear of it
-                if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
-                    lock = self._raced
-                    self._traces.retried(error, attempt)
-                    pause(attempt)
-                else:
-                    self._traces.failed(error, attempt)
-                    _refuse(job, _error_of(error))
+            error = self._tried([job], lock)
+            if error is None:
+                return
+            if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
+                lock = self._raced
+                self._traces.retried(error, attempt)
+                pause(attempt)
+            else:
+                self._traces.failed(error, attempt)
+                _refuse(job, _error_of(error))
+
+    def _tried(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
+        """One commit for all of them; returns what broke it, our own bugs included: their callers must hear of it."""
+        try:
+            self._attempt(jobs, lock)
+        except Exception as error:  # noqa: BLE001 - whatever it is, each job gets its own answer
+            return error
+        return None
 
     def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> None:
         """Run the verbs and commit once. On a Fault nothing is acknowledged and nothing is kept."""
-        batch: Batch | None = None
-        interrupt: BaseException | None = None
+        batch = interrupt = None
         committing = False
-        outcomes: list[tuple[Any, BaseException | None]] = []
         try:
-            connection = self._connected()
-            batch = Batch(connection, self._blobs, self._entropy, None if self._engine.exact_heads else self._hints)
+            connection = self._connection or self._connect()
+            batch = Batch(connection, self._blobs, self._entropy, self._hints)
             connection.begin()
             if lock:
                 batch.lock_heads(lock)
-            outcomes = [self._run(job, batch) for job in jobs]
+            for job in jobs:
+                self._run(job, batch)
             reach("lane.before_commit")
             committing = True
             batch.flush(commit=True)
@@ -338,38 +323,35 @@ class Lane:
                 self._give_up(error, batch)
                 raise
             interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives right after the COMMIT
-        self._remember(batch)
+        if self._hints is not None:
+            _remember(batch.flushed, self._hints)
         if self._traces.wanted:
             self._traces.committed(batch.trail, len(jobs))
-        for job, (result, error) in zip(jobs, outcomes, strict=True):
-            job.result, job.error, job.done = result, error, True
+        for job in jobs:
+            job.done = True
         if interrupt is not None:
             raise interrupt
 
-    def _run(self, job: Job, batch: Batch) -> tuple[Any, BaseException | None]:
+    def _run(self, job: Job, batch: Batch) -> None:
+        """Run one verb. What comes of it is the job's outcome if the batch is committed, and is forgotten otherwise."""
         tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
         try:
-            result = job.verb(tx, *job.args, **job.kwargs)
-        except (
-            Fault,
-            KeyboardInterrupt,
-        ):  # a Ctrl-C is meant for the thread that holds the lane, whoever's job this is
+            job.result, job.error = job.verb(tx, *job.args, **job.kwargs), None
+        except (Fault, KeyboardInterrupt):  # a Ctrl-C is for the thread that holds the lane, whoever's job this is
             raise
         except BaseException as error:
             if tx.flushed_early:
                 raise Tainted(error) from error
-            return None, error
+            job.result, job.error = None, error
         else:
             batch.absorb(tx)
-            return result, None
         finally:
             tx.end()
 
     # -- the connection ----------------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._engine.connect()
+    def _connect(self) -> Connection:
+        self._connection = self._engine.connect()
         return self._connection
 
     def _disconnect(self) -> None:
@@ -384,8 +366,9 @@ class Lane:
 
     def _give_up(self, error: BaseException, batch: Batch | None) -> None:
         """Nothing of this attempt is kept; a connection that cannot be trusted any more is let go."""
-        self._raced = [*{*batch.seqs, *batch.read}] if batch else []
-        self._hints.clear()
+        self._raced = [*batch.flushed] if batch else []
+        if self._hints:
+            self._hints.clear()
         if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO):
             self._disconnect()
         elif self._connection is not None:
@@ -394,14 +377,14 @@ class Lane:
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
         """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
         lost = isinstance(error, Fault)
-        if batch.first is None or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
+        if not batch.trail or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
             return False
         if lost:
             self._disconnect()
         deadline = time.monotonic() + self._timeout_seconds
         for attempt in itertools.count():
             try:
-                found = self._ask_commit(*batch.first)
+                found = self._ask_commit(batch.trail[0][1])
             except Fault as again:
                 self._disconnect()
                 if again.kind not in RETRYABLE or time.monotonic() > deadline:
@@ -413,23 +396,12 @@ class Lane:
                 return found
         raise AssertionError
 
-    def _ask_commit(self, stream: int, seq: int, tx: bytes) -> bool:
-        connection = (
-            self._connected()
-        )  # an engine gives out a new one only when nothing of the lost one can still happen
+    def _ask_commit(self, event: NewEvent) -> bool:
+        # An engine gives out a new connection only when nothing of the lost one can still happen.
+        connection = self._connection or self._connect()
         connection.rollback()
-        found = connection.query(LOG.event_tx, {"stream": stream, "seq": seq})
-        return bool(found) and bytes(found[0][0]) == tx
-
-    def _remember(self, batch: Batch) -> None:
-        if self._engine.exact_heads:
-            return
-        hints = self._hints
-        for stream, head in batch.flushed.items():
-            hints[stream] = head
-            hints.move_to_end(stream)
-        while len(hints) > HINTS_MAX:
-            hints.popitem(last=False)
+        found = connection.query(LOG.event_tx, {"stream": event.stream, "seq": event.seq})
+        return bool(found) and bytes(found[0][0]) == event.tx
 
 
 class Tainted(Exception):
@@ -450,6 +422,10 @@ class Unknown(Exception):
             path="store",
             hint="look before writing again; a client key makes repeating safe",
         )
+
+
+def _closed() -> Refused:
+    return Refused("the store is closed", path="store")
 
 
 def _timed_out(seconds: float) -> TimedOut:
@@ -476,6 +452,15 @@ def pause(attempt: int) -> None:
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
 
 
+def _remember(heads: Mapping[int, Head], hints: OrderedDict[int, Head]) -> None:
+    """Keep the heads that were seen last, for the next batches."""
+    for stream, head in heads.items():
+        hints[stream] = head
+        hints.move_to_end(stream)
+    while len(hints) > HINTS_MAX:
+        hints.popitem(last=False)
+
+
 def _refuse(job: Job, error: BaseException) -> None:
     job.error, job.done = error, True
 
@@ -484,8 +469,8 @@ def _wake(jobs: list[Job]) -> None:
     """Tell everybody: threads one by one, each event loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in jobs:
-        if job.loop is not None:
-            by_loop.setdefault(job.loop, []).append(job)
+        if job.future is not None:
+            by_loop.setdefault(job.future.get_loop(), []).append(job)
         elif job.waiter is not None:
             with contextlib.suppress(RuntimeError):  # told before, by a holder that was interrupted after it
                 job.waiter.release()

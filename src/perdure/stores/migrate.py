@@ -8,7 +8,7 @@ somebody else's. Keeps P5 and P10: nothing is changed before it is known whose d
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +23,8 @@ from perdure.stores.store import Fault, FaultKind
 Q = Statements("perdure.stores", "migrate.sql")
 
 _FACTS = {"schema", "uid", "epoch"}
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_UID = re.compile(r"[0-9a-f]{32}")
 
 
 class Migration(NamedTuple):
@@ -75,9 +77,21 @@ def current(script: Script) -> int:
             path="store",
             hint="choose a file, or on PostgreSQL a schema, of its own",
         )
-    if not re.fullmatch(r"[1-9]\d{0,8}", facts["schema"]):
-        raise Damaged("the database does not say which schema it has", path="meta.schema")
-    return int(facts["schema"])
+    return number_in(facts, "schema")
+
+
+def number_in(facts: Mapping[str, str], name: str) -> int:
+    """The schema or the epoch that a store says it has. Damaged when that is none."""
+    if not _NUMBER.fullmatch(facts.get(name, "")):
+        raise Damaged(f"the database does not say which {name} it has", path=f"meta.{name}")
+    return int(facts[name])
+
+
+def uid_in(facts: Mapping[str, str], name: str) -> str:
+    """The identity or the partition that a store says it has. Damaged when that is none: it becomes part of paths."""
+    if not _UID.fullmatch(facts.get(name, "")):
+        raise Damaged(f"the database does not say which {name} it has", path=f"meta.{name}")
+    return facts[name]
 
 
 def facts_of(script: Script) -> dict[str, str]:

@@ -50,13 +50,20 @@ class PastReader(Reader):
 
 
 class Past(Core):
-    """A store in memory whose clock stands at one instant. It goes when its last handle does."""
+    """A store in memory whose clock stands at one instant. It goes when its last handle does.
 
-    def __init__(self, origin: Origin, at_us: int, timeout_seconds: float = 30.0) -> None:
+    `standing` is asked before every read, and raises when what was replayed may never have happened.
+    """
+
+    def __init__(
+        self, origin: Origin, at_us: int, standing: Callable[[], object] = int, timeout_seconds: float = 30.0
+    ) -> None:
         engine = engine_for(url.parse("memory:"))
         scripts.bring_up_to_date(engine)
         super().__init__(engine, None, lambda: at_us, timeout_seconds)
         self._origin = origin
+        self._standing = standing
 
     def _reader(self, connection: Connection, tenant: int) -> Reader:
+        self._standing()
         return PastReader(super()._reader(connection, tenant), self._origin, connection, self)

@@ -5,11 +5,13 @@ from __future__ import annotations
 _INTEGERS = (
     "id tenant stream seq parent fork_seq at codec size created_at ended_at expires_at goal_seq pin_seq first_seq last_seq "
     "priority claim_expires_at token doc_seq note_seq supersedes superseded_by outcome_seq version updated_at gone "
-    "heads started_at epoch xid pos acked batch_xid batch_pos task target_seq"
+    "heads started_at epoch xid pos acked batch_xid batch_pos task target_seq "
+    "undoes attempt dispatched_at deadline_at quiet_at wake_at timeout_at deaths claimed_seq suspect cancelling cuts cut_seq pinned effect met_at "
+    "taken_by"
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
-    "reducer thing tag taker"
+    "reducer thing tag taker digest place error agent session program reason met_by"
 )
 _BYTES = "uid tx commitment hash salt body address data target state"
 
@@ -20,4 +22,7 @@ COLUMN_TYPES: dict[str | tuple[str, str], str] = {
     ("tasks", "needs"): "text",
     ("task_needs", "needs"): "bigint",
     ("artifacts", "address"): "text",
+    ("effects", "state"): "text",
+    ("waits", "state"): "text",
+    ("runs", "parent"): "text",
 }

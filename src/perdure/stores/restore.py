@@ -2,8 +2,8 @@
 
 SQLite: into a file beside the target, which gets its name last. PostgreSQL: in one transaction. So whatever
 goes wrong, and wherever the process dies, there is no half store. What to check is passed in: verifying
-stands above the stores. Callers: the handles. Keeps P1, P6 and P10. Restoring twice into the same artifact
-place makes two stores that share blobs: give each a place of its own, or never collect in either.
+stands above the stores. Callers: the handles. Keeps P1, P6 and P10. A restored store has a partition of its own,
+so it may share an artifact place with its original: collecting in one takes nothing from the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 
@@ -36,6 +36,7 @@ from perdure.stores.copies import (
     partition_beside,
     publish,
     refuse_existing,
+    refuse_remains,
     unfinished,
 )
 from perdure.stores.core import Core, Reader, engine_for, place_for
@@ -93,9 +94,9 @@ def _restore_file(
     target = address.path.absolute()
     check_folder(target)
     refuse_existing(target)
-    refuse_existing(target.with_name(target.name + "-wal"))
+    refuse_remains(target)
     beside = not (artifacts or address.artifacts)
-    with disk_errors(target), unfinished(target, blobs=beside) as folder, _new_place(address, artifacts) as place:
+    with disk_errors(target), unfinished(target, blobs=beside) as folder, _new_place(address, artifacts) as new:
         staging = folder / target.name
         _load_file(source, staging, progress)
         engine = SqliteEngine(address.url, staging)
@@ -103,7 +104,8 @@ def _restore_file(
         with changing(engine) as script:
             _begin_anew(script)
             outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
-        report, uid, epoch = _checked_file(engine, source, outside, place, check)
+        report, uid, epoch = _checked_file(engine, source, outside, new.place, check)
+        new.keep()
         _publish_database(staging, target)
     schema = migrate.latest(migrate.migrations())
     return Restored(address.url, uid, epoch, schema, len(outside), report)
@@ -206,7 +208,7 @@ def _restore_archive(
 ) -> Restored:
     engine = engine_for(address)
     steps = migrate.migrations()
-    with archive.reading(source) as opened, _new_place(address, artifacts) as place:
+    with archive.reading(source) as opened, _new_place(address, artifacts) as new:
         manifest = opened.manifest
         migrate.check(manifest.schema, migrate.latest(steps))
         with changing(engine) as script:
@@ -220,11 +222,12 @@ def _restore_archive(
             partition = _begin_anew(script)
             migrate.apply(script, manifest.schema, steps)
             outside: list[OutsideBlob] = script.query(Q.blobs_outside)  # type: ignore[assignment]
-            blobs = Blobs(place, partition)
+            blobs = Blobs(new.place, partition)
             _put_blobs(blobs, outside, source)
             reach("restore.loaded")
             report = check(_inside(script, blobs))
             _refuse_unclean(report)
+            new.keep()  # a COMMIT without a reply may have taken place: its blobs must not go
     where = without_password(address.url)
     return Restored(where, manifest.store, manifest.epoch + 1, migrate.latest(steps), len(outside), report)
 
@@ -276,11 +279,9 @@ def _begin_anew(script: Script) -> str:
     """Raise the epoch, and give the copy a partition of its own in whatever place it uses: collecting in one store must never
     take blobs of the other. Returns the partition.
     """
-    epoch = migrate.facts_of(script)["epoch"]
-    if not epoch.isdecimal():
-        raise Damaged("the backup does not say which epoch it has", path="meta.epoch")
+    epoch = migrate.number_in(migrate.facts_of(script), "epoch")
     partition = new_uid().hex()
-    script.query(Q.meta_put, name="epoch", value=str(int(epoch) + 1))
+    script.query(Q.meta_put, name="epoch", value=str(epoch + 1))
     script.query(Q.meta_put, name="partition", value=partition)
     return partition
 
@@ -293,16 +294,22 @@ def _refuse_unclean(report: Report) -> None:
         raise Damaged(message, path="source", report=report)
 
 
+class _NewPlace(NamedTuple):
+    """The artifact place of the new store, and what is said right before the store becomes visible."""
+
+    place: Place | None
+    keep: Callable[[], object]
+
+
 @contextmanager
-def _new_place(address: url.Address, artifacts: str | None) -> Iterator[Place | None]:
-    """The artifact place of the new store. A folder that did not exist goes again if the restore fails; one beside
-    the file is looked after by `unfinished`."""
+def _new_place(address: url.Address, artifacts: str | None) -> Iterator[_NewPlace]:
+    """The artifact place of the new store. A folder that did not exist goes again if the restore fails before `keep`; one
+    beside the file is looked after by `unfinished` too."""
     place = place_for(address, artifacts)
     with ExitStack() as undo:
         if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)
-        yield place
-        undo.pop_all()
+        yield _NewPlace(place, undo.pop_all)
 
 
 def _put_blobs(blobs: Blobs, outside: list[OutsideBlob], source: Path) -> None:

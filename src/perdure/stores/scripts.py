@@ -19,7 +19,15 @@ from perdure.errors import Invalid, NotFound, Refused
 from perdure.model.instants import system_clock, to_datetime
 from perdure.model.points import reach
 from perdure.stores import migrate
-from perdure.stores.copies import copy_database, disk_errors, new_file, publish, sweep_partials, unfinished
+from perdure.stores.copies import (
+    copy_database,
+    disk_errors,
+    new_file,
+    publish,
+    refuse_remains,
+    sweep_partials,
+    unfinished,
+)
 from perdure.stores.migrate import Migration, Q
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, fault_of, foreign, opened_to_read, opened_to_recover
 from perdure.stores.statements import Statement
@@ -151,13 +159,14 @@ class Identity(NamedTuple):
 
 
 def identity_of(engine: Engine) -> Identity:
-    """Who the store is. Refused when it is to be written to in a cluster that its events do not
-    come from."""
+    """Who the store is. Damaged when it does not say; Refused when it is to be written to in a cluster that its
+    events do not come from."""
     with looking_at(engine) as script:
         facts = migrate.facts_of(script) if script else {}
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
-    return Identity(facts["uid"], int(facts["epoch"]), facts.get("partition", facts["uid"]))
+    uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
+    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid)
 
 
 def _check_cluster(script: PostgresScript) -> None:
@@ -278,6 +287,7 @@ def _make(path: Path, steps: Sequence[Migration]) -> list[Migration]:
     with disk_errors(path, "store"), unfinished(path, wait_seconds=_MAKING_SECONDS) as folder:
         if path.exists():
             return []
+        refuse_remains(path)
         engine = SqliteEngine("memory:", None)
         done = bring_up_to_date(engine, steps)
         partial = folder / path.name

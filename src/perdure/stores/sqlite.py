@@ -30,6 +30,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
     (apsw.ProtocolError, FaultKind.BUSY),  # the race for the WAL's locks was lost several times in a row
     (apsw.SchemaChangeError, FaultKind.BUSY),
     (apsw.ConnectionClosedError, FaultKind.LOST),  # after a rollback that failed: connect again
+    (apsw.CursorClosedError, FaultKind.LOST),  # it goes with its connection
     (apsw.FullError, FaultKind.FULL),
     (apsw.IOError, FaultKind.IO),
     (apsw.ReadOnlyError, FaultKind.READ_ONLY),
@@ -98,6 +99,7 @@ class SqliteConnection:
     def __init__(self, connection: apsw.Connection) -> None:
         self.raw = connection
         self.file = connection.filename
+        self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
 
     def query(self, statement: Statement, params: Params) -> Rows:
@@ -111,7 +113,7 @@ class SqliteConnection:
         """One row by its key."""
         owner = (stream,) if table.streamed else (tenant,) if table.tenant else ()
         try:
-            return self.raw.execute(_select_row(table), (*owner, *key)).get
+            return self._cursor.execute(_select_row(table), (*owner, *key)).get
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
 
@@ -119,7 +121,7 @@ class SqliteConnection:
         """Take the write lock."""
         self._given_id = 0
         try:
-            self.raw.execute("BEGIN IMMEDIATE")
+            self._cursor.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
 
@@ -135,7 +137,7 @@ class SqliteConnection:
         try:
             found = {}
             for stream in streams:
-                head = self.raw.execute("SELECT seq, hash FROM streams WHERE id = ?", (stream,)).get
+                head = self._cursor.execute("SELECT seq, hash FROM streams WHERE id = ?", (stream,)).get
                 if head is not None:
                     found[stream] = head
             return found
@@ -162,15 +164,14 @@ class SqliteConnection:
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush one statement a table, then commit if asked."""
         try:
-            if writes:
-                self._flush(writes)
+            self._flush(writes)
             if commit:
-                self.raw.execute("COMMIT")
+                self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
 
     def _flush(self, writes: Writes) -> None:
-        many = self.raw.executemany
+        many = self._cursor.executemany
         if writes.streams:
             many(_PUT_STREAM, [_stream_row(new) for new in writes.streams])
         if writes.heads:

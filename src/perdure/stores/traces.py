@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
-from perdure.stores.store import Fault, FaultKind
+from perdure.log.change import Stream
+from perdure.stores.store import Fault, FaultKind, NewEvent
 from perdure.stores.url import without_password
 
 EVENTS = logging.getLogger("perdure.event")
@@ -36,14 +36,14 @@ class Traces:
         """Whether somebody listens to commits; asked on the hot path."""
         return EVENTS.isEnabledFor(logging.DEBUG) or COMMITS.isEnabledFor(logging.DEBUG)
 
-    def committed(self, events: Sequence[tuple[Any, ...]], jobs: int) -> None:
-        """A batch is durable. Events come as `tx` keeps them: stream, seq, kind, table, actor, …"""
+    def committed(self, events: Sequence[tuple[Stream, NewEvent]], jobs: int) -> None:
+        """A batch is durable."""
         if not events:  # a read on the lane, or a heartbeat
             return
-        for stream, seq, kind, _table, actor, *_ in events:
-            facts = {"stream": stream.uid.hex(), "seq": seq, "kind": kind, "actor": actor}
+        for stream, event in events:
+            facts = {"stream": stream.uid.hex(), "seq": event.seq, "kind": event.kind, "actor": event.actor}
             EVENTS.debug("recorded", extra={"store": self._store, **facts})
-        streams = len({event[0].id for event in events})
+        streams = len({stream.id for stream, _ in events})
         COMMITS.debug(
             "committed", extra={"store": self._store, "jobs": jobs, "events": len(events), "streams": streams}
         )

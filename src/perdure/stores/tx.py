@@ -14,16 +14,7 @@ from typing import Any, NamedTuple
 from perdure.errors import NotFound, Refused
 from perdure.log.change import Change, Stream
 from perdure.log.derive import derive
-from perdure.log.event import (
-    CODEC_JSON,
-    GENESIS,
-    SALT_BYTES,
-    Body,
-    Event,
-    commit_to,
-    encode_body,
-    hash_header,
-)
+from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
 from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
@@ -42,9 +33,7 @@ EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())
 HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
 _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
-_Place = tuple[int, tuple[Any, ...]]  # stream (0 when the table has none) and key
-# stream, seq, kind, table, actor, at, tx, body, and the event itself when it was recorded elsewhere (`adopt`)
-_Pending = tuple[Stream, int, str, str, str, int, bytes, bytes | None, Event | None]
+_Key = tuple[Any, ...]
 
 
 class Clocks(NamedTuple):
@@ -54,8 +43,53 @@ class Clocks(NamedTuple):
     store: Callable[[], int | None]
 
 
+class Buffer:
+    """What was written and has not reached the database: by one job, or by all those of a batch that are done."""
+
+    __slots__ = ("blob_rows", "empties", "events", "heads", "rows", "streams")
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Stream, NewEvent]] = []
+        self.heads: dict[int, Head] = {}  # where these events move the heads of their streams
+        self.rows: dict[tuple[Table, int], dict[_Key, Row | None]] = {}  # by table and stream (or tenant, or 0)
+        self.streams: dict[int, Stream] = {}  # new ones
+        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
+        self.empties: list[tuple[int, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)
+
+    def add(self, later: Buffer) -> None:
+        """Take over what was written after this."""
+        self.events += later.events
+        self.heads.update(later.heads)
+        for place, rows in later.rows.items():
+            self.rows.setdefault(place, {}).update(rows)
+        self.streams.update(later.streams)
+        self.blob_rows.update(later.blob_rows)
+        self.empties += later.empties
+
+    def remainder(self) -> Buffer:
+        """What stays after a flush: streams that have no event yet; each becomes real with its first."""
+        rest = Buffer()
+        rest.streams = {number: stream for number, stream in self.streams.items() if number not in self.heads}
+        return rest
+
+    def concerns(self, places: Iterable[tuple[Table, int]]) -> bool:
+        """Whether a query of these tables and streams would miss something that is here."""
+        return any(
+            stream in self.heads if table is EVENTS or table is HISTORY else (table, stream) in self.rows
+            for table, stream in places
+        )
+
+
+_EMPTY = Buffer()  # never changed
+
+
 class Batch:
     """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
+
+    __slots__ = ("blobs", "buffer", "connection", "entropy", "exact", "flushed", "hints", "read", "trail")
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None
@@ -66,32 +100,19 @@ class Batch:
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
-        self.seqs: dict[int, int] = {}  # heads as absorbed jobs have moved them
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
-        self.rows: dict[Table, dict[_Place, Row | None]] = {}
-        self.dirty: set[tuple[Table, int]] = set()
-        self.events: list[_Pending] = []
-        self.trail: list[_Pending] = []  # events that were flushed, for the logs
-        self.streams: dict[int, Stream] = {}
-        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
-        self.empties: list[tuple[int, int]] = []
-        self.first: tuple[int, int, bytes] | None = (
-            None  # stream, seq and tx of the first event: resolves a lost COMMIT
-        )
+        self.buffer = _EMPTY
+        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
         head = self.flushed.get(stream)
         if head is None:
-            head = self.hints.get(stream) or self._read_head(stream)
+            head = self.hints.get(stream) or self.connection.heads([stream], lock=False).get(stream)
+            if head is None:
+                raise NotFound("the stream does not exist in this store", path="stream")
             self.flushed[stream] = head
         return head
-
-    def _read_head(self, stream: int) -> Head:
-        found = self.connection.heads([stream], lock=False)
-        if stream not in found:
-            raise NotFound("the stream does not exist in this store", path="stream")
-        return found[stream]
 
     def lock_heads(self, streams: Iterable[int]) -> None:
         """Read and lock these heads before any verb runs: the way after a lost race."""
@@ -99,7 +120,7 @@ class Batch:
 
     def lock(self, stream: int) -> None:
         """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
-        if stream in self.streams:
+        if stream in self.buffer.streams:
             return
         seen = self.flushed.get(stream)
         self.lock_heads([stream])
@@ -107,110 +128,61 @@ class Batch:
             raise Fault(FaultKind.RACED, "the stream went on meanwhile")
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote."""
-        if not (tx.written or tx.streams):
+        """Take over what a finished job wrote, and by what it decided that."""
+        if not (tx.buffer or tx.flushed_early):
             return
-        self.events += tx.events
-        self.seqs.update(tx.seqs)
         self.read |= tx.read
-        self.streams.update(tx.streams)
-        self.blob_rows.update(tx.blob_rows)
-        self.empties += tx.empties
-        for table, rows in tx.rows.items():
-            mine = self.rows.get(table)
-            if mine is None:
-                self.rows[table] = rows
-            else:
-                mine.update(rows)
-        self.dirty |= tx.dirty
+        if self.buffer is _EMPTY:  # mostly: one job, or the first
+            self.buffer = tx.buffer
+        else:
+            self.buffer.add(tx.buffer)
 
     def flush(self, *, commit: bool) -> None:
         """Write everything that is buffered, set-wise; with `commit`, make it durable."""
-        writes = self._writes()
+        buffer = self.buffer
+        writes = self._writes(buffer)
         if commit and not self.exact:
             self._verify_read(writes)
+        self.trail += buffer.events
+        self.flushed.update(buffer.heads)
         self.connection.write(writes, commit=commit)
-        self.trail += self.events
-        self.rows, self.dirty, self.events, self.blob_rows, self.empties = {}, set(), [], {}, []
-        for new in writes.streams:  # one that has no event yet stays: it becomes real with its first
-            del self.streams[new.stream.id]
+        if not commit:  # else this batch is over
+            self.buffer = buffer.remainder()
 
-    def _writes(self) -> Writes:
-        writes = Writes(blobs=[*self.blob_rows.values()], empties=self.empties)
-        for stream, before in self._chain(writes.events).items():
-            if stream in self.streams:
-                writes.streams.append(NewStream(self.streams[stream], self.flushed[stream]))
+    def _writes(self, buffer: Buffer) -> Writes:
+        writes = Writes(
+            events=[event for _, event in buffer.events], blobs=[*buffer.blob_rows.values()], empties=buffer.empties
+        )
+        for stream, head in buffer.heads.items():
+            if stream in buffer.streams:
+                writes.streams.append(NewStream(buffer.streams[stream], head))
             else:
-                writes.heads.append(HeadMove(stream, before, self.flushed[stream]))
-        for table, rows in self.rows.items():
-            _sort_rows(table, rows, writes)
+                writes.heads.append(HeadMove(stream, self.flushed[stream], head))
+        for (table, owner), rows in buffer.rows.items():
+            for key, row in rows.items():
+                if row is None:
+                    writes.deletes.setdefault(table, []).append(_address(table, owner, key))
+                else:
+                    writes.puts.setdefault(table, []).append([*map(row.__getitem__, table.all_columns)])
         return writes
 
     def _verify_read(self, writes: Writes) -> None:
         """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
         moved = {move.stream for move in writes.heads}
-        for stream in self.read - moved - self.streams.keys():
+        for stream in self.read - moved - self.buffer.streams.keys():
             head = self.flushed[stream]
             writes.heads.append(HeadMove(stream, head, head))
 
-    def _chain(self, out: list[NewEvent]) -> dict[int, Head]:
-        """Number and hash what is buffered; returns where the head of each stream was before."""
-        flushed, take = self.flushed, self.entropy.take
-        befores: dict[int, Head] = {}
-        for stream, seq, kind, table, actor, at, tx, body, given in self.events:
-            head = flushed[stream.id]
-            befores.setdefault(stream.id, head)
-            if seq != head[0] + 1:
-                raise AssertionError("events of a stream are numbered without a gap")
-            if body is None or given is not None:
-                assert given is not None
-                flushed[stream.id] = (seq, given.hash)
-                out.append(_verbatim(stream, given))
-                continue
-            salt = take(SALT_BYTES)
-            commitment = commit_to(salt, body)
-            digest = hash_header(stream.uid, seq, head[1], kind, table, actor, at, CODEC_JSON, commitment)
-            flushed[stream.id] = (seq, digest)
-            out.append(
-                NewEvent(
-                    stream.tenant, stream.id, seq, kind, table, actor, at, CODEC_JSON, tx, commitment, digest, salt, body
-                )
-            )  # fmt: skip
-        if self.first is None and out:
-            self.first = (out[0].stream, out[0].seq, out[0].tx)
-        return befores
 
-
-def _verbatim(stream: Stream, event: Event) -> NewEvent:
-    return NewEvent(
-        stream.tenant, stream.id, event.seq, event.kind, event.table, event.actor, event.at, event.codec, event.tx,
-        event.commitment, event.hash, event.salt, event.body,
-    )  # fmt: skip
-
-
-def _sort_rows(table: Table, rows: dict[_Place, Row | None], writes: Writes) -> None:
-    puts, deletes = [], []
-    for place, row in rows.items():
-        if row is None:
-            deletes.append(_address(table, place))
-        else:
-            puts.append([row[column] for column in table.all_columns])
-    if puts:
-        writes.puts[table] = puts
-    if deletes:
-        writes.deletes[table] = deletes
-
-
-def _address(table: Table, place: _Place) -> list[Any]:
-    owner, key = place
+def _address(table: Table, owner: int, key: _Key) -> list[Any]:
     return [owner, *key] if table.streamed or table.tenant else list(key)
 
 
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "blob_rows", "dirty", "empties", "events", "flushed_early", "now", "pin",
-                 "read", "rows", "seen", "seqs", "streams", "tenant", "uid", "written")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "now", "pin", "read", "seen", "tenant",
+                 "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -220,16 +192,9 @@ class Tx:
         self.now = clocks.now()
         self.pin = pin
         self.uid = batch.entropy.take(UID_BYTES)
-        self.events: list[_Pending] = []
-        self.seqs: dict[int, int] = {}
-        self.read: set[int] = set()
-        self.seen: dict[tuple[Table, int, tuple[Any, ...]], Row | None] = {}  # rows as they were read
-        self.rows: dict[Table, dict[_Place, Row | None]] = {}
-        self.dirty: set[tuple[Table, int]] = set()
-        self.streams: dict[int, Stream] = {}
-        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
-        self.empties: list[tuple[int, int]] = []
-        self.written = False
+        self.buffer = Buffer()
+        self.read: set[int] = set()  # streams by whose state the verb decided
+        self.seen: dict[tuple[Table, int, _Key], Row | None] = {}  # rows as they were read
         self.flushed_early = False
 
     # -- writing ---------------------------------------------------------------------------------------------------------
@@ -241,7 +206,6 @@ class Tx:
         """
         stream, table = change.stream, change.table
         assert table is None or table.table_class is TableClass.RECORDED
-        seq = self.seq(stream) + 1
         body = Body(
             change.op, change.key, change.set, change.mark, change.doc, "", [*change.blobs] if change.blobs else _NONE,
             [*change.refs] if change.refs else _NONE, [*change.subjects] if change.subjects else _NONE,
@@ -250,13 +214,23 @@ class Tx:
         stored = encode_body(body)
         if len(stored) > INLINE_MAX_BYTES and change.doc is not None:
             stored = self._move_out(body)
-        self.written = True
-        self.seqs[stream.id] = seq
-        self.dirty |= {(EVENTS, stream.id), (HISTORY, stream.id)}
-        self.events.append(
-            (stream, seq, change.kind, table.name if table else "", self.actor, self.now, self.uid, stored, None)
-        )
+        seq = self._append(stream, change.kind, table.name if table else "", stored)
         self._follow(table, stream, body, seq)
+        return seq
+
+    def _append(self, stream: Stream, kind: str, table: str, body: bytes) -> int:
+        """The next event of a stream, numbered and hashed."""
+        last, previous = self._head(stream.id)
+        seq = last + 1
+        salt = self._batch.entropy.take(SALT_BYTES)
+        commitment = commit_to(salt, body)
+        digest = hash_header(stream.uid, seq, previous, kind, table, self.actor, self.now, CODEC_JSON, commitment)
+        event = NewEvent(
+            stream.tenant, stream.id, seq, kind, table, self.actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
+            body,
+        )  # fmt: skip
+        self.buffer.events.append((stream, event))
+        self.buffer.heads[stream.id] = (seq, digest)
         return seq
 
     def adopt(
@@ -269,12 +243,12 @@ class Tx:
         """
         if event.seq != self.seq(stream) + 1:
             raise AssertionError("events of a stream are numbered without a gap")
-        self.written = True
-        self.seqs[stream.id] = event.seq
-        self.dirty |= {(EVENTS, stream.id), (HISTORY, stream.id)}
-        self.events.append(
-            (stream, event.seq, event.kind, event.table, event.actor, event.at, event.tx, event.body, event)
-        )
+        verbatim = NewEvent(
+            stream.tenant, stream.id, event.seq, event.kind, event.table, event.actor, event.at, event.codec, event.tx,
+            event.commitment, event.hash, event.salt, event.body,
+        )  # fmt: skip
+        self.buffer.events.append((stream, verbatim))
+        self.buffer.heads[stream.id] = (event.seq, event.hash)
         if body is not None:
             self._follow(table, stream, body, event.seq, pruned=pruned)
 
@@ -295,15 +269,11 @@ class Tx:
         body.blobs = [*body.blobs, address]
         return encode_body(body)
 
-    def _put(self, table: Table, stream: Stream, key: tuple[Any, ...], row: Row | None) -> None:
+    def _put(self, table: Table, stream: Stream, key: _Key, row: Row | None) -> None:
         if row is not None:
             row["stream"] = stream.id
             row["tenant"] = stream.tenant
-        rows = self.rows.get(table)
-        if rows is None:
-            rows = self.rows[table] = {}
-        rows[stream.id, key] = row
-        self.dirty.add((table, stream.id))
+        self.buffer.rows.setdefault((table, stream.id), {})[key] = row
 
     def touch(
         self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None
@@ -313,9 +283,7 @@ class Tx:
         assert table.streamed == (stream is not None)
         owner = stream.id if stream else self.tenant if table.tenant else 0
         row = None if values is None else {**key, **values, "stream": owner, "tenant": self.tenant}
-        self.rows.setdefault(table, {})[owner, tuple(key[column] for column in table.key)] = row
-        self.dirty.add((table, owner))
-        self.written = True
+        self.buffer.rows.setdefault((table, owner), {})[tuple(key[column] for column in table.key)] = row
 
     def keep(self, data: bytes) -> str:
         """Keep bytes by their content; returns the address. The same bytes are kept once for a tenant."""
@@ -324,14 +292,12 @@ class Tx:
     def keep_row(self, row: BlobRow) -> str:
         """Keep bytes that were packed before, outside the lane; returns the address."""
         address = row[1]
-        self.blob_rows[self.tenant, address] = row
-        self.written = True
+        self.buffer.blob_rows[self.tenant, address] = row
         return address.hex()
 
     def empty(self, stream: Stream, seqs: Iterable[int]) -> None:
         """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty."""
-        self.empties += [(stream.id, seq) for seq in seqs]
-        self.written = True
+        self.buffer.empties += [(stream.id, seq) for seq in seqs]
 
     def claim_blobs(self) -> None:
         """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
@@ -351,10 +317,11 @@ class Tx:
 
     def seq(self, stream: Stream) -> int:
         """The sequence number of the stream's last event, own events included."""
-        seq = self.seqs.get(stream.id)
-        if seq is None:
-            seq = self._batch.seqs.get(stream.id)
-        return self._batch.head(stream.id)[0] if seq is None else seq
+        return self._head(stream.id)[0]
+
+    def _head(self, stream: int) -> Head:
+        batch = self._batch
+        return self.buffer.heads.get(stream) or batch.buffer.heads.get(stream) or batch.head(stream)
 
     def lock(self, stream: Stream) -> None:
         """From here to the commit nobody else writes to this stream, or forks it; what follows sees what they did before."""
@@ -362,7 +329,7 @@ class Tx:
 
     def find_stream(self, kind: str, name: str) -> Stream | None:
         """The stream of this name, if it exists."""
-        for known in (*self.streams.values(), *self._batch.streams.values()):
+        for known in (*self.buffer.streams.values(), *self._batch.buffer.streams.values()):
             if (known.tenant, known.kind, known.name) == (self.tenant, kind, name):
                 return known
         rows = self.query(LOG.stream_by_name, tenant=self.tenant, kind=kind, name=name)
@@ -378,7 +345,7 @@ class Tx:
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
         stream = Stream(stream_id, uid or new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
-        self.streams[stream_id] = stream
+        self.buffer.streams[stream_id] = stream
         self._batch.flushed[stream_id] = head
         return stream
 
@@ -392,18 +359,19 @@ class Tx:
         """One row of a table that belongs to no stream."""
         return self._find(table, self.tenant if table.tenant else 0, self.tenant, key)
 
-    def _find(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
-        for rows in (self.rows.get(table), self._batch.rows.get(table)):
-            if rows and (owner, key) in rows:
-                return rows[owner, key]
-        if table.streamed and (owner in self.streams or owner in self._batch.streams):
-            return None
+    def _find(self, table: Table, owner: int, tenant: int, key: _Key) -> Row | None:
+        for buffer in (self.buffer, self._batch.buffer):
+            rows = buffer.rows.get((table, owner))
+            if rows and key in rows:
+                return rows[key]
+            if table.streamed and owner in buffer.streams:
+                return None
         place = (table, owner, key)
         if place not in self.seen:  # `record` must build on what the verb decided by, not on what came after it
             self.seen[place] = self._select(table, owner, tenant, key)
         return self.seen[place]
 
-    def _select(self, table: Table, owner: int, tenant: int, key: tuple[Any, ...]) -> Row | None:
+    def _select(self, table: Table, owner: int, tenant: int, key: _Key) -> Row | None:
         if table.streamed:
             self._decide_by(owner)
         found = self._batch.connection.select_row(table, owner, tenant, key)
@@ -417,8 +385,8 @@ class Tx:
     def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
         """Run a named read. Buffered writes to what it `touches` are flushed first, so that it sees them."""
         batch = self._batch
-        touched = set(touches)
-        if touched and not (touched.isdisjoint(batch.dirty) and touched.isdisjoint(self.dirty)):
+        touched = [*touches]
+        if touched and (self.buffer.concerns(touched) or batch.buffer.concerns(touched)):
             self._flush_early()
         for table, stream in touched:
             if table.streamed and stream:
@@ -445,7 +413,7 @@ class Tx:
 
     def _kept(self, address: bytes) -> BlobRow | None:
         place = (self.tenant, address)
-        return self.blob_rows.get(place) or self._batch.blob_rows.get(place)
+        return self.buffer.blob_rows.get(place) or self._batch.buffer.blob_rows.get(place)
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
         """Which of these blobs are stored, those kept in this batch included; they stay until the commit."""
@@ -472,7 +440,7 @@ class Tx:
         self.flushed_early = True
         self._batch.absorb(self)
         self._batch.flush(commit=False)
-        self.events, self.rows, self.dirty, self.streams, self.blob_rows, self.empties = [], {}, set(), {}, {}, []
+        self.buffer = Buffer()
         self.seen = {}
 
     def end(self) -> None:

@@ -16,7 +16,9 @@ _OURS = ("schema", "artifacts")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A parsed store URL. `artifacts` is where large blobs go; None for the default place."""
+    """A parsed store URL. `path` is absolute: a program that changes its folder keeps its store, and no name means
+    something else to SQLite (`:memory:`). `artifacts` is where large blobs go; None for the default place.
+    """
 
     url: str
     scheme: str
@@ -68,7 +70,7 @@ def _sqlite(url: str) -> Address:
             "expected a path: sqlite:///agent.db, or sqlite:////srv/agent.db for an absolute one", path="store"
         )
     options = _options(query, ("artifacts",), "store")
-    return Address(url, "sqlite", path=Path(unquote(place[1:])), artifacts=options.get("artifacts"))
+    return Address(url, "sqlite", path=Path(unquote(place[1:])).absolute(), artifacts=options.get("artifacts"))
 
 
 def _postgres(url: str) -> Address:

@@ -10,8 +10,9 @@ import pytest
 
 import perdure
 from perdure import errors
-from perdure.doors.cli import artifacts
+from perdure.doors.cli import artifacts as cli_artifacts
 from perdure.model.records.artifacts import CollectReport
+from perdure.planes import artifacts
 
 LISTS = ["sessions", "decisions", "tasks", "artifacts", "events"]
 FIELDS = {
@@ -234,7 +235,6 @@ def test_what_is_no_beginning_of_a_hash(run, url, tmp_path, digits, error) -> No
 def test_an_ambiguous_beginning_lists_the_artifacts(run, ask, url, tmp_path, monkeypatch) -> None:
     """Two contents whose hashes begin with the same 8 digits are not found in a test: here 1 digit is enough."""
     monkeypatch.setattr(artifacts, "BEGINNING", re.compile("[0-9a-f]+"))
-    monkeypatch.setattr(artifacts, "PAGE", 7)
     attach(url, *map(str, range(17)))  # more contents than digits: two begin alike
     hashes = [item["hash"] for item in ask("artifacts", "--store", url)["items"]]
     first, count = Counter(digest[0] for digest in hashes).most_common(1)[0]
@@ -260,7 +260,7 @@ def test_collect_is_a_dry_run_unless_told(run, ask, url) -> None:
     ],
 )
 def test_what_collect_says(found, dry_run, said) -> None:
-    assert artifacts._outcome(CollectReport(0, 0, 0, found, (), dry_run)) == said
+    assert cli_artifacts._outcome(CollectReport(0, 0, 0, found, (), dry_run)) == said
 
 
 def test_collect_checks_its_grace(run, url) -> None:

@@ -11,6 +11,7 @@ import pytest
 import perdure
 from doors.cli.content import on_a_terminal, tear
 from perdure import errors
+from perdure.stores.core import open_core
 from perdure.testing.damage import NotThere, forge_event
 
 
@@ -188,3 +189,30 @@ def test_what_verify_found_is_never_shortened(run, torn_path) -> None:
         drawn = on_a_terminal(*words, columns=80, exit_code=errors.Damaged.exit_code)
         assert "…" not in drawn
         assert set(problem["message"].split()[-8:]) <= set(drawn.split())
+
+
+def test_an_anchor_makes_no_tenant(run, ask, tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/acme.db"
+    with perdure.open(url, tenant="acme") as store:
+        store.session("a").say("user", "x")
+    assert ask("anchor", "--unsigned", "-o", tmp_path / "a.json", "--store", url)["heads"] == 1
+    with pytest.raises(errors.NotFound, match="no tenant 'default'"):
+        perdure.open(url, read_only=True)
+    assert ask("verify", "--anchor", tmp_path / "a.json", "--store", url)["ok"]
+
+
+def test_a_store_without_anything_has_nothing_to_anchor(run, tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    open_core(url).close()
+    result = run("anchor", "--unsigned", "-o", tmp_path / "a.json", "--store", url)
+    assert result.exit_code == errors.NotFound.exit_code
+    assert not (tmp_path / "a.json").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--execute",)])
+def test_nor_does_a_collection(run, url, words) -> None:
+    result = run("collect", *words, "--store", url, "--tenant", "typo")
+    assert result.exit_code == errors.NotFound.exit_code
+    with pytest.raises(errors.NotFound):
+        perdure.open(url, tenant="typo", read_only=True)
+    assert run("collect", *words, "--store", url).exit_code == 0  # the control

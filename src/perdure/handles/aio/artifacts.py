@@ -140,7 +140,10 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
     __slots__ = ()
 
     async def artifact(self, hash: str) -> AsyncArtifact:  # noqa: A002 - the word of the design
-        """The artifact with this content. Raises NotFound, also when only another tenant has it."""
+        """The newest artifact with this content. Raises NotFound, also when only another tenant has it.
+
+        The first 8 digits or more will do; Conflict lists the contents if several begin so.
+        """
         return AsyncArtifact(self._caller, await self._caller.read(artifacts.by_address, hash))
 
     async def artifacts(

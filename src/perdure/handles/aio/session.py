@@ -6,6 +6,7 @@ from perdure.handles.aio.artifacts import AsyncArtifacts
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
 from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
+from perdure.handles.aio.effects import AsyncEffects
 from perdure.handles.aio.happenings import AsyncHappenings
 from perdure.handles.aio.time import AsyncTime
 from perdure.handles.aio.values import AsyncValues
@@ -20,6 +21,7 @@ class AsyncSession(
     AsyncCheckpoints,
     AsyncHappenings,
     AsyncArtifacts,
+    AsyncEffects,
     AsyncTime,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""

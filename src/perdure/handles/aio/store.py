@@ -9,7 +9,9 @@ from typing import Any, Self, TypeVar
 from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
 from perdure.handles.aio.decisions import AsyncDecisionsAcross
+from perdure.handles.aio.effects import AsyncEffectsAcross
 from perdure.handles.aio.happenings import AsyncHappeningsAcross
+from perdure.handles.aio.runs import AsyncRuns
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.aio.work import AsyncWorkAcross
@@ -30,6 +32,8 @@ class AsyncStore(
     AsyncDecisionsAcross,
     AsyncHappeningsAcross,
     AsyncArtifactsAcross,
+    AsyncEffectsAcross,
+    AsyncRuns,
     AsyncUpkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""

@@ -120,6 +120,11 @@ class AsyncTask(AsyncStreamHandle):
         return self._record.abandoned
 
     @property
+    def key(self) -> str | None:
+        """The key under which it was written down, if it was given one."""
+        return self._record.key
+
+    @property
     def ref(self) -> Ref:
         """How others refer to it."""
         return self._record.ref
@@ -207,14 +212,17 @@ class AsyncWork(AsyncStreamHandle):
         priority: int = 0,
         labels: Iterable[str] = (),
         detail: Any = None,
+        key: str | None = None,
     ) -> AsyncTask:
-        """Write a task down. Atomic; two calls make two tasks.
+        """Write a task down. Atomic; without a key two calls make two tasks.
 
         needs: tasks of this session that must be done before. priority: higher comes first. detail: any
-        value. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is written then.
+        value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
+        give the task that stands, as it is by now; others raise KeyReused. Raises Invalid, TooLarge or
+        NotFound with the path of what is wrong; nothing is written then.
         """
         record = await self._write(
-            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail
+            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key
         )
         return AsyncTask(self._caller, self._stream, self._pin, record)
 

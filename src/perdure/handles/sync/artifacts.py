@@ -137,7 +137,10 @@ class ArtifactsAcross(StoreHandle):
     __slots__ = ()
 
     def artifact(self, hash: str) -> Artifact:  # noqa: A002 - the word of the design
-        """The artifact with this content. Raises NotFound, also when only another tenant has it."""
+        """The newest artifact with this content. Raises NotFound, also when only another tenant has it.
+
+        The first 8 digits or more will do; Conflict lists the contents if several begin so.
+        """
         return Artifact(self._caller, self._caller.read(artifacts.by_address, hash))
 
     def artifacts(

@@ -7,6 +7,7 @@ from perdure.handles.sync.artifacts import Artifacts
 from perdure.handles.sync.checkpoints import Checkpoints
 from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
+from perdure.handles.sync.effects import Effects
 from perdure.handles.sync.happenings import Happenings
 from perdure.handles.sync.time import Time
 from perdure.handles.sync.values import Values
@@ -21,6 +22,7 @@ class Session(
     Checkpoints,
     Happenings,
     Artifacts,
+    Effects,
     Time,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""

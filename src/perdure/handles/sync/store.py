@@ -12,7 +12,9 @@ from perdure.handles.callers import Caller
 from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
 from perdure.handles.sync.decisions import DecisionsAcross
+from perdure.handles.sync.effects import EffectsAcross
 from perdure.handles.sync.happenings import HappeningsAcross
+from perdure.handles.sync.runs import Runs
 from perdure.handles.sync.session import Scope, Session
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.handles.sync.work import WorkAcross
@@ -31,6 +33,8 @@ class Store(
     DecisionsAcross,
     HappeningsAcross,
     ArtifactsAcross,
+    EffectsAcross,
+    Runs,
     Upkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -23,7 +24,7 @@ class Said(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
 
-class EventRecord:
+class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One event of the log. Emitted ones (`session.emit`) have no `table`; the others say what changed a row.
 
     session, uid: name and identity of the stream that holds it. data: what was emitted, or the document of
@@ -33,33 +34,18 @@ class EventRecord:
     A list of events is mostly looked at by its headers, so what each says is read when it is first asked for.
     """
 
-    __struct_fields__ = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "uid", "ref", "body",
-                         "emptied")  # fmt: skip
-    __slots__ = ("_at_us", "_read", "_said", "actor", "emptied", "kind", "seq", "session", "table", "uid")
+    SHOWN: ClassVar = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "uid", "ref", "body",
+                       "emptied")  # fmt: skip
 
-    def __init__(
-        self,
-        seq: int,
-        kind: str,
-        table: str,
-        actor: str,
-        at_us: int,
-        session: str,
-        uid: str,
-        read: Callable[[], Said],
-        *,
-        emptied: bool,
-    ) -> None:
-        self.seq = seq
-        self.kind = kind
-        self.table = table
-        self.actor = actor
-        self.session = session
-        self.uid = uid
-        self.emptied = emptied
-        self._at_us = at_us
-        self._read = read
-        self._said: Said | None = None
+    seq: int
+    kind: str
+    table: str
+    actor: str
+    _at_us: int
+    session: str
+    uid: str
+    emptied: bool
+    _read: Callable[[], Said]
 
     @property
     def at(self) -> datetime:
@@ -74,12 +60,10 @@ class EventRecord:
         """How others refer to it."""
         return Ref(self.uid, self.seq)
 
-    @property
+    @cached_property
     def said(self) -> Said:
-        """All that it says; read once."""
-        if self._said is None:
-            self._said = self._read()
-        return self._said
+        """All that it says; read once (or, by several threads at once, to the same)."""
+        return self._read()
 
     @property
     def data(self) -> Any:
@@ -109,16 +93,29 @@ class EventRecord:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EventRecord):
             return NotImplemented
-        mine = (self.uid, self.seq, self.kind, self.table, self.actor, self._at_us, self.session)
-        return self.said == other.said and mine == (
-            other.uid, other.seq, other.kind, other.table, other.actor, other._at_us, other.session,
-        )  # fmt: skip
+        return self._header == other._header and self.said == other.said
 
     def __hash__(self) -> int:
         return hash((self.uid, self.seq))
 
+    @property
+    def _header(self) -> tuple[Any, ...]:
+        return (self.seq, self.kind, self.table, self.actor, self._at_us, self.session, self.uid, self.emptied)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and other processes get what it says along: reading it later is for this process alone."""
+        return _with_said, (self._header, self.said)
+
     def __repr__(self) -> str:
-        return f"EventRecord({self.session!r}, seq={self.seq}, kind={self.kind!r}, actor={self.actor!r}, at={self.at})"
+        try:
+            at = str(self.at)
+        except Damaged:
+            at = "?"
+        return f"EventRecord({self.session!r}, seq={self.seq}, kind={self.kind!r}, actor={self.actor!r}, at={at})"
+
+
+def _with_said(header: tuple[Any, ...], said: Said) -> EventRecord:
+    return EventRecord(*header, _read=lambda: said)
 
 
 class FoldState(msgspec.Struct, frozen=True):

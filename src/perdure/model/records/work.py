@@ -27,7 +27,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
     note: what was said when it was last moved (done, failed, blocked …). holder: the open store that holds
     the claim, `claimed_by` who acted through it. abandoned: the claim is void, because its time is over or
-    its holder has died; the task is then as good as todo.
+    its holder has died; the task is then as good as todo. key: what makes writing it down idempotent.
     """
 
     id: int
@@ -48,3 +48,4 @@ class TaskRecord(msgspec.Struct, frozen=True):
     token: int
     abandoned: bool
     ref: Ref
+    key: str | None = None

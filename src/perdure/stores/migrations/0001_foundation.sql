@@ -115,7 +115,8 @@ CREATE TABLE refs (
 CREATE INDEX refs_by_target ON refs (target, target_seq);
 
 -- Labels and tags, so that they can be searched. `thing` is session, task or decision; `id` is 0 for the session; `at` is
--- when the thing was made, so that a listing by tag goes through its things in order.
+-- when the thing was made, so that a listing by tag goes through its things in order; `priority` is that of a task while it is
+-- unfinished, so that what is ready under a label is found whatever was done before.
 CREATE TABLE tags (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -123,9 +124,11 @@ CREATE TABLE tags (
   tag TEXT NOT NULL,
   id INTEGER NOT NULL,
   at INTEGER NOT NULL,
+  priority INTEGER,
   PRIMARY KEY (stream, thing, tag, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_by_tag ON tags (tenant, thing, tag, at, stream, id);
+CREATE INDEX tags_open ON tags (stream, tag, priority DESC, id) WHERE priority IS NOT NULL;
 
 -- Which blobs an event needs: what keeps them from being collected.
 CREATE TABLE blob_refs (
@@ -198,6 +201,7 @@ CREATE TABLE tasks (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
   seq INTEGER NOT NULL,
+  key TEXT,
   status TEXT NOT NULL CHECK (status IN ('todo', 'doing', 'blocked', 'done', 'failed', 'cancelled')),
   priority INTEGER NOT NULL,
   parent INTEGER,
@@ -215,6 +219,7 @@ CREATE TABLE tasks (
   PRIMARY KEY (stream, seq),
   CHECK ((holder IS NOT NULL) = (status = 'doing'))
 ) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX tasks_by_key ON tasks (stream, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_open ON tasks (stream, status, priority DESC, seq) WHERE status IN ('todo', 'doing', 'blocked');
 CREATE INDEX tasks_by_status ON tasks (tenant, status, at, stream, seq);
 CREATE INDEX tasks_by_time ON tasks (tenant, at, stream, seq);
@@ -409,7 +414,7 @@ FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant
 JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
 
 CREATE VIEW v_tasks AS
-SELECT n.name AS tenant, s.name AS session, t.seq, t.title, t.status, t.priority, t.parent, t.actor, t.at, t.claimed_by,
+SELECT n.name AS tenant, s.name AS session, t.seq, t.key, t.title, t.status, t.priority, t.parent, t.actor, t.at, t.claimed_by,
   t.claim_expires_at,
   t.labels, t.needs, CAST(e.body AS TEXT) -> '$.doc' AS doc, CAST(o.body AS TEXT) -> '$.doc' AS note -- @sqlite
   t.labels::json AS labels, t.needs::json AS needs, convert_from(e.body, 'UTF8')::json -> 'doc' AS doc, convert_from(o.body, 'UTF8')::json -> 'doc' AS note -- @postgres

@@ -1,0 +1,405 @@
+"""The ledger: one row for each act on the outside world, moved along the arrows of docs/decisions/0006. Keeps P2-P4.
+
+    plan ─▶ planned ── dispatch ─▶ dispatched ── commit ─▶ committed ── undo ─▶ undoing ── undone ─▶ undone
+              │ withdraw              │    └── fail ─▶ failed     ▲
+              ▼                       ▼ doubt                     │ settle
+           withdrawn               in_doubt ──────────────────────┤ ── settle ─▶ failed
+              ▲ absent ───────────────┘ (back to planned: the next attempt)
+
+The verbs are plain functions of a transaction: whoever acts calls them around the call to the outside. A dispatch is a
+compare-and-set on the stream's head, so that of several who try one sends (P3). Callers: the handles and the settlement.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.errors import Conflict, Damaged, Failed, Invalid, KeyReused, NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.model.instants import instant_us, to_datetime
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind
+from perdure.model.values import to_plain
+from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import Instant, between
+from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.tables import EFFECTS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+Q = Statements("perdure.effects", "ledger.sql")
+
+PLANNED, DISPATCHED, IN_DOUBT = EffectState.PLANNED, EffectState.DISPATCHED, EffectState.IN_DOUBT
+COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, EffectState.WITHDRAWN
+UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
+MESSAGE_MAX_CHARS = 4_000
+AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
+
+
+class Arrow(NamedTuple):
+    """One arrow of the drawing: the event that it makes, where it may begin (nowhere: it makes the row), where it ends."""
+
+    kind: str
+    sources: frozenset[EffectState]
+    target: EffectState
+
+
+ARROWS = {
+    "plan": Arrow("effect.planned", frozenset(), PLANNED),
+    "dispatch": Arrow("effect.dispatched", frozenset({PLANNED}), DISPATCHED),
+    "withdraw": Arrow("effect.withdrawn", frozenset({PLANNED}), WITHDRAWN),
+    "commit": Arrow("effect.committed", frozenset({DISPATCHED, IN_DOUBT}), COMMITTED),
+    "fail": Arrow("effect.failed", frozenset({DISPATCHED, IN_DOUBT}), FAILED),
+    "doubt": Arrow("effect.doubted", frozenset({PLANNED, DISPATCHED, IN_DOUBT}), IN_DOUBT),
+    "again": Arrow("effect.redispatched", frozenset({DISPATCHED, IN_DOUBT}), DISPATCHED),
+    "absent": Arrow("effect.absent", frozenset({DISPATCHED, IN_DOUBT}), PLANNED),
+    "retry": Arrow("effect.retried", frozenset({FAILED, WITHDRAWN}), PLANNED),
+    "undo": Arrow("effect.undoing", frozenset({COMMITTED, IN_DOUBT, FAILED}), UNDOING),
+    "undone": Arrow("effect.undone", frozenset({UNDOING}), UNDONE),
+}
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """An effect that is meant, before anything is written: what `plan` and `dispatch` take."""
+
+    tool: str
+    kind: ToolKind
+    key: str
+    digest: str
+    args: dict[str, Any]
+    rule: Rule
+    place: str | None = None
+    call: str | None = None
+    undoes: int | None = None
+    notes: dict[str, Any] = {}  # kept with the plan: the verdicts of guards
+
+
+class Sender(NamedTuple):
+    """Who dispatches: the open store, and the epoch that it believes in."""
+
+    holder: str
+    epoch: int
+
+
+class Outcome(NamedTuple):
+    """What became of an attempt: a result, or an error. by: who or which rule said so."""
+
+    result: Any = None
+    error: EffectError | None = None
+    by: str = ""
+
+
+# -- meaning and sending -----------------------------------------------------------------------------------------------
+
+
+def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
+    """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
+    found = _standing(tx, stream, intent)
+    return found if found is not None else _insert(tx, stream, "plan", intent, {"attempt": 0, "epoch": epoch})
+
+
+def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
+    """Make the intent durable, so that it may be sent (P2); and whether it was this call that did, so that it must be.
+
+    An effect that is new or planned is dispatched; any other is given as it stands.
+    """
+    found = _standing(tx, stream, intent)
+    if found is None:
+        return dispatch_new(tx, stream, intent, sender), True
+    if found.state is not PLANNED or found.epoch != sender.epoch:
+        return found, False
+    return dispatch_planned(tx, stream, found.seq, sender), True
+
+
+def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> EffectRecord:
+    """Plan and dispatch in one event what is known to be new: the unique key refuses it otherwise."""
+    return _insert(tx, stream, "dispatch", intent, _sending(tx, intent.rule, sender, 0))
+
+
+def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
+    """Dispatch what is planned: its next attempt. Conflict if it is not planned."""
+    found = effect(tx, stream, seq)
+    return _move(tx, stream, found, "dispatch", _sending(tx, found.rule, sender, found.attempt))
+
+
+def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
+    """Send once more what may be called again though it may have happened: its next attempt. Conflict if it moved on."""
+    found = effect(tx, stream, seq)
+    if found.kind not in AGAIN or found.attempt != attempt:
+        raise Conflict(
+            f"effect {found.id} ({found.kind}) is at attempt {found.attempt}", path="effect", state=found.state
+        )
+    return _move(tx, stream, found, "again", {**_sending(tx, found.rule, sender, attempt), "error": None})
+
+
+def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any]:
+    now = tx.now if rule.timeout is None else tx.store_now()
+    return {
+        "attempt": attempts + 1,
+        "epoch": sender.epoch,
+        "holder": sender.holder,
+        "dispatched_at": now,
+        "deadline_at": None if rule.timeout is None else now + rule.timeout,
+        "quiet_at": None,
+    }
+
+
+def _standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
+    check_name(intent.key, "key", KEY_MAX_CHARS)
+    found = find(tx, stream, intent.key)
+    if found is not None and found.digest != intent.digest:
+        raise KeyReused(
+            f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key", stored=found.digest,
+            given=intent.digest, seq=found.seq,
+        )  # fmt: skip
+    return found
+
+
+def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str, Any]) -> EffectRecord:
+    arrow = ARROWS[verb]
+    fixed = {
+        "state": arrow.target.value, "tool": intent.tool, "kind": intent.kind.value, "key": intent.key,
+        "digest": intent.digest, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
+        "at": tx.now,
+    }  # fmt: skip
+    doc = {"args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), **intent.notes}
+    seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
+    return EffectRecord(
+        seq, stream.kind, stream.name, intent.tool, intent.kind, arrow.target, intent.key, intent.digest, intent.args,
+        intent.rule, columns["attempt"], columns.get("holder"), intent.place, intent.call, intent.undoes, columns["epoch"],
+        tx.actor, to_datetime(tx.now), _when(columns.get("dispatched_at")), _when(columns.get("deadline_at")), None, None,
+        None, None, stream.ref(seq),
+    )  # fmt: skip
+
+
+def _when(at: int | None) -> Any:
+    return None if at is None else to_datetime(at)
+
+
+# -- what became of it ------------------------------------------------------------------------------------------------
+
+
+def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
+    """It happened, with this result. A late result settles the doubt about its own attempt; after settlement it is noted."""
+    return _conclude(tx, stream, seq, attempt, "commit", outcome)
+
+
+def fail(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
+    """It is known not to have happened, and is not tried again."""
+    return _conclude(tx, stream, seq, attempt, "fail", outcome)
+
+
+def absent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
+    """It is known not to have happened: planned again, for the next attempt."""
+    return _conclude(tx, stream, seq, attempt, "absent", outcome)
+
+
+def doubt(
+    tx: Tx, stream: Stream, seq: int, attempt: int, error: EffectError, *, quiet: bool = False, by: str = ""
+) -> EffectRecord:
+    """It is not known whether it happened. quiet: its caller is proved to be unable to send, from now on."""
+    found = effect(tx, stream, seq)
+    if found.attempt != attempt or found.state not in ARROWS["doubt"].sources:
+        return found
+    if found.state is IN_DOUBT and (found.quiet_at is not None or not quiet):
+        return found
+    columns = {"quiet_at": tx.store_now() if quiet else None, "error": error.code}
+    return _move(tx, stream, found, "doubt", columns, Outcome(error=error, by=by))
+
+
+def withdraw(tx: Tx, stream: Stream, seq: int, error: EffectError, by: str = "") -> EffectRecord:
+    """It shall not happen: a guard or a person said no before it was sent."""
+    found = effect(tx, stream, seq)
+    if found.state is WITHDRAWN:
+        return found
+    return _move(tx, stream, found, "withdraw", {"error": error.code}, Outcome(error=error, by=by))
+
+
+def _conclude(tx: Tx, stream: Stream, seq: int, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
+    found = effect(tx, stream, seq)
+    if found.attempt != attempt or found.state not in ARROWS[verb].sources:
+        return _note_late(tx, stream, found, attempt, verb, outcome)
+    cleared = {"error": outcome.error.code if outcome.error and verb != "absent" else None}
+    return _move(tx, stream, found, verb, cleared, outcome)
+
+
+def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
+    """What comes after settlement is recorded and changes nothing; what was said before is not said again."""
+    if (found.attempt, found.state) != (attempt, ARROWS[verb].target):
+        doc = {"effect": found.seq, "attempt": attempt, "said": verb, **_document(outcome)}
+        tx.record(Change("effect.late", stream, op=Op.NOTE, doc=doc))
+    return found
+
+
+def _move(
+    tx: Tx, stream: Stream, found: EffectRecord, verb: str, columns: dict[str, Any], outcome: Outcome | None = None
+) -> EffectRecord:
+    arrow = ARROWS[verb]
+    if found.state not in arrow.sources:
+        raise Conflict(
+            f"effect {found.id} is {found.state} and cannot be {arrow.target}", path="effect", state=found.state.value
+        )
+    doc, mark = (None, "") if outcome is None else (_document(outcome), "outcome_seq")
+    values = {"state": arrow.target.value, **columns}
+    tx.record(Change(arrow.kind, stream, EFFECTS, Op.SET, {"seq": found.seq}, values, doc, mark))
+    if verb == "commit" and found.undoes is not None:
+        _move(tx, stream, effect(tx, stream, found.undoes), "undone", {})
+    return _moved(found, arrow.target, columns, outcome)
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    doc: dict[str, Any] = {"by": outcome.by} if outcome.by else {}
+    if outcome.error is not None:
+        return doc | {"error": msgspec.to_builtins(outcome.error)}
+    return doc | {"result": to_plain(outcome.result, "result")}
+
+
+def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None) -> EffectRecord:
+    instants = {name: _when(columns[name]) for name in ("dispatched_at", "deadline_at", "quiet_at") if name in columns}
+    kept = {name: columns[name] for name in ("attempt", "epoch", "holder") if name in columns}
+    said = (
+        {} if outcome is None else {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
+    )
+    return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
+
+
+def revive(tx: Tx, stream: Stream) -> EffectRecord | None:
+    """Plan the newest effect of a run anew, if it failed: for a run that is tried again."""
+    rows = tx.query(Q.effect_last, touches=[(EFFECTS, stream.id)], stream=stream.id)
+    found = _record(tx, stream, rows[0]) if rows else None
+    if found is None or found.state not in ARROWS["retry"].sources:
+        return None
+    return _move(tx, stream, found, "retry", {"error": None})
+
+
+def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> EffectRecord:
+    """Plan the undo of an effect: an effect of its own. The one that it undoes is `undoing` from here on."""
+    found = effect(tx, stream, seq)
+    _check_undoable(tx, found)
+    undo = plan(tx, stream, msgspec.structs.replace(intent, undoes=seq), epoch)
+    if found.state not in (UNDOING, UNDONE):
+        _move(tx, stream, found, "undo", {})
+    return undo
+
+
+def _check_undoable(tx: Tx, found: EffectRecord) -> None:
+    """Doubt is settled first, unless undoing does no harm and what was sent can no longer arrive after it."""
+    if found.state is IN_DOUBT and not (found.rule.undo_idempotent and has_landed(found, tx.store_now())):
+        raise Conflict(f"effect {found.id} is in doubt: settle it before it is undone", path="effect", state="in_doubt")
+    if found.state is FAILED and found.kind is not ToolKind.IDEMPOTENT:
+        raise Conflict(f"effect {found.id} did not happen: there is nothing to undo", path="effect", state="failed")
+
+
+def has_landed(found: EffectRecord, now_us: int) -> bool:
+    """Whether nothing of it can arrive outside any more: its caller is quiet, and what it sent has had its time."""
+    return found.quiet_at is not None and now_us >= instant_us(found.quiet_at, 0) + found.rule.lands_within
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def find(reads: Reads, stream: Stream, key: str) -> EffectRecord | None:
+    """The effect under a key of this stream."""
+    rows = reads.query(Q.effect_get, touches=[(EFFECTS, stream.id)], stream=stream.id, key=key, seq=None)
+    return _record(reads, stream, rows[0]) if rows else None
+
+
+def effect(reads: Reads, stream: Stream, seq: int) -> EffectRecord:
+    """One effect of a session or run. NotFound if there is none with this number."""
+    rows = reads.query(Q.effect_get, touches=[(EFFECTS, stream.id)], stream=stream.id, seq=seq, key=None)
+    if not rows:
+        raise NotFound(f"{stream.kind} {stream.name!r} has no effect {seq}", path="effect")
+    return _record(reads, stream, rows[0])
+
+
+def effects(
+    reads: Reads, stream: Stream, *, after: int = 0, limit: int = 1_000, open_only: bool = False
+) -> list[EffectRecord]:
+    """The effects of a session or run, oldest first."""
+    rows = reads.query(
+        Q.effects_of_stream, touches=[(EFFECTS, stream.id)], stream=stream.id, after=after, limit=check_page(limit),
+        open=1 if open_only else None,
+    )  # fmt: skip
+    return [_record(reads, stream, row) for row in rows]
+
+
+def effects_of_store(
+    reads: Reads,
+    *,
+    state: str | None = None,
+    tool: str | None = None,
+    errors: bool = False,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int = 100,
+    after: str | None = None,
+) -> Page[tuple[Stream, EffectRecord]]:
+    """The effects of this tenant, newest first, each with its stream. errors: those that have one."""
+    count = check_page(limit)
+    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
+    span = between(reads, since, until)
+    rows = reads.query(
+        Q.effects_of_store,
+        tenant=reads.tenant,
+        state=None if state is None else _state(state),
+        tool=None if tool is None else check_name(tool, "tool"),
+        errors=1 if errors else None,
+        since=span.since,
+        until=span.until,
+        after_at=at,
+        after_stream=in_stream,
+        after_seq=seq,
+        limit=count + 1,
+    )
+    found = [(stream := Stream(*row[19:]), _record(reads, stream, row[:19])) for row in rows[:count]]
+    last = rows[count - 1] if len(rows) > count else None
+    return Page(found, encode_cursor(last[13], last[19], last[0]) if last else None)
+
+
+def _state(state: object) -> str:
+    try:
+        return EffectState(state).value  # type: ignore[arg-type]
+    except ValueError:
+        raise Invalid(f"expected one of {', '.join(EffectState)}; got {state!r}", path="state") from None
+
+
+def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
+    (seq, state, tool, kind, key, digest, place, call, undoes, attempt, epoch, holder, actor, at, dispatched_at,
+     deadline_at, quiet_at, planned, ended) = row  # fmt: skip
+    where = f"{stream.kind} {stream.name} effect {seq}"
+    meant = stored_fields(doc_of(reads, planned, where), where)
+    became = stored_fields(doc_of(reads, ended, where), where)
+    return EffectRecord(
+        seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
+        key, digest, stored_fields(stored_value(meant.get("args"), where), where), _rule(meant.get("rule"), where), attempt,
+        holder, place, call, undoes, epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
+        stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),
+        stored_value(became.get("result"), where), _error(became.get("error"), where), became.get("by"), stream.ref(seq),
+    )  # fmt: skip
+
+
+def _rule(stored: Any, where: str) -> Rule:
+    try:
+        return msgspec.convert(stored or {}, Rule)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"what is stored is no rule of a tool: {error}", path=where) from None
+
+
+def _error(stored: Any, where: str) -> EffectError | None:
+    if stored is None:
+        return None
+    try:
+        return msgspec.convert(stored, EffectError)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"what is stored is no error: {error}", path=where) from None
+
+
+def error_of(error: BaseException) -> EffectError:
+    """An exception as it is kept: its name and what it says, bounded, without what cannot be kept."""
+    text = str(error).encode("utf-8", "replace").decode().replace("\0", "")[:MESSAGE_MAX_CHARS]
+    code = error.code if isinstance(error, Failed) else type(error).__name__
+    return EffectError(code[:200], text)

@@ -1,0 +1,52 @@
+-- The effect ledger: what was meant, what was sent, what is known to have happened.
+
+-- effect_get: one effect with its arguments and its outcome.
+SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
+  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
+FROM effects f
+JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
+WHERE f.stream = :stream
+  AND f.seq = :seq --? seq
+  AND f.key = :key --? key
+
+-- effect_last: the newest effect of a run.
+SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
+  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
+FROM effects f
+JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
+WHERE f.stream = :stream ORDER BY f.seq DESC LIMIT 1
+
+-- effects_of_stream: the effects of a session or run, oldest first; `after` is a sequence number.
+SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
+  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
+FROM effects f
+JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
+WHERE f.stream = :stream AND f.seq > :after
+  AND f.state IN ('planned', 'dispatched', 'in_doubt', 'undoing') --? open
+ORDER BY f.seq LIMIT :limit
+
+-- effects_of_store: the effects of a tenant, newest first.
+SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
+  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM effects f
+JOIN streams s ON s.id = f.stream
+JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
+WHERE f.tenant = :tenant
+  AND f.state = :state --? state
+  AND f.tool = :tool --? tool
+  AND f.error IS NOT NULL --? errors
+  AND f.at >= :since --? since
+  AND f.at < :until --? until
+  AND (f.at, f.stream, f.seq) < (:after_at, :after_stream, :after_seq) --? after_at
+ORDER BY f.at DESC, f.stream DESC, f.seq DESC LIMIT :limit
+
+-- effects_dispatched: what is under way or in doubt in a tenant, oldest first, with who sent it.
+SELECT f.seq, f.holder, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM effects f JOIN streams s ON s.id = f.stream
+WHERE f.tenant = :tenant AND f.state = :state
+ORDER BY f.at, f.stream, f.seq LIMIT :limit

@@ -1,0 +1,239 @@
+"""Tools: functions that act on the outside world, and what each says about itself.
+
+What a tool declares decides what becomes of doubt about it (`ToolKind`, `settling`). A function that declares nothing is
+unsafe: it is never called again by the machine. Callers: users (`@perdure.tool`), and whatever acts. Keeps P2, P4, P15.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import update_wrapper
+from typing import Any, overload
+
+import msgspec
+
+from perdure.errors import Invalid
+from perdure.model.instants import duration_us
+from perdure.model.limits import check_name
+from perdure.model.records.effects import Rule, ToolKind, Verdict
+from perdure.model.values import digest
+from perdure.planes.spans import Duration
+
+Probe = Callable[..., "Verdict | Awaitable[Verdict]"]
+Guard = Callable[..., Any]
+
+HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; they are no part of the arguments
+RETRIES_MAX = 1_000
+_LANDS_WITHIN = "60s"
+
+
+class Tool:
+    """A function with its declaration. Calling it calls the function: only acting goes through the ledger."""
+
+    def __init__(
+        self, fn: Callable[..., Any], name: str, kind: ToolKind, rule: Rule, *, probe: Probe | None, undo: Tool | None,
+        fails: tuple[type[BaseException], ...], guards: tuple[Guard, ...], limit: int | None, isolate: bool,
+        backoff: float, declared: bool,
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.name = name
+        self.kind = kind
+        self.rule = rule
+        self.probe = probe
+        self.undo = undo
+        self.fails = fails
+        self.guards = guards
+        self.limit = limit
+        self.isolate = isolate
+        self.backoff = backoff
+        self.declared = declared
+        self.signature = inspect.signature(fn)
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.takes = HANDED_IN & self.signature.parameters.keys()
+        update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The bare function: nothing is recorded."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} ({self.kind})>"
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, defaults left out. Invalid names what does not fit the function."""
+        handed = dict.fromkeys(self.takes, "")
+        try:
+            bound = self.signature.bind(*args, **{**kwargs, **handed})
+        except TypeError as error:
+            raise Invalid(f"{self.name}: {error}", path="args") from None
+        named = {name: value for name, value in bound.arguments.items() if name not in self.takes}
+        return {
+            name: list(value) if type(value) is tuple and self._is_rest(name) else value
+            for name, value in named.items()
+        }
+
+    def _is_rest(self, name: str) -> bool:
+        return self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+
+    def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
+        """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
+        signature = self.signature if fn is self.fn else inspect.signature(fn)
+        bound = inspect.BoundArguments(signature, dict(args))  # type: ignore[arg-type]
+        positional, named = _spread(signature, bound.arguments)
+        wanted = {name: value for name, value in handed.items() if name in signature.parameters}
+        return fn(*positional, **named, **wanted)
+
+
+def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by name as a call passes them."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    known = signature.parameters
+    for name, value in args.items():
+        kind = known[name].kind if name in known else inspect.Parameter.KEYWORD_ONLY
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            positional += value
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        elif kind is inspect.Parameter.POSITIONAL_ONLY or _rest_follows(signature, name, args):
+            positional.append(value)
+        else:
+            named[name] = value
+    return positional, named
+
+
+def _rest_follows(signature: inspect.Signature, name: str, args: Mapping[str, Any]) -> bool:
+    """Whether this argument stands before a given *rest, and so must be passed by its position."""
+    names = list(signature.parameters)
+    rest = [each for each in names if signature.parameters[each].kind is inspect.Parameter.VAR_POSITIONAL]
+    return bool(rest) and rest[0] in args and name in names and names.index(name) < names.index(rest[0])
+
+
+@overload
+def tool(fn: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *, kind: str | ToolKind | None = None, name: str | None = None, probe: Probe | None = None,
+    undo: Callable[..., Any] | None = None, timeout: Duration | None = None, lands_within: Duration | float = ...,
+    keeps_keys: Duration | None = None, retries: int = 0, backoff: Duration | None = None,
+    fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
+def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Declare what a function does to the outside world.
+
+        @perdure.tool(kind="keyed", timeout=30, retries=3)
+        def open_pr(repo, title, *, key): ...
+
+    kind: read, idempotent, keyed (the function takes `key=`), or unsafe, which is the default; with `probe=` doubt is settled
+    by asking the other side. probe: takes the tool's arguments, returns Happened, Absent or Unknown. undo: takes the
+    arguments and, if it has such parameters, `result=` and `key=`. timeout: after it a call is in doubt. lands_within: how
+    long what was sent may still take to arrive. keeps_keys: how long the other side remembers keys. retries, backoff: for
+    what may be called again. fails: exceptions that mean a clear no. guards: see `perdure.Refuse`. limit: calls at once in
+    one worker. isolate: call it in a process of its own, which can be killed. Raises Invalid at once for what does not fit.
+    """
+    if fn is not None:
+        return _declare(fn, declared=True)
+    return lambda found: _declare(found, declared=True, **declared)
+
+
+def as_tool(fn: Callable[..., Any]) -> Tool:
+    """A tool as it is; any other function as an unsafe one."""
+    return fn if isinstance(fn, Tool) else _declare(fn, declared=False)
+
+
+def _declare(
+    fn: Any, *, declared: bool, kind: str | None = None, name: str | None = None, probe: Any = None, undo: Any = None,
+    timeout: Any = None, lands_within: Any = _LANDS_WITHIN, keeps_keys: Any = None, retries: int = 0, backoff: Any = None,
+    fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
+) -> Tool:  # fmt: skip
+    if not callable(fn):
+        raise Invalid(f"expected a function, got {type(fn).__name__}", path="tool")
+    called = check_name(name or getattr(fn, "__name__", ""), "name")
+    undoing = None if undo is None else _undo(undo, called)
+    rule = Rule(
+        timeout=_us(timeout, "timeout"),
+        lands_within=0 if lands_within == 0 else duration_us(lands_within, "lands_within"),
+        keeps_keys=_us(keeps_keys, "keeps_keys"),
+        retries=_retries(retries),
+        undo=undoing.name if undoing else "",
+        undo_idempotent=undoing is not None and undoing.kind in (ToolKind.IDEMPOTENT, ToolKind.KEYED),
+    )
+    made = Tool(
+        fn, called, _kind(kind, probe), rule, probe=probe, undo=undoing, fails=_exceptions(fails), guards=tuple(guards),
+        limit=_limit(limit), isolate=bool(isolate), backoff=(_us(backoff, "backoff") or 500_000) / 1e6, declared=declared,
+    )  # fmt: skip
+    return _checked(made)
+
+
+def _undo(undo: Callable[..., Any], name: str) -> Tool:
+    """The tool that undoes another; a plain function is taken to be idempotent, as undoing should be."""
+    return (
+        undo
+        if isinstance(undo, Tool)
+        else _declare(undo, declared=True, kind="idempotent", name=f"{name}.undo", retries=3)
+    )
+
+
+def _kind(kind: object, probe: object) -> ToolKind:
+    if kind is None:
+        return ToolKind.UNSAFE if probe is None else ToolKind.PROBED
+    try:
+        return ToolKind(kind)  # type: ignore[arg-type]
+    except ValueError:
+        raise Invalid(f"expected one of {', '.join(ToolKind)}; got {kind!r}", path="kind") from None
+
+
+def _us(duration: Duration | None, path: str) -> int | None:
+    return None if duration is None else duration_us(duration, path)
+
+
+def _retries(retries: object) -> int:
+    if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
+        raise Invalid(f"expected how often to try again, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
+    return retries
+
+
+def _limit(limit: object) -> int | None:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise Invalid(f"expected how many calls at once, got {limit!r}", path="limit")
+    return limit
+
+
+def _exceptions(fails: object) -> tuple[type[BaseException], ...]:
+    given = tuple(fails) if isinstance(fails, Iterable) else (fails,)
+    for each in given:
+        if not (isinstance(each, type) and issubclass(each, Exception)):
+            raise Invalid(f"expected exception classes, got {each!r}", path="fails")
+    return given  # type: ignore[return-value]
+
+
+def _checked(made: Tool) -> Tool:
+    """Refuse what contradicts itself, when it is declared."""
+    if made.kind is ToolKind.KEYED and "key" not in made.signature.parameters:
+        hint = f"def {made.name}(…, *, key): pass the key on to the other side"
+        raise Invalid(f"the keyed tool {made.name!r} takes no key", path="key", hint=hint)
+    if made.kind is ToolKind.PROBED and made.probe is None:
+        raise Invalid(f"the tool {made.name!r} has no probe", path="probe")
+    if made.probe is not None and not callable(made.probe):
+        raise Invalid(f"expected a function, got {type(made.probe).__name__}", path="probe")
+    if inspect.isgeneratorfunction(made.fn) or inspect.isasyncgenfunction(made.fn):
+        raise Invalid(f"the tool {made.name!r} is a generator and would never run", path="tool")
+    return made
+
+
+def digest_of(name: str, args: Mapping[str, Any]) -> str:
+    """What keys, approvals and comparisons bind to: the tool and its arguments. Invalid names what cannot be kept."""
+    return digest([name, dict(args)], "args").hex()
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """A guard's verdict: this effect must not happen."""
+
+    reason: str
+
+
+class RequireApproval(msgspec.Struct, frozen=True):
+    """A guard's verdict: a person must approve of it first."""
+
+    question: str

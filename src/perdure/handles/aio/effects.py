@@ -1,0 +1,321 @@
+"""Handles for effects: acting in a session, effects in a loop of one's own, and asking across the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure.effects import ledger
+from perdure.effects.answers import answering, checkpointing
+from perdure.effects.ledger import Intent, Outcome, error_of
+from perdure.effects.tool import Refuse, RequireApproval, Tool, as_tool, digest_of
+from perdure.errors import Conflict, Invalid, Refused, Waiting
+from perdure.handles.aio.acting import AsyncActing, guarded, outcome_of
+from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.callers import AsyncCaller
+from perdure.log.change import Stream
+from perdure.model.ids import new_uid
+from perdure.model.limits import check_name
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    Rule,
+    ToolKind,
+    Verdict,
+)
+from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
+from perdure.planes import checkpoints, runs, waits
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant
+
+
+class AsyncEffect(AsyncStreamHandle):
+    """One effect. Shows what was last known of it; each verb and `refresh` bring that up to date.
+
+    All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing.
+    """
+
+    __slots__ = ("_record",)
+
+    def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: EffectRecord) -> None:
+        super().__init__(caller, stream, pin)
+        self._record = record
+
+    @property
+    def record(self) -> EffectRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def id(self) -> str:
+        """How people name it: `perdure settle` takes it."""
+        return self._record.id
+
+    @property
+    def state(self) -> EffectState:
+        """planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone."""
+        return self._record.state
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be done or found out."""
+        return self._record.settled
+
+    @property
+    def key(self) -> str:
+        """Its key in its session, as it was given."""
+        return self._record.key
+
+    @property
+    def handed(self) -> str:
+        """The key to hand to the other side, which may deduplicate on it: no other effect anywhere has it."""
+        return self._record.handed
+
+    @property
+    def tool(self) -> str:
+        """What was called."""
+        return self._record.tool
+
+    @property
+    def result(self) -> Any:
+        """What it gave, once it is committed."""
+        return self._record.result
+
+    async def refresh(self) -> AsyncEffect:
+        """Look again; returns itself."""
+        self._record = await self._read(ledger.effect, self._record.seq)
+        return self
+
+    async def dispatch(self) -> AsyncEffect:
+        """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already."""
+        acting = self._acting()
+        self._caller.core.living.begin()
+        self._record = await acting.move("dispatch", ledger.dispatch_planned, self._record.seq, acting.sender)
+        return self
+
+    async def commit(self, result: Any = None, *, checkpoint: Any = ...) -> AsyncEffect:
+        """It happened, with this result. checkpoint: the state after it, saved in the same commit."""
+        return await self._end("commit", ledger.commit, Outcome(result), checkpoint)
+
+    async def fail(self, error: str | BaseException = "failed") -> AsyncEffect:
+        """It is known not to have happened."""
+        said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
+        return await self._end("fail", ledger.fail, Outcome(error=said))
+
+    async def settle(self, verdict: Verdict, *, by: str | None = None) -> AsyncEffect:
+        """Say what became of an effect in doubt: Happened(result), Absent() (it may be tried again), Declined(reason).
+
+        Of two who settle at once one does, the other gets Conflict. by: who says so; default: the actor of this store. A run
+        that waits for it goes on.
+        """
+        who = check_name(self._caller.actor if by is None else by, "by")
+        self._record = await self._write(settle, self._record.seq, verdict, who)
+        return self
+
+    async def _end(self, arrow: str, verb: Callable[..., Any], outcome: Outcome, state: Any = ...) -> AsyncEffect:
+        said = (verb, self._record.seq, self._record.attempt, outcome)
+        if state is ...:
+            self._record = await self._acting().move(arrow, answering, *said)
+        else:
+            prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+            self._record = await self._acting().move(arrow, checkpointing, prepared, *said)
+        return self
+
+    def _acting(self) -> AsyncActing:
+        return AsyncActing(self._caller, self._stream, self._write)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
+
+
+def settle(tx: Any, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
+    found = ledger.effect(tx, stream, seq)
+    if found.state is not EffectState.IN_DOUBT:
+        raise Conflict(
+            f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
+            settled_by=found.settled_by,
+        )  # fmt: skip
+    record = answering(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
+    if stream.kind == "run":
+        runs.wake(tx, stream)
+    return record
+
+
+def _settlement(verdict: object) -> Callable[..., EffectRecord]:
+    if isinstance(verdict, Happened):
+        return ledger.commit
+    if isinstance(verdict, Absent):
+        return ledger.absent
+    if isinstance(verdict, Declined):
+        return ledger.fail
+    raise Invalid(
+        f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
+        hint="Unknown settles nothing",
+    )  # fmt: skip
+
+
+def _outcome(verdict: Verdict, by: str) -> Outcome:
+    if isinstance(verdict, Happened):
+        return Outcome(verdict.result, by=by)
+    code = "Absent" if isinstance(verdict, Absent) else "Declined"
+    return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
+
+
+class AsyncEffects(AsyncStreamHandle):
+    """Acting on the outside world in a session."""
+
+    __slots__ = ()
+
+    async def act(
+        self,
+        tool: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        call: Call | None = None,
+        approve: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do something outside, once: intent first, then the call, then its result. Returns the result.
+
+        key: the same key and arguments again give the stored result; other arguments are KeyReused. call: the tool call that
+        this answers; its result turn lands in the same commit. Without either, every call is a new action. After a crash,
+        calling it again with the same key settles what is in doubt by the tool's rule. approve: ask a person first; Waiting
+        until there is an answer, then call it again. Raises Failed for a clear no, InDoubt when a person must settle it.
+        """
+        found = as_tool(tool)
+        intent = self._intent(found, found.bind(args, kwargs), key, call)
+        acting = AsyncActing(self._caller, self._stream, self._write)
+        intent, asked = self._guarded(found, intent, approve)
+        record, mine = await self._planned(acting, intent, asked)
+        if record is None:
+            record, mine = await acting.dispatch(intent)
+        return outcome_of(await acting.conclude(found, record, mine=mine))
+
+    def _intent(self, tool: Tool, args: dict[str, Any], key: str | None, call: Call | None) -> Intent:
+        if tool.kind is ToolKind.READ:
+            raise Refused(
+                f"{tool.name} only reads: call it yourself", path="tool", hint="a run records it with run.step"
+            )
+        if call is not None and type(call) is not Call:
+            raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
+        chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
+        mark = digest_of(tool.name, args)
+        return Intent(tool.name, tool.kind, chosen, mark, args, tool.rule, call=call.id if call else None)
+
+    def _guarded(self, tool: Tool, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
+        guards = (*self._caller.core.guards, *tool.guards)
+        if not guards:
+            return intent, approve
+        said, verdict = guarded(guards, intent, self._caller.actor)
+        intent = msgspec.structs.replace(intent, notes={"guards": said})
+        if isinstance(verdict, RequireApproval):
+            return intent, approve or verdict.question
+        return intent, verdict or approve
+
+    async def _planned(
+        self, acting: AsyncActing, intent: Intent, asked: Refuse | str | None
+    ) -> tuple[EffectRecord | None, bool]:
+        """What a guard refuses is planned and withdrawn; what needs approval is planned and asked about. Else nothing."""
+        if asked is None:
+            return None, False
+        record = await acting.move("plan", ledger.plan, intent, acting.sender.epoch)
+        if record.state is not EffectState.PLANNED:
+            return record, False
+        if isinstance(asked, Refuse):
+            said = EffectError("Refused", asked.reason)
+            return await acting.move("withdraw", answering, ledger.withdraw, record.seq, said, "a guard"), False
+        approval = await self._write(ask_approval, record, asked)
+        return await approved(acting, record, approval), False
+
+    async def begin(
+        self,
+        tool: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        kind: str | ToolKind | None = None,
+        key: str | None = None,
+        call: Call | None = None,
+    ) -> AsyncEffect:
+        """Plan an effect that you carry out yourself: then `dispatch`, act, and `commit` or `fail`.
+
+        The same key and arguments again give the same effect: look at `settled` before you dispatch. A crash after
+        `dispatch` leaves it in doubt. kind: what the tool is, if it is given by its name. Raises KeyReused, Invalid.
+        """
+        found = as_tool(tool) if callable(tool) else None
+        name = check_name(found.name if found else tool, "tool")
+        given = dict(args or {})
+        declared = ToolKind(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
+        chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
+        rule = found.rule if found else Rule()
+        intent = Intent(name, declared, chosen, digest_of(name, given), given, rule, call=call.id if call else None)
+        acting = AsyncActing(self._caller, self._stream, self._write)
+        record = await acting.move("plan", ledger.plan, intent, acting.sender.epoch)
+        return AsyncEffect(self._caller, self._stream, self._pin, record)
+
+    async def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[AsyncEffect]:  # noqa: A002
+        """The effects of this session, oldest first. open: those that are not settled."""
+        found = await self._read(ledger.effects, after=after, limit=limit, open_only=open)
+        return [AsyncEffect(self._caller, self._stream, self._pin, record) for record in found]
+
+
+def ask_approval(
+    tx: Any,
+    stream: Stream,
+    record: EffectRecord,
+    question: str,
+    timeout: Duration | None = None,
+    place: str | None = None,
+) -> WaitRecord:
+    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
+    found = waits.for_effect(tx, stream, record.seq)
+    if found is not None:
+        return found
+    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
+    return waits.open_wait(
+        tx, stream, WaitKind.APPROVAL, place=place, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
+    )
+
+
+async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
+    """The effect if a person approved of it, withdrawn if not. Waiting while there is no answer."""
+    if approval.state is WaitState.OPEN:
+        raise Waiting(
+            f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
+            asks=[approval.id], doubts=[],
+        )  # fmt: skip
+    if approval.answer == waits.YES and approval.digest == record.digest:
+        return record
+    said = EffectError("Refused", f"{approval.met_by} did not approve")
+    return await acting.move("withdraw", answering, ledger.withdraw, record.seq, said, approval.met_by or "")
+
+
+class AsyncEffectsAcross(AsyncStoreHandle):
+    """Asking across the store: effects."""
+
+    __slots__ = ()
+
+    async def effects(
+        self,
+        *,
+        state: str | None = None,
+        tool: str | None = None,
+        errors: bool = False,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[AsyncEffect]:
+        """The effects of all sessions and runs of this tenant, newest first. errors: those that have one."""
+        found = await self._caller.read(
+            ledger.effects_of_store, state=state, tool=tool, errors=errors, since=since, until=until, limit=limit,
+            after=after,
+        )  # fmt: skip
+        return Page([AsyncEffect(self._caller, stream, "", record) for stream, record in found], found.next)

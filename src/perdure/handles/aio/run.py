@@ -1,0 +1,517 @@
+"""What an agent's function gets: the run. Everything that it does through it is recorded at its place, and done once.
+
+Each verb first looks into the journal at its place: what is recorded there is returned, and the first thing that is not is done
+and recorded. See docs/decisions/0007.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from perdure.effects import ledger
+from perdure.effects.answers import answering
+from perdure.effects.ledger import Intent, error_of
+from perdure.effects.tool import Refuse, RequireApproval, Tool, as_tool, digest_of
+from perdure.errors import Cancelled, Error, Failed, InDoubt, Invalid, Parked, Refused, Stale, TimedOut
+from perdure.handles.aio.acting import guarded, outcome_of
+from perdure.handles.aio.effects import ask_approval
+from perdure.handles.atomic import Atomic, Done, run_atomic
+from perdure.handles.invoking import Prepared
+from perdure.model.functions import plain
+from perdure.model.instants import to_datetime
+from perdure.model.limits import check_name
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
+from perdure.model.values import digest
+from perdure.planes import checkpoints, runs, waits
+from perdure.planes.spans import Duration
+from perdure.runtime import places
+from perdure.runtime.agent import as_agent
+from perdure.runtime.pausing import Suspended
+from perdure.runtime.places import Branch
+
+if TYPE_CHECKING:
+    from perdure.handles.aio.driving import AsyncDriving
+
+
+class AsyncRun:
+    """A run, as its agent sees it. Deterministic code goes between its verbs; whatever is not goes into a step."""
+
+    __slots__ = ("_branch", "_driving")
+
+    def __init__(self, driving: AsyncDriving, branch: Branch) -> None:
+        self._driving = driving
+        self._branch = branch
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._driving.stream.name
+
+    @property
+    def record(self) -> RunRecord:
+        """How it stood when it was taken."""
+        return self._driving.record
+
+    @property
+    def restored(self) -> Any:
+        """The state of the last checkpoint; None if there is none. What came before it is not done again."""
+        return self._driving.restored
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this lease: pass it on to what must be protected from an earlier one."""
+        return self._driving.lease.token
+
+    @property
+    def replaying(self) -> bool:
+        """Whether things that were recorded are still ahead."""
+        return self._driving.journal.replaying
+
+    # -- steps ---------------------------------------------------------------------------------------------------------------
+
+    async def step(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
+
+        One commit. It may run again after a crash that came before its result was kept. Whatever it raises comes as Failed
+        with the exception's name as its `code`, now and at every replay; it is kept when the program goes on after it.
+        Raises Refused for a tool that is not `read`, Invalid for what cannot be kept.
+        """
+        return await self._step(_read_only(fn), fn, args, kwargs, {})
+
+    async def model(
+        self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """A step that calls a model: its input is kept by reference, with its pins and its `usage`."""
+        return await self._step(_read_only(fn), fn, args, kwargs, {"model": dict(pins or {})})
+
+    async def _step(
+        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any]
+    ) -> Any:
+        mark = digest([list(args), kwargs], "args").hex()
+        place, found = self._arrive("step", name, mark)
+        driving = self._driving
+        driving.steps += 1
+        if found is not None:
+            return _replayed(name, found.value, found.error)
+        driving.begin()
+        try:
+            value = await driving.invoker.call(Prepared(lambda: fn(*args, **kwargs), is_async=_is_async(fn)))
+            if notes:
+                notes = notes | {"usage": _usage(value)}
+            await driving.write(runs.step, runs.step_document(place, name, mark, value, None, notes))
+        except Error:
+            raise
+        except Exception as error:
+            said = error_of(error)
+            driving.keep_error(runs.step_document(place, name, mark, None, said, notes))
+            raise Failed(said.message, code=said.code, path=f"step {name}") from error
+        finally:
+            driving.busy -= 1
+        return value
+
+    async def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
+        """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
+
+        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x"))`.
+        """
+        name = check_name(getattr(fn, "__name__", "atomic"), "step")
+        place, found = self._arrive("step", name, "")
+        driving = self._driving
+        driving.steps += 1
+        if found is not None:
+            return _replayed(name, found.value, found.error)
+        done = await driving.write(_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+        done.held_back.tell()
+        return done.result
+
+    async def now(self) -> datetime:
+        """The time, as it was when this place was first reached."""
+        return to_datetime(await self._step("run.now", self._driving.caller.core.clocks.now, (), {}, {}))
+
+    def uuid(self) -> uuid.UUID:
+        """A UUID that belongs to this place: the same at every replay. Writes nothing."""
+        return uuid.UUID(bytes=self._drawn()[:16], version=4)
+
+    def random(self) -> float:
+        """A number from 0 to 1 that belongs to this place: the same at every replay. Writes nothing."""
+        return int.from_bytes(self._drawn()[:7]) / 2**56
+
+    def _drawn(self) -> bytes:
+        place = self._here().next_place(self._driving.cut)
+        return hashlib.sha256(b"perdure run random\0" + self._driving.stream.uid + place.encode()).digest()
+
+    # -- effects -------------------------------------------------------------------------------------------------------------
+
+    async def act(self, tool: Callable[..., Any], *args: Any, approve: str | None = None, **kwargs: Any) -> Any:
+        """Do something outside, once, whatever crashes: intent first, then the call, then its result.
+
+        approve: ask a person first; the answer binds to this very call. Doubt is settled by the tool's rule; where that
+        needs a person, the run waits. Raises Failed when it is known not to have happened.
+        """
+        found = as_tool(tool)
+        return await self._act(found, found.bind(args, kwargs), approve)
+
+    async def _act(
+        self, tool: Tool, args: dict[str, Any], approve: str | None, undoes: EffectRecord | None = None
+    ) -> Any:
+        if tool.kind is ToolKind.READ:
+            raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
+        mark = digest_of(tool.name, args)
+        place, found = self._arrive("effect", tool.name, mark)
+        if found is not None and found.settled:
+            self._driving.tools[tool.name] = tool
+            self._driving.done[found.seq] = found
+            return outcome_of(found)
+        self._driving.tools[tool.name] = tool
+        intent = Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place)
+        found = await self._allowed(tool, intent, found, approve, undoes)
+        return outcome_of(await self._concluded(tool, found))
+
+    def _key(self, place: str, name: str, mark: str) -> str:
+        """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
+        return hashlib.sha256(f"{self._driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
+
+    async def _allowed(
+        self, tool: Tool, intent: Intent, found: EffectRecord | None, approve: str | None, undoes: EffectRecord | None
+    ) -> EffectRecord | Intent:
+        """What is to be carried on: the effect as it stands, or the intent of a new one that nobody need be asked about."""
+        acting = self._driving.acting
+        if undoes is not None:
+            return found or await acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
+        if found is not None and (found.state is not EffectState.PLANNED or found.attempt):
+            return found
+        intent, asked = self._guarded(tool, intent, approve)
+        if asked is None:
+            return found or intent
+        planned = found or await acting.move("plan", ledger.plan, intent, acting.sender.epoch)
+        return await self._approved(planned, asked)
+
+    async def _concluded(self, tool: Tool, found: EffectRecord | Intent) -> EffectRecord:
+        """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
+        driving = self._driving
+        driving.begin()
+        try:
+            mine = isinstance(found, Intent)
+            record = await driving.acting.dispatch_new(found) if isinstance(found, Intent) else found
+            record = await driving.acting.conclude(tool, record, mine=mine)
+        except InDoubt as error:
+            doubt = error
+        else:
+            driving.done[record.seq] = record
+            driving.effects += 1
+            return record
+        finally:
+            driving.busy -= 1
+        await self._suspend("doubt", doubt.facts.get("until"))
+        raise doubt
+
+    def _guarded(self, tool: Tool, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
+        guards = (*self._driving.caller.core.guards, *tool.guards)
+        if not guards:
+            return intent, approve
+        said, verdict = guarded(guards, intent, self._driving.caller.actor)
+        intent = msgspec.structs.replace(intent, notes={"guards": said})
+        if isinstance(verdict, RequireApproval):
+            return intent, approve or verdict.question
+        return intent, verdict or approve
+
+    async def _approved(self, record: EffectRecord, asked: Refuse | str) -> EffectRecord:
+        """The effect if it may happen, withdrawn if it may not; the run waits while nobody has said."""
+        acting = self._driving.acting
+        if isinstance(asked, Refuse):
+            return await acting.move(
+                "withdraw", answering, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard"
+            )
+        approval = await self._driving.write(ask_approval, record, asked)
+        answer = await self._met(approval)
+        if answer == waits.YES and approval.digest == record.digest:
+            return record
+        said = EffectError("Refused", f"{approval.met_by or 'nobody'} did not approve")
+        return await acting.move("withdraw", answering, ledger.withdraw, record.seq, said, approval.met_by or "")
+
+    def saga(self) -> AsyncSaga:
+        """`async with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first."""
+        return AsyncSaga(self)
+
+    async def undo(self, keep: frozenset[int] = frozenset()) -> list[str]:
+        """Undo what this run did, newest first; each undo is an effect of its own. Returns what was undone.
+
+        Effects without an undo are left, and those in `keep`. Doubt is waited for. Raises Parked when an undo fails: what it
+        was to undo stays `undoing`.
+        """
+        driving, undone = self._driving, []
+        driving.shielded += 1
+        try:
+            for seq in sorted(driving.done.keys() - keep, reverse=True):
+                record = driving.done[seq]
+                undo = driving.tools[record.tool].undo
+                if undo is not None and record.state in (
+                    EffectState.COMMITTED,
+                    EffectState.UNDOING,
+                    EffectState.UNDONE,
+                ):
+                    await self._undo(undo, record)
+                    undone.append(record.id)
+        finally:
+            driving.shielded -= 1
+        return undone
+
+    async def _undo(self, undo: Tool, record: EffectRecord) -> None:
+        try:
+            await self._act(undo, _undo_args(undo, record), None, record)
+        except Failed as error:
+            raise Parked(
+                f"{record.tool} could not be undone: {error.message}", path=record.id,
+                hint="undo it by hand or mend what failed, then `perdure retry` the run",
+            ) from error  # fmt: skip
+        self._driving.done.pop(record.seq, None)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        choices: list[str] | tuple[str, ...] | None = None,
+        timeout: Duration | None = None,
+        default: Any = None,
+        detail: Any = None,
+    ) -> Any:
+        """Ask a person, and wait for the answer: days, restarts and deploys included. After `timeout`: the default."""
+        doc = waits.ask_document(question, choices, default, detail)
+        if choices and timeout is not None and default is not None and default not in choices:
+            raise Invalid(f"{default!r} is none of the choices", path="default")
+        mark = digest(doc, "ask").hex()
+        return await self._met(await self._opened(WaitKind.ASK, "", doc, mark, timeout))
+
+    async def sleep(self, duration: Duration) -> None:
+        """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        await self._met(await self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
+
+    async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
+        """Wait for a signal of this name; its payload is returned. After `timeout`: the default, or TimedOut if there is none."""
+        check_name(name, "signal")
+        place, found = self._arrive("signal", name, mark := digest(["signal", name], "wait").hex())
+        if found is None:
+            found = await self._driving.write(waits.open_and_take, name, place, timeout, mark)
+        if found.state is WaitState.OPEN:
+            found = await self._driving.write(waits.take_signal, found.seq, name) or found
+        answer = await self._met(found)
+        if found.state is WaitState.MET:
+            return answer
+        if default is ...:
+            raise TimedOut(f"no signal {name!r} came in time", path="signal")
+        return default
+
+    async def start(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> AsyncChild:
+        """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
+        made = as_agent(agent)
+        made.check(args, kwargs)
+        mark = digest([made.name, list(args), kwargs], "args").hex()
+        place, found = self._arrive("child", made.name, mark)
+        if found is None:
+            key = f"{self.id}:{place}"
+            wanted = runs.Wanted(
+                made.name, list(args), kwargs, key, self.record.session, self.id, made.program, made.timeout
+            )
+            epoch = self._driving.caller.core.epoch
+            found = await self._driving.write(waits.start_child, wanted, epoch, place, mark)
+        return AsyncChild(self, found)
+
+    async def call(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Start another run and wait for its result."""
+        child = await self.start(agent, *args, **kwargs)
+        return await child.result()
+
+    async def _opened(
+        self, kind: WaitKind, name: str, doc: dict[str, Any], mark: str, timeout: Duration | None
+    ) -> WaitRecord:
+        place, found = self._arrive(kind.value, name, mark)
+        if found is not None:
+            return found
+        given = {"place": place, "name": name, "doc": doc, "timeout": timeout, "mark": mark}
+        return await self._driving.write(waits.open_wait, kind, **given)
+
+    async def _met(self, found: WaitRecord) -> Any:
+        """What a wait gave; the run is suspended while it is open."""
+        driving = self._driving
+        if found.state is WaitState.OPEN and await driving.caller.read(waits.is_over, found):
+            found = await driving.write(waits.expire, found.seq, found.default)
+        if found.state is WaitState.OPEN:
+            await self._suspend(found.kind.value)
+        if found.state is WaitState.WITHDRAWN:
+            raise Cancelled(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
+        return found.answer
+
+    async def _suspend(self, reason: str, wake_us: int | None = None) -> None:
+        """Wait until nothing else of this run goes on, then stop it: it is driven anew when what it waits for has come."""
+        # async-only
+        await self._driving.idle()
+        # end
+        self._driving.stopped = self._driving.stopped or Suspended(reason, wake_us)
+        raise self._driving.stopped
+
+    # -- checkpoints and versions ------------------------------------------------------------------------------------------------
+
+    async def checkpoint(self, state: Any, *, now: bool = False) -> bool:
+        """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
+
+        It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
+        the branches of a run, and when none of its effects is open.
+        """
+        driving = self._driving
+        if self._here() is not driving.trunk:
+            raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
+        elapsed_us = driving.caller.core.clocks.now() - driving.cut_at_us
+        due = driving.agent.policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)
+        if driving.journal.replaying or not (now or due):
+            return False
+        driving.check_going()
+        prepared = await driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        driving.begin_cut(await driving.write(_cut, prepared))
+        return True
+
+    async def patched(self, name: str) -> bool:
+        """Whether this run goes the new way: True for runs that reach this place anew, False for those that were past it.
+
+        Lets a changed program go on with old runs: `if await run.patched("v2"): … else: …`.
+        """
+        driving = self._driving
+        place = f"{driving.cut}/patch/{check_name(name, 'patch')}"
+        if driving.journal.take(place, "step", "run.patched", "") is not None:
+            return True
+        if driving.journal.replaying:
+            return False
+        await driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
+        return True
+
+    # -- where ------------------------------------------------------------------------------------------------------------------
+
+    def branch(self, name: str) -> AsyncRun:
+        """A line of work of its own, known by its name: for threads, and for what is done in no fixed order."""
+        return AsyncRun(self._driving, self._here().named(name))
+
+    def _arrive(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+        """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
+        driving = self._driving
+        place = self._here().next_place(driving.cut)
+        found = driving.journal.take(place, what, name, mark)
+        if found is None:
+            driving.check_going()
+        return place, found
+
+    def _here(self) -> Branch:
+        # async-only
+        if self._branch is self._driving.trunk:
+            return places.current(self._driving.trunk)
+        # end
+        return self._branch
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.record.agent!r})"
+
+
+class AsyncSaga:
+    """What is done inside is undone if it does not come to its end."""
+
+    __slots__ = ("_before", "_run")
+
+    def __init__(self, run: AsyncRun) -> None:
+        self._run = run
+        self._before: frozenset[int] = frozenset()
+
+    async def __aenter__(self) -> Self:
+        self._before = frozenset(self._run._driving.done)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (Stale, Parked)):
+            await self._run.undo(self._before)
+
+
+class AsyncChild:
+    """A run that this run started."""
+
+    __slots__ = ("_run", "_wait")
+
+    def __init__(self, run: AsyncRun, wait: WaitRecord) -> None:
+        self._run = run
+        self._wait = wait
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._wait.name
+
+    async def result(self) -> Any:
+        """What it gave; the parent waits for it. Failed when it failed or was cancelled."""
+        said = await self._run._met(self._wait)
+        if "error" not in said:
+            return said["result"]
+        code, message = said["error"]
+        kind = Cancelled if said["status"] == "cancelled" else Failed
+        raise kind(message, code=code, path=f"run {self.id}")
+
+
+def _atomic_step(tx: Any, stream: Any, fn: Callable[..., Any], caller: Any, place: str, name: str) -> Done:
+    done = run_atomic(tx, fn, caller)
+    runs.step(tx, stream, runs.step_document(place, name, "", done.result, None, {}))
+    return done
+
+
+def _cut(tx: Any, stream: Any, prepared: checkpoints.Prepared) -> int:
+    if ledger.effects(tx, stream, open_only=True, limit=1):
+        raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
+    checkpoints.save(tx, stream, prepared)
+    return runs.cut(tx, stream)
+
+
+def _read_only(fn: Any) -> str:
+    """The name of a step. Refused for a tool that may change something outside."""
+    if isinstance(fn, Tool):
+        if fn.kind is not ToolKind.READ:
+            raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
+        return fn.name
+    if not callable(fn):
+        raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
+    return check_name(getattr(fn, "__name__", type(fn).__name__), "step")
+
+
+def _is_async(fn: Any) -> bool:
+    from inspect import iscoroutinefunction  # noqa: PLC0415 - not needed to start
+
+    return fn.is_async if isinstance(fn, Tool) else iscoroutinefunction(fn)
+
+
+def _replayed(name: str, value: Any, error: EffectError | None) -> Any:
+    if error is None:
+        return value
+    raise Failed(error.message, code=error.code, path=f"step {name}")
+
+
+def _usage(value: Any) -> Any:
+    """What a model's answer says it used, if it says so."""
+    return value.get("usage") if isinstance(value, dict) else None
+
+
+def _may_have_happened(record: EffectRecord) -> bool:
+    """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
+    if record.state is EffectState.FAILED:
+        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None
+    return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
+
+
+def _undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
+    known = tool.signature.parameters
+    given = dict(record.args) | {"result": record.result}
+    return {name: value for name, value in given.items() if name in known}

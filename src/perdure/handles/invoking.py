@@ -1,0 +1,205 @@
+"""Calling users' functions: steps, tools, probes. In both colours by hand, like the callers.
+
+A call with a deadline that is not kept raises Overdue, which says whether it is *quiet*: whether it can no longer send.
+A sync function in a thread cannot be stopped: it counts as sending until it returns, and then `late` is told. Keeps P4.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from perdure.errors import Refused
+from perdure.runtime.places import standing_in
+from perdure.stores.living import Living
+
+GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
+
+Late = Callable[[Any, BaseException | None], None]
+
+
+class Overdue(Exception):
+    """The deadline passed. quiet: the call is over and can no longer send anything."""
+
+    def __init__(self, seconds: float, *, quiet: bool) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+        self.quiet = quiet
+
+
+class Flight:
+    """One call in a thread of its own: its outcome, or whom to tell when it comes late."""
+
+    def __init__(self, call: Callable[[], Any], living: Living | None, done: Callable[[], None]) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._call = call
+        self._living = living
+        self._done = done
+        self._late: Late | None = None
+        self._over = False
+        self._mutex = threading.Lock()
+        with standing_in(None):
+            context = contextvars.copy_context()
+        if living is not None:
+            living.sending(1)
+        threading.Thread(target=context.run, args=(self._fly,), name="perdure-call", daemon=True).start()
+
+    def _fly(self) -> None:
+        try:
+            self.result = awaited(self._call())
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its caller's to judge
+            self.error = error
+        with self._mutex:
+            self._over = True
+            late = self._late
+        if self._living is not None:
+            self._living.sending(-1)
+        self._done()
+        if late is not None:
+            late(self.result, self.error)
+
+    def abandon(self, late: Late | None) -> bool:
+        """Wait no longer; `late` hears of the outcome. Whether it is still under way."""
+        with self._mutex:
+            self._late = late
+            return not self._over
+
+    def outcome(self) -> Any:
+        """What the call returned, or raised."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def awaited(value: Any) -> Any:
+    """The value, or what a coroutine gives: for async functions that are called where nothing can be awaited."""
+    if not inspect.isawaitable(value):
+        return value
+    import asyncio  # noqa: PLC0415 - only who uses it pays for it
+
+    async def wait() -> Any:
+        return await value
+
+    return asyncio.run(wait())
+
+
+class Invoker:
+    """Calls functions from sync code."""
+
+    __slots__ = ("_living",)
+
+    def __init__(self, living: Living | None) -> None:
+        self._living = living
+
+    def call(self, fn: Callable[[], Any]) -> Any:
+        """Call a function that has no deadline."""
+        with standing_in(None):
+            return awaited(fn())
+
+    def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
+        """Call a function with a deadline. Overdue when it is not kept."""
+        ended = threading.Event()
+        flight = Flight(fn, self._living, ended.set)
+        if not ended.wait(seconds) and flight.abandon(late):
+            raise Overdue(seconds, quiet=False)
+        return flight.outcome()
+
+
+class AsyncInvoker:
+    """Calls functions from async code: never blocks the event loop."""
+
+    __slots__ = ("_living",)
+
+    def __init__(self, living: Living | None) -> None:
+        self._living = living
+
+    async def call(self, fn: Callable[[], Any]) -> Any:
+        """Call a function that has no deadline."""
+        return await self._wait(fn, None, None)
+
+    async def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
+        """Call a function with a deadline. Overdue when it is not kept."""
+        return await self._wait(fn, seconds, late)
+
+    async def _wait(self, fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
+        if getattr(fn, "is_async", False):
+            return await _finish(fn, seconds, late)
+        import asyncio  # noqa: PLC0415 - as above
+
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def tell() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(ended.set)
+
+        flight = Flight(fn, self._living, tell)
+        try:
+            await asyncio.wait_for(ended.wait(), seconds)
+        except TimeoutError:
+            if flight.abandon(late):
+                raise Overdue(seconds or 0.0, quiet=False) from None
+        except asyncio.CancelledError:
+            flight.abandon(late)
+            raise
+        return flight.outcome()
+
+
+async def _finish(fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
+    """Await a coroutine; at the deadline cancel it and see whether it ends."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    with standing_in(None):
+        task = asyncio.ensure_future(fn())
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_SECONDS)
+        raise
+    if done:
+        return task.result()
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE_SECONDS)
+    if not task.done():
+        task.add_done_callback(lambda ended: _tell(ended, late))
+        raise Overdue(seconds or 0.0, quiet=False)
+    if task.cancelled():
+        raise Overdue(seconds or 0.0, quiet=True)
+    return task.result()
+
+
+def _tell(task: Any, late: Late | None) -> None:
+    if late is not None and not task.cancelled():
+        error = task.exception()
+        late(None if error else task.result(), error)
+
+
+class Prepared:
+    """A function with its arguments, to be called once: knows whether it gives something to await."""
+
+    __slots__ = ("_call", "is_async")
+
+    def __init__(self, call: Callable[[], Any], *, is_async: bool) -> None:
+        self._call = call
+        self.is_async = is_async
+
+    def __call__(self) -> Any:
+        """Call it."""
+        return self._call()
+
+
+def refuse_running_loop() -> None:
+    """A sync handle cannot await an async tool where an event loop runs already."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Refused(
+        "an async tool cannot be called by sync code inside an event loop", path="tool", hint="use perdure.aopen"
+    )

@@ -1,0 +1,341 @@
+# Generated from handles/aio/acting.py by tools/unasync.py: edit that one.
+"""Acting: carries an effect from its intent to its end, in a session or in a run. The one place that calls tools (P2).
+
+It knows where it writes (`_Book`): a session's stream, or a run's under its lease. Every arrow of the ledger has a crash point
+before and after it, `effect.<arrow>.before|after`, and so has the call itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure.effects import ledger, settling
+from perdure.effects.answers import answering
+from perdure.effects.ledger import Intent, Outcome, Sender, error_of
+from perdure.effects.settling import Action, Advice
+from perdure.effects.tool import Guard, Refuse, RequireApproval, Tool
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, Stale, Unavailable
+from perdure.handles.callers import Caller
+from perdure.handles.invoking import Invoker, Overdue, Prepared
+from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US
+from perdure.model.points import reach
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    Unknown,
+    Verdict,
+)
+from perdure.planes import presence
+from perdure.planes.spans import store_now
+
+PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
+Write = Callable[..., Any]
+
+
+class Acting:
+    """Acts on one stream. `write` runs a verb there: plainly for a session, fenced for a run.
+
+    `check` is asked right before a tool is called: whether this caller may still send.
+    """
+
+    __slots__ = ("_caller", "_check", "_invoker", "_stream", "_token", "_write")
+
+    def __init__(
+        self, caller: Caller, stream: Stream, write: Write, *, check: Write | None = None, token: int = 0
+    ) -> None:
+        self._caller = caller
+        self._stream = stream
+        self._write = write
+        self._check = check
+        self._token = token
+        self._invoker = Invoker(caller.core.living)
+
+    @property
+    def sender(self) -> Sender:
+        """Who dispatches here."""
+        core = self._caller.core
+        return Sender(core.holder, core.epoch)
+
+    def move(self, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
+        """Follow one arrow of the ledger, between its two crash points."""
+        reach(f"effect.{arrow}.before")
+        result = self._write(verb, *args)
+        reach(f"effect.{arrow}.after")
+        return result
+
+    # -- from intent to end ------------------------------------------------------------------------------------------------
+
+    def dispatch(self, intent: Intent) -> tuple[EffectRecord, bool]:
+        """Make the intent durable; whether it was this call that did."""
+        self._caller.core.living.begin()
+        return self.move("dispatch", ledger.dispatch, intent, self.sender)
+
+    def dispatch_new(self, intent: Intent) -> EffectRecord:
+        """The same for what is known to be new."""
+        self._caller.core.living.begin()
+        return self.move("dispatch", ledger.dispatch_new, intent, self.sender)
+
+    def conclude(self, tool: Tool | None, record: EffectRecord, *, mine: bool) -> EffectRecord:
+        """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
+
+        InDoubt when only a person, or a later time, can settle it.
+        """
+        while mine or not record.settled:
+            if mine:
+                assert tool is not None
+                record, mine = self._send(tool, record), False
+            elif record.state is EffectState.UNDOING:
+                return record
+            elif record.state is EffectState.IN_DOUBT:
+                record, mine = self._settle(tool, record)
+            elif record.epoch != self.sender.epoch or record.state is EffectState.DISPATCHED:
+                record = self._find_out(record)
+            else:
+                record, mine = self.move("dispatch", ledger.dispatch_planned, record.seq, self.sender), True
+        return record
+
+    def _send(self, tool: Tool, record: EffectRecord) -> EffectRecord:
+        """Call the tool, and record what became of it."""
+        flying = (self._stream.id, record.seq)
+        self._caller.core.flying.add(flying)
+        try:
+            self._check_lease(record)
+            reach("effect.call.before")
+            try:
+                result = self._call(tool, record)
+            except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
+                return self._went_wrong(tool, record, error)
+            reach("effect.call.after")
+            return self._happened(record, result)
+        finally:
+            self._caller.core.flying.discard(flying)
+
+    def _check_lease(self, record: EffectRecord) -> None:
+        """The lease once more, right before the call. If it is lost, nothing was sent: that is said without it."""
+        if self._check is None:
+            return
+        try:
+            self._check()
+        except Stale:
+            outcome = Outcome(error=EffectError("Stale", "the lease was lost before it was sent"), by="its sender")
+            self._caller.write(ledger.absent, self._stream, record.seq, record.attempt, outcome)
+            raise
+
+    def _call(self, tool: Tool, record: EffectRecord) -> Any:
+        handed = {"key": record.handed, "token": self._token}
+        call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
+        if tool.rule.timeout is None:
+            return self._invoker.call(call)
+        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._late(record))
+
+    def _late(self, record: EffectRecord) -> Callable[[Any, BaseException | None], None]:
+        """What a call does that comes back after its deadline: it settles its own doubt, if nothing else has."""
+        core, caller, stream = self._caller.core, self._caller, self._stream
+
+        def tell(result: Any, error: BaseException | None) -> None:
+            verb = ledger.commit if error is None else ledger.fail if isinstance(error, Failed) else None
+            outcome = Outcome(result, None if error is None else error_of(error), by="late")
+            if verb is not None:
+                args = (stream, verb, record.seq, record.attempt, outcome)
+                core.write(answering, *args, actor=caller.actor, tenant=caller.tenant)
+
+        return tell
+
+    def _happened(self, record: EffectRecord, result: Any) -> EffectRecord:
+        try:
+            return self.move("commit", answering, ledger.commit, record.seq, record.attempt, Outcome(result))
+        except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
+            kept = {"unstorable": type(result).__name__}
+            self.move("commit", answering, ledger.commit, record.seq, record.attempt, Outcome(kept))
+            raise Invalid(
+                f"{record.tool} happened, but its result cannot be kept: {error.message}",
+                path=error.path,
+                hint=error.hint,
+            ) from error
+
+    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
+        """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
+        if isinstance(error, (Failed, *tool.fails)):
+            outcome = Outcome(error=error_of(error))
+            return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
+        if isinstance(error, Unavailable):
+            return self._not_sent(tool, record, error)
+        quiet = error.quiet if isinstance(error, Overdue) else True
+        said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
+        if not isinstance(error, Exception):
+            said = EffectError(settling.INTERRUPTED, type(error).__name__)
+        doubted = self.move("doubt", _doubt, record.seq, record.attempt, said, quiet)
+        if not isinstance(error, Exception):
+            raise error
+        return doubted
+
+    def _not_sent(self, tool: Tool, record: EffectRecord, error: Unavailable) -> EffectRecord:
+        """It did not happen, and may be tried again as often as the tool allows."""
+        outcome = Outcome(error=error_of(error), by="its tool")
+        if record.attempt > tool.rule.retries:
+            return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
+        planned = self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
+        self._caller.pause(backoff_seconds(tool.backoff, record.attempt))
+        return planned
+
+    # -- doubt ---------------------------------------------------------------------------------------------------------------
+
+    def _find_out(self, record: EffectRecord) -> EffectRecord:
+        """Somebody dispatched it: is he still at it? If not, it is in doubt. Conflict while he is."""
+        core, holder = self._caller.core, record.holder or ""
+        if (self._stream.id, record.seq) in core.flying:
+            raise Conflict(f"effect {record.id} is being sent by this process", path="effect", state="dispatched")
+        dead = holder == core.holder or core.living.is_dead(holder)
+        if record.epoch != core.epoch:
+            said = EffectError(
+                settling.RESTORED, "the store was restored since; what came after the backup is not known"
+            )
+        elif not dead and self._caller.read(presence.is_alive, holder):
+            raise Conflict(
+                f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
+            )
+        else:
+            said = EffectError(settling.DIED, "who sent it has died" if dead else "who sent it gives no sign of life")
+        return self.move("doubt", _doubt, record.seq, record.attempt, said, dead)
+
+    def _settle(self, tool: Tool | None, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""
+        now_us = self._caller.read(store_now)
+        advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
+        if advice.action is Action.AGAIN and tool is not None:
+            return self._again(tool, record), True
+        if advice.action is Action.PROBE and tool is not None:
+            return self._probe(tool, record)
+        if advice.action is Action.FAIL:
+            return self._give_up(record, advice), False
+        raise in_doubt(record, advice)
+
+    def _again(self, tool: Tool, record: EffectRecord) -> EffectRecord:
+        if record.error is not None and record.error.code not in settling.MISHAPS:
+            self._caller.pause(backoff_seconds(tool.backoff, record.attempt))
+        return self.move("again", ledger.dispatch_again, record.seq, record.attempt, self.sender)
+
+    def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
+        error = record.error or EffectError("Failed", advice.reason)
+        outcome = Outcome(error=error, by=advice.reason)
+        return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
+
+    def _probe(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        record = self._quieted(record)
+        asked_us = self._caller.read(store_now)
+        verdict = self.ask_probe(tool, record)
+        if isinstance(verdict, Happened):
+            outcome = Outcome(verdict.result, by="probe")
+            return self.move("commit", answering, ledger.commit, record.seq, record.attempt, outcome), False
+        if isinstance(verdict, Declined):
+            outcome = Outcome(error=EffectError("Declined", verdict.reason), by="probe")
+            return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome), False
+        if not isinstance(verdict, Absent):
+            reason = getattr(verdict, "reason", "") or "the probe cannot tell"
+            raise in_doubt(record, Advice(Action.PERSON, reason))
+        return self._absent(record, settling.after_absent(record, asked_us)), False
+
+    def _absent(self, record: EffectRecord, advice: Advice) -> EffectRecord:
+        if advice.action is Action.WAIT:
+            self._wait_until(record, advice)
+            return record
+        if advice.action is Action.FAIL:
+            return self._give_up(record, advice)
+        if advice.action is not Action.AGAIN:
+            raise in_doubt(record, advice)
+        outcome = Outcome(error=EffectError("Absent", advice.reason), by="probe")
+        return self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
+
+    def _quieted(self, record: EffectRecord) -> EffectRecord:
+        """The effect with `quiet_at`, if its caller is proved dead by now."""
+        if record.quiet_at is not None or not self._caller.core.living.is_dead(record.holder or ""):
+            return record
+        said = record.error or EffectError(settling.DIED, "who sent it has died")
+        return self.move("doubt", _doubt, record.seq, record.attempt, said, True)  # noqa: FBT003 - proved
+
+    def ask_probe(self, tool: Tool, record: EffectRecord) -> Verdict:
+        """What the other side says. Whatever a probe raises, and any answer that is none, is Unknown."""
+        assert tool.probe is not None
+        probe = tool.probe
+        seconds = (tool.rule.timeout or 60 * SECOND_US) / SECOND_US
+        is_async = is_coroutine(probe)
+        call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=is_async)
+        try:
+            verdict = self._invoker.call_within(call, seconds)
+        except Exception as error:  # noqa: BLE001 - a probe that fails has told nothing
+            return Unknown(f"the probe failed: {type(error).__name__}: {error}")
+        if isinstance(verdict, (Happened, Absent, Unknown, Declined)):
+            return verdict
+        return Unknown(f"the probe returned {type(verdict).__name__}, not Happened, Absent or Unknown")
+
+    def _wait_until(self, record: EffectRecord, advice: Advice) -> None:
+        assert advice.until_us is not None
+        left = (advice.until_us - self._caller.read(store_now)) / SECOND_US
+        if left > PATIENCE_SECONDS:
+            raise in_doubt(record, advice)
+        self._caller.pause(max(left, 0.001))
+        if self._caller.read(store_now) < advice.until_us:  # a clock that was passed in does not move by itself
+            raise in_doubt(record, advice)
+
+
+def _doubt(tx: Any, stream: Stream, seq: int, attempt: int, said: EffectError, quiet: bool) -> EffectRecord:
+    return ledger.doubt(tx, stream, seq, attempt, said, quiet=quiet)
+
+
+def is_coroutine(fn: Any) -> bool:
+    """Whether calling it gives something to await."""
+    from inspect import iscoroutinefunction  # noqa: PLC0415 - rarely asked
+
+    return iscoroutinefunction(fn)
+
+
+def backoff_seconds(first: float, attempt: int) -> float:
+    """How long to wait before the next attempt: doubled each time, at most a minute."""
+    return min(first * 2 ** max(attempt - 1, 0), 60.0)
+
+
+def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
+    """The error that says what is in doubt, why nothing more is done by itself, and how a person settles it."""
+    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
+    return InDoubt(
+        f"it is not known whether {record.tool} happened{why}: {advice.reason}", path=record.id,
+        hint=settling.ways_out(record), effect=record.id, action=advice.action.value, until=advice.until_us,
+    )  # fmt: skip
+
+
+def outcome_of(record: EffectRecord) -> Any:
+    """The result of a settled effect. Failed when it did not happen, or was undone."""
+    if record.state is EffectState.COMMITTED:
+        return record.result
+    error = record.error or EffectError(record.state.value, f"{record.tool} is {record.state}")
+    raise Failed(error.message or f"{record.tool} is {record.state}", code=error.code, path=record.id, effect=record.id)
+
+
+def guarded(
+    guards: Iterable[Guard], intent: Intent, actor: str
+) -> tuple[list[dict[str, str]], Refuse | RequireApproval | None]:
+    """What the guards say of a planned effect: every verdict, also those that pass, and the one that counts."""
+    said: list[dict[str, str]] = []
+    deciding: Refuse | RequireApproval | None = None
+    for guard in guards:
+        verdict = guard(intent, actor)
+        name = getattr(guard, "__name__", type(guard).__name__)
+        if verdict is None:
+            said.append({"guard": name, "said": "pass"})
+        elif isinstance(verdict, Refuse):
+            said.append({"guard": name, "said": "refuse", "why": verdict.reason})
+            return said, verdict
+        elif isinstance(verdict, RequireApproval):
+            said.append({"guard": name, "said": "approval", "why": verdict.question})
+            deciding = deciding or verdict
+        else:
+            raise Invalid(
+                f"the guard {name} returned {verdict!r}", path="guard", hint="return None, Refuse or RequireApproval"
+            )
+    return said, deciding

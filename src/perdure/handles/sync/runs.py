@@ -1,0 +1,328 @@
+# Generated from handles/aio/runs.py by tools/unasync.py: edit that one.
+"""Handles for runs: starting, driving and recovering them, and what people say to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure.effects import ledger
+from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.handles import crossing
+from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.handles.sync.effects import Effect
+from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US, instant_us
+from perdure.model.limits import check_name
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
+from perdure.planes import conversation, runs, waits
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant, pauses, store_now
+from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
+
+CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
+LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
+
+
+class RunHandle(StreamHandle):
+    """One run, from outside. Shows what was last known of it; `refresh` looks again."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, caller: Any, stream: Stream, record: RunRecord) -> None:
+        super().__init__(caller, stream)
+        self._record = record
+
+    @property
+    def record(self) -> RunRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._record.id
+
+    @property
+    def status(self) -> RunStatus:
+        """ready, running, waiting, completed, failed, cancelled or parked."""
+        return self._record.status
+
+    def refresh(self) -> RunHandle:
+        """Look again; returns itself."""
+        self._record = self._read(runs.run)
+        return self
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
+
+        Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
+        """
+        self.refresh()
+        for pause in pauses(timeout, "timeout"):
+            if self._record.ended or self._record.status is RunStatus.PARKED:
+                break
+            self._caller.pause(pause)
+            self.refresh()
+        return self._outcome(waited=timeout is not None)
+
+    def _outcome(self, *, waited: bool) -> Any:
+        if self._record.ended or self._record.status is RunStatus.PARKED:
+            return outcome_of(self._record)
+        if self._record.status is RunStatus.WAITING and not waited:
+            raise waiting_for(self)
+        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint="wait longer, or look at `perdure show`")
+
+    def waits(self) -> list[WaitRecord]:
+        """What it waits for now."""
+        return self._read(waits.waiting)
+
+    def effects(self, *, open: bool = False) -> list[Effect]:  # noqa: A002 - the word of the other lists
+        """What it did outside, oldest first. open: what is not settled."""
+        found: list[EffectRecord] = []
+        while page := self._read(ledger.effects, after=found[-1].seq if found else 0, open_only=open):
+            found += page
+        return [Effect(self._caller, self._stream, "", record) for record in found]
+
+    def signal(self, name: str, payload: Any = None) -> None:
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over."""
+        self._write(waits.signal, name, payload)
+
+    def cancel(self, why: str = "") -> RunHandle:
+        """Ask it to end. One that nobody holds is over at once; one that runs is told at its next step. Returns itself."""
+        self._write(cancel, why)
+        return self.refresh()
+
+    def resume(self) -> RunHandle:
+        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come."""
+        return self._told(runs.resume)
+
+    def retry(self) -> RunHandle:
+        """Try it again where it failed: what it did is kept, what failed last is done anew. Conflict if it did not fail."""
+        return self._told(retry)
+
+    def unpark(self) -> RunHandle:
+        """Let a parked run go on. Conflict if it is not parked."""
+        return self._told(runs.unpark)
+
+    def pin(self, program: str | None) -> RunHandle:
+        """Let only workers with this very program take it; None: any."""
+        return self._told(runs.pin, program)
+
+    def _told(self, verb: Any, *args: Any) -> RunHandle:
+        self._write(verb, *args)
+        return self.refresh()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"
+
+
+def outcome_of(record: RunRecord) -> Any:
+    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands."""
+    if record.status is RunStatus.COMPLETED:
+        return record.result
+    code, said = (
+        (record.error.code, record.error.message) if record.error else (record.status.value, record.status.value)
+    )
+    where = f"run {record.id}"
+    if record.status is RunStatus.PARKED:
+        hint = f"`perdure show {record.id}`, then `perdure resume|retry|cancel|pin {record.id}`"
+        raise Parked(said, path=where, hint=hint, reason=record.reason)
+    kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
+    raise kind(said, code=code, path=where)
+
+
+def waiting_for(handle: RunHandle) -> Waiting:
+    """The error that says what a run waits for, and how to go on."""
+    asked = [each for each in handle.waits() if each.kind in waits.PEOPLE]
+    doubts = [each for each in handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
+    ways = [f"`perdure answer {each.id} {'|'.join(each.choices) or 'TEXT'}`" for each in asked]
+    ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
+    asks = "; ".join(each.question for each in asked)
+    said = asks or ", ".join(f"it is not known whether {each.tool} happened" for each in doubts)
+    return Waiting(
+        f"run {handle.id} waits: {said or handle.record.reason}", path=f"run {handle.id}",
+        hint="; ".join(ways) or "it goes on when what it waits for has come", run=handle.id,
+        asks=[each.id for each in asked], doubts=[each.id for each in doubts],
+    )  # fmt: skip
+
+
+def cancel(tx: Any, stream: Stream, why: str) -> None:
+    """The verb behind `cancel`: the run that started it is told, if it is over at once."""
+    if runs.cancel(tx, stream, why) is RunStatus.CANCELLED:
+        record = runs.run(tx, stream)
+        for left in waits.waiting(tx, stream):
+            waits.withdraw(tx, stream, left.seq, tx.actor)
+        waits.tell_parent(tx, stream, RunStatus.CANCELLED, None, record.error)
+
+
+def retry(tx: Any, stream: Stream) -> None:
+    """The verb behind `retry`: what failed last is planned anew."""
+    runs.retry(tx, stream)
+    ledger.revive(tx, stream)
+
+
+class Runs(StoreHandle):
+    """Agents: starting, driving, recovering, and what people answer."""
+
+    __slots__ = ()
+
+    def start(
+        self, agent: Callable[..., Any], *args: Any, key: str | None = None, session: str | None = None, **kwargs: Any
+    ) -> RunHandle:
+        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic.
+
+        Raises KeyReused for the same key with other arguments, Invalid for what cannot be kept or does not fit the function.
+        """
+        made = as_agent(agent)
+        made.check(args, kwargs)
+        if session is not None:
+            self._caller.write(conversation.open_session, session)
+        wanted = runs.Wanted(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
+        stream = self._caller.write(runs.start, wanted, self._caller.core.epoch)
+        return self._handle(stream)
+
+    def drive(
+        self, agent: Callable[..., Any], *args: Any, key: str | None = None, session: str | None = None, **kwargs: Any
+    ) -> Any:
+        """Begin a run, or go on with the one under this key, here and now; gives its result.
+
+        Sleeps and children are waited for in place. Raises Waiting when a person or a signal must come first (call it again
+        afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives it.
+        """
+        made = as_agent(agent)
+        handle = self.start(made, *args, key=key, session=session, **kwargs)
+        return self._driven(handle, {**DECLARED, made.name: made})
+
+    def _driven(self, handle: RunHandle, agents: dict[str, Agent]) -> Any:
+        """Drive a run, and the runs that it starts, until it is over."""
+        while not handle.record.ended and handle.status is not RunStatus.PARKED:
+            if not self._take(handle._stream, agents):
+                self._bide(handle, agents)
+            handle.refresh()
+        return outcome_of(handle.record)
+
+    def _take(self, stream: Stream, agents: dict[str, Agent]) -> bool:
+        """Claim a run and drive it; whether it could be had."""
+        core = self._caller.core
+        record = self._caller.read(runs.run, stream)
+        agent = agents.get(record.agent)
+        if agent is None:
+            raise NotFound(f"no agent {record.agent!r} is known here", path="agent", hint="import it, or pass it in")
+        core.living.begin()
+        dead = {record.holder} if record.holder and self._is_gone(record.holder) else set()
+        claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": dead}
+        lease = self._caller.write(runs.claim, stream, **claim)
+        if lease is not None:
+            crossing.drive(self._caller, agent, lease)
+        return lease is not None
+
+    def _is_gone(self, holder: str) -> bool:
+        core = self._caller.core
+        return core.living.is_dead(holder)
+
+    def _bide(self, handle: RunHandle, agents: dict[str, Agent]) -> None:
+        """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
+        record = (handle.refresh()).record
+        if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
+            return
+        if record.status is RunStatus.RUNNING:
+            raise Conflict(f"run {record.id} is being driven by {record.holder}", path="run", holder=record.holder)
+        open_ones = handle.waits()
+        children = [each.name for each in open_ones if each.kind is WaitKind.CHILD]
+        for name in children:
+            self._driven_child(name, agents)
+        if children:
+            return
+        if record.wake_at is None or any(
+            each.kind in (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL) for each in open_ones
+        ):
+            raise waiting_for(handle)
+        left = (instant_us(record.wake_at, 0) - self._caller.read(store_now)) / SECOND_US
+        self._caller.pause(min(max(left, 0.001), LOOK_SECONDS))
+
+    def _driven_child(self, name: str, agents: dict[str, Agent]) -> None:
+        child = self.run(name)
+        try:
+            self._driven(child, agents)
+        except (Failed, Parked) as error:
+            if isinstance(error, Parked):
+                raise
+
+    def recover(self, agents: Iterable[Callable[..., Any]] = ()) -> list[RunHandle]:
+        """Drive here what dead workers left and what has become ready; returns those runs, as they stand then.
+
+        agents: what to drive with, besides those that were declared in this process. Runs of unknown agents are left. What
+        waits for a person stays visible: `store.asks()`, `store.effects(state="in_doubt")`.
+        """
+        known = {**DECLARED, **by_name(as_agent(each) for each in agents)}
+        found = self._caller.read(runs.claimable, limit=CLAIMED_AT_ONCE)
+        found += [each for each in self._caller.read(runs.running) if self._is_gone(each.holder or "")]
+        touched: dict[str, Stream] = {each.stream.name: each.stream for each in found if each.agent in known}
+        for stream in touched.values():
+            self._take(stream, known)
+        return [self._handle(stream) for stream in touched.values()]
+
+    def run(self, name: str) -> RunHandle:
+        """The run of this name. NotFound if there is none."""
+        return self._handle(self._caller.read(runs.find, name))
+
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        parent: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[RunHandle]:
+        """The runs of this tenant, newest first."""
+        found = self._caller.read(
+            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, since=since, until=until,
+            limit=limit, after=after,
+        )  # fmt: skip
+        return Page([RunHandle(self._caller, stream, record) for stream, record in found], found.next)
+
+    def asks(self, *, state: str | None = "open", limit: int = 100) -> list[WaitRecord]:
+        """What people are asked: questions and approvals, newest first."""
+        found: list[WaitRecord] = []
+        for kind in (WaitKind.ASK, WaitKind.APPROVAL):
+            page = self._caller.read(waits.asks, kind=kind.value, state=state, limit=limit)
+            found += [record for _, record in page]
+        return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
+
+    def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
+        """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
+
+        Raises Conflict if it was answered, expired or withdrawn, Invalid if it is no choice, NotFound if there is none.
+        """
+        stream, seq = self._caller.read(locate, ask, "ask")
+        return self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
+
+    def signal(self, run: str, name: str, payload: Any = None) -> None:
+        """Send a signal to a run. Conflict when it is over."""
+        (self.run(run)).signal(name, payload)
+
+    def effect(self, name: str) -> Effect:
+        """The effect that people call so: `run:4f1c/12`."""
+        stream, seq = self._caller.read(locate, name, "effect")
+        return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
+
+    def _handle(self, stream: Stream) -> RunHandle:
+        return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
+
+
+def locate(reads: Any, name: str, path: str) -> tuple[Stream, int]:
+    """The stream and number that `kind:stream/number` names."""
+    place, _, number = check_name(name, path, 500).rpartition("/")
+    kind, _, of = place.partition(":")
+    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
+        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+    found = runs.find(reads, of) if kind == "run" else (conversation.find_session(reads, of) or (None,))[0]
+    if found is None:
+        raise NotFound(f"there is no session {of!r}", path=path)
+    return found, int(number)

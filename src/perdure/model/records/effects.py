@@ -1,0 +1,143 @@
+"""Records of the effect ledger: what an effect is and how it stands, and the verdicts that settle it."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from datetime import datetime
+from typing import Any, NoReturn
+
+import msgspec
+
+from perdure.errors import Invalid
+from perdure.model.refs import Ref
+
+
+class EffectState(enum.StrEnum):
+    """See docs/decisions/0006: planned, dispatched and committed are different facts, and doubt is a state."""
+
+    PLANNED = "planned"
+    DISPATCHED = "dispatched"
+    IN_DOUBT = "in_doubt"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    WITHDRAWN = "withdrawn"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+SETTLED = frozenset({EffectState.COMMITTED, EffectState.FAILED, EffectState.WITHDRAWN, EffectState.UNDONE})
+
+
+class ToolKind(enum.StrEnum):
+    """What a tool is, and so what happens to doubt about it (DESIGN §5)."""
+
+    READ = "read"  # changes nothing outside: run again
+    IDEMPOTENT = "idempotent"  # twice is as good as once: call again
+    KEYED = "keyed"  # the other side deduplicates on our key: call again with it
+    PROBED = "probed"  # one can ask the other side
+    UNSAFE = "unsafe"  # none of these: a person settles it
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of an effect, as a probe or a person says it. Never true or false: there are three answers."""
+
+    def __bool__(self) -> NoReturn:
+        raise Invalid(
+            f"a verdict is not true or false: {self!r}",
+            path="verdict",
+            hint="compare with isinstance(verdict, perdure.Happened), perdure.Absent or perdure.Unknown",
+        )
+
+
+class Happened(Verdict, frozen=True):
+    """It happened, with this result."""
+
+    result: Any = None
+
+
+class Absent(Verdict, frozen=True):
+    """It did not happen."""
+
+    reason: str = ""
+
+
+class Unknown(Verdict, frozen=True):
+    """It cannot be told now."""
+
+    reason: str = ""
+
+
+class Declined(Verdict, frozen=True):
+    """It did not happen and shall not: the effect failed. Only a person says so."""
+
+    reason: str = ""
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool declared when it was planned, kept with the plan: how doubt about it may be settled.
+
+    Times are in microseconds. undo: the name of the tool that undoes it. undo_idempotent: its undo may start from doubt.
+    """
+
+    timeout: int | None = None
+    lands_within: int = 60_000_000
+    keeps_keys: int | None = None
+    retries: int = 0
+    undo: str = ""
+    undo_idempotent: bool = False
+
+
+class EffectError(msgspec.Struct, frozen=True):
+    """Why an effect failed or is in doubt: a short code (mostly the exception's name) and what was said."""
+
+    code: str
+    message: str
+
+
+class EffectRecord(msgspec.Struct, frozen=True):
+    """One effect. `id` names it on its store: the kind and name of its stream, and its number there.
+
+    attempt: dispatches so far. quiet_at: since when its caller is known to be unable to send. place: where in its run.
+    """
+
+    seq: int
+    stream_kind: str
+    stream: str
+    tool: str
+    kind: ToolKind
+    state: EffectState
+    key: str
+    digest: str
+    args: dict[str, Any]
+    rule: Rule
+    attempt: int
+    holder: str | None
+    place: str | None
+    call: str | None
+    undoes: int | None
+    epoch: int
+    actor: str
+    at: datetime
+    dispatched_at: datetime | None
+    deadline_at: datetime | None
+    quiet_at: datetime | None
+    result: Any
+    error: EffectError | None
+    settled_by: str | None
+    ref: Ref
+
+    @property
+    def id(self) -> str:
+        """How people name it: `perdure settle` takes it."""
+        return f"{self.stream_kind}:{self.stream}/{self.seq}"
+
+    @property
+    def handed(self) -> str:
+        """The key that its tool gets: one for this effect in all the world, where `key` is one in its stream."""
+        return hashlib.sha256(f"{self.ref.uid} {self.key}".encode()).hexdigest()[:32]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be done or found out."""
+        return self.state in SETTLED

@@ -1,0 +1,134 @@
+"""Records of runs: how a run stands, what it waits for, what it did. See docs/decisions/0007."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from perdure.model.records.effects import EffectError
+from perdure.model.refs import Ref
+
+
+class RunStatus(enum.StrEnum):
+    """How a run stands."""
+
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PARKED = "parked"
+
+
+ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+class WaitKind(enum.StrEnum):
+    """What a run can wait for."""
+
+    ASK = "ask"
+    APPROVAL = "approval"
+    SLEEP = "sleep"
+    SIGNAL = "signal"
+    CHILD = "child"
+
+
+class WaitState(enum.StrEnum):
+    """A wait is opened once, and ends once."""
+
+    OPEN = "open"
+    MET = "met"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """One run. `id` is unique in its tenant. reason: why it is parked or what it waits for, as a short code.
+
+    program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
+    abandoned: it is running, but its holder's heartbeat has lapsed.
+    """
+
+    id: str
+    agent: str
+    status: RunStatus
+    key: str | None
+    args: Any
+    kwargs: Any
+    result: Any
+    error: EffectError | None
+    session: str | None
+    parent: str | None
+    creator: str
+    created_at: datetime
+    ended_at: datetime | None
+    wake_at: datetime | None
+    timeout_at: datetime | None
+    holder: str | None
+    token: int
+    deaths: int
+    suspect: bool
+    cancelling: bool
+    cuts: int
+    cut_seq: int
+    program: str
+    pinned: bool
+    epoch: int
+    reason: str | None
+    abandoned: bool
+    ref: Ref
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.status in ENDED
+
+
+class WaitRecord(msgspec.Struct, frozen=True):
+    """What a run waits for, or waited for. `id` names it on its store: `perdure answer` takes it.
+
+    question: what a person is asked. choices: what may be answered; any text when there are none. name: of the signal or
+    the child. effect: the number of the effect that an approval is for.
+    """
+
+    seq: int
+    stream_kind: str
+    stream: str
+    kind: WaitKind
+    state: WaitState
+    name: str
+    question: str
+    choices: tuple[str, ...]
+    default: Any
+    detail: Any
+    place: str | None
+    effect: int | None
+    digest: str | None
+    actor: str
+    at: datetime
+    expires_at: datetime | None
+    met_by: str | None
+    met_at: datetime | None
+    answer: Any
+    ref: Ref
+
+    @property
+    def id(self) -> str:
+        """How people name it."""
+        return f"{self.stream_kind}:{self.stream}/{self.seq}"
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """One step that was done, as the journal has it."""
+
+    seq: int
+    place: str
+    name: str
+    digest: str
+    value: Any
+    error: EffectError | None
+    notes: dict[str, Any]

@@ -1,0 +1,60 @@
+-- Runs of agents: how they stand, who has them, and their journals.
+
+-- run_get: one run with its arguments and its outcome.
+SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
+  r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
+  CASE WHEN r.status = 'running' AND NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
+FROM runs r
+LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
+LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
+WHERE r.stream = :stream
+
+-- run_by_key: the stream of the run that was started under a key.
+SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest
+FROM runs r JOIN streams s ON s.id = r.stream WHERE r.tenant = :tenant AND r.agent = :agent AND r.key = :key
+
+-- run_by_name: the stream of a run.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE tenant = :tenant AND kind = 'run' AND name = :name
+
+-- runs_of_store: the runs of a tenant, newest first.
+SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
+  r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
+  CASE WHEN r.status = 'running' AND NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM runs r
+JOIN streams s ON s.id = r.stream
+LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
+LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
+WHERE r.tenant = :tenant
+  AND r.status = :status --? status
+  AND r.agent = :agent --? agent
+  AND r.session = :session --? session
+  AND r.parent = :run --? run
+  AND r.created_at >= :since --? since
+  AND r.created_at < :until --? until
+  AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
+ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit
+
+-- runs_claimable: what can be taken now, oldest wake first: ready, or waiting past its time, or left by a holder that lapsed.
+SELECT r.status, r.agent, r.holder, r.suspect, r.program, r.pinned, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM runs r JOIN streams s ON s.id = r.stream
+WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'running', 'waiting')
+  AND r.wake_at <= :now --? waking
+  AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) --? lapsed
+ORDER BY r.wake_at, r.stream LIMIT :limit
+
+-- runs_next_wake: when the next waiting run is to be looked at.
+SELECT min(wake_at) FROM runs WHERE tenant = :tenant AND status = 'waiting' AND wake_at IS NOT NULL
+
+-- runs_held: who has runs now, and how many.
+SELECT holder, count(*) FROM runs WHERE tenant = :tenant AND status = 'running' GROUP BY holder
+
+-- steps_after: the steps of a run after an event, in order.
+SELECT e.seq, e.body FROM events e
+WHERE e.stream = :stream AND e.seq > :after AND e.tbl = 'steps'
+ORDER BY e.seq
+
+-- last_step: the newest step of a run.
+SELECT e.seq, e.at, e.body FROM events e WHERE e.stream = :stream AND e.seq > :after AND e.tbl = 'steps' ORDER BY e.seq DESC LIMIT 1

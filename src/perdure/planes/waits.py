@@ -1,0 +1,283 @@
+"""Waits: what a run waits for, opened once at its place and ended once. Keeps P13, P15.
+
+    open ── met (an answer, a signal, the time, a child's end) ──▶ met
+      ├──── its time is over ──▶ expired (with its default)
+      └──── withdrawn (the run was cancelled, the effect was withdrawn)
+
+Expiry is a predicate on the store's clock; the run itself records it when it goes on. Asks and approvals are waits for
+people: an answer names who gave it, and is taken once. Callers: the handles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.errors import Conflict, Invalid, NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.model.instants import instant_us
+from perdure.model.limits import check_name, check_page, check_text
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.values import digest, to_plain
+from perdure.planes import runs
+from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import Duration, deadline, store_now
+from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.tables import RUNS, SIGNALS, WAITS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+Q = Statements("perdure.planes", "waits.sql")
+
+PEOPLE = frozenset({WaitKind.ASK, WaitKind.APPROVAL})
+CHOICES_MAX = 100
+YES, NO = "approve", "refuse"
+
+
+# -- opening -------------------------------------------------------------------------------------------------
+
+
+def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict[str, Any]:
+    """What a person is asked. Invalid names what is wrong."""
+    check_text(question, "question")
+    return {
+        "question": question, "choices": list(_choices(choices)), "default": to_plain(default, "default"),
+        "detail": to_plain(detail, "detail"),
+    }  # fmt: skip
+
+
+def _choices(choices: Any) -> tuple[str, ...]:
+    if choices is None:
+        return ()
+    if isinstance(choices, (str, bytes)) or not isinstance(choices, (list, tuple)) or len(choices) > CHOICES_MAX:
+        raise Invalid(f"expected a list of at most {CHOICES_MAX} choices, got {type(choices).__name__}", path="choices")
+    return tuple(check_name(choice, f"choices[{i}]") for i, choice in enumerate(choices))
+
+
+def open_and_take(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
+    """Begin to wait for a signal; one that has come already is taken at once."""
+    opened = open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
+    return take_signal(tx, stream, opened.seq, name) or opened
+
+
+def open_wait(
+    tx: Tx,
+    stream: Stream,
+    kind: WaitKind,
+    *,
+    place: str | None,
+    name: str = "",
+    doc: dict[str, Any] | None = None,
+    timeout: Duration | None = None,
+    effect: int | None = None,
+    mark: str | None = None,
+) -> WaitRecord:
+    """Begin to wait. timeout: after it the wait expires. mark: the digest of what is waited for."""
+    columns = {
+        "kind": kind.value, "state": WaitState.OPEN.value, "name": name, "place": place, "effect": effect,
+        "digest": mark or digest([kind.value, name, doc], "wait").hex(), "actor": tx.actor, "at": tx.now,
+        "expires_at": deadline(tx, timeout, "timeout"),
+    }  # fmt: skip
+    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=doc or {}))
+    return wait(tx, stream, seq)
+
+
+def _subject(kind: WaitKind) -> str:
+    """The first word of its events: people look for asks."""
+    return "ask" if kind in PEOPLE else "run.wait"
+
+
+# -- ending --------------------------------------------------------------------------------------------------
+
+
+def meet(tx: Tx, stream: Stream, seq: int, answer: Any, by: str) -> WaitRecord:
+    """What was waited for has come. Conflict if the wait is over already."""
+    return _end(tx, stream, seq, WaitState.MET, answer, by)
+
+
+def expire(tx: Tx, stream: Stream, seq: int, answer: Any) -> WaitRecord:
+    """Its time is over: the default stands."""
+    return _end(tx, stream, seq, WaitState.EXPIRED, answer, "the clock")
+
+
+def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
+    """Nobody waits for it any more."""
+    return _end(tx, stream, seq, WaitState.WITHDRAWN, None, by)
+
+
+def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str) -> WaitRecord:
+    found = wait(tx, stream, seq)
+    if found.state is not WaitState.OPEN:
+        raise Conflict(f"{found.id} is {found.state} already", path="ask", state=found.state.value, met_by=found.met_by)
+    columns = {"state": state.value, "met_by": by, "met_at": tx.now}
+    doc = {"answer": to_plain(answer, "answer")}
+    kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
+    tx.record(Change(kind, stream, WAITS, Op.SET, {"seq": seq}, columns, doc, "outcome_seq"))
+    return wait(tx, stream, seq)
+
+
+def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
+    """A person's answer, once; the run that asked may go on. Conflict if the ask is over; Invalid if it is no choice."""
+    check_name(by, "by")
+    found = wait(tx, stream, seq)
+    if found.kind not in PEOPLE:
+        raise NotFound(f"{found.id} asks nobody anything", path="ask")
+    if found.state is WaitState.OPEN and is_over(tx, found):
+        raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
+    if found.choices and value not in found.choices:
+        raise Invalid(f"expected one of {', '.join(found.choices)}; got {value!r}", path="answer")
+    met = meet(tx, stream, seq, value, by)
+    if stream.kind == "run":
+        runs.wake(tx, stream)
+    return met
+
+
+def is_over(reads: Reads, found: WaitRecord) -> bool:
+    """Whether the time of a wait is over, on the store's clock."""
+    return found.expires_at is not None and instant_us(found.expires_at, 0) <= store_now(reads)
+
+
+# -- signals -------------------------------------------------------------------------------------------------
+
+
+def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
+    """Send a signal to a run. It waits there until it is taken. Conflict when the run is over."""
+    check_name(name, "signal")
+    row = tx.row(RUNS, stream)
+    if row is None or RunStatus(row["status"]) in ENDED:
+        raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
+    seq = tx.record(
+        Change("run.signalled", stream, SIGNALS, set={"name": name}, doc={"payload": to_plain(payload, "payload")})
+    )
+    if waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
+        runs.wake(tx, stream)
+    return seq
+
+
+def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | None:
+    """Let a wait take the oldest signal of its name; None if there is none."""
+    rows = tx.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name)
+    if not rows:
+        return None
+    sent, body, sender = rows[0]
+    where = f"run {stream.name} signal {sent}"
+    payload = stored_value(stored_fields(doc_of(tx, body, where), where).get("payload"), where)
+    tx.record(Change("run.signal_taken", stream, SIGNALS, Op.SET, {"seq": sent}, {"taken_by": seq}))
+    return meet(tx, stream, seq, payload, sender)
+
+
+# -- children ------------------------------------------------------------------------------------------------
+
+
+def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: str, mark: str) -> WaitRecord:
+    """Start a run of one's own and wait for its end: begun once, whatever crashes."""
+    child = runs.start(tx, wanted, epoch)
+    doc = {"question": wanted.agent}
+    return open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
+
+
+def end_run(tx: Tx, stream: Stream, status: RunStatus, result: Any = None, error: EffectError | None = None) -> None:
+    """A run is over: what it still waited for is withdrawn, and the run that started it is told, in one commit."""
+    for left in waiting(tx, stream):
+        withdraw(tx, stream, left.seq, "the end of the run")
+    runs.finish(tx, stream, status, result, error)
+    tell_parent(tx, stream, status, result, error)
+
+
+def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: EffectError | None) -> None:
+    """Meet the wait of the run that started this one, if it is still open."""
+    row = tx.row(RUNS, stream)
+    if row is None or row["parent"] is None:
+        return
+    parent = runs.find(tx, row["parent"])
+    said = (
+        {"status": status.value, "result": result}
+        if error is None
+        else {"status": status.value, "error": [error.code, error.message]}
+    )
+    for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
+        meet(tx, parent, open_one.seq, said, stream.name)
+        runs.wake(tx, parent)
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def wait(reads: Reads, stream: Stream, seq: int) -> WaitRecord:
+    """One wait. NotFound if there is none with this number."""
+    found = _waits(reads, stream, seq=seq)
+    if not found:
+        raise NotFound(f"{stream.kind} {stream.name!r} waits for nothing under {seq}", path="ask")
+    return found[0]
+
+
+def waiting(reads: Reads, stream: Stream, *, kind: WaitKind | None = None, name: str | None = None) -> list[WaitRecord]:
+    """What a run waits for now."""
+    return _waits(reads, stream, open=1, kind=None if kind is None else kind.value, name=name)
+
+
+def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
+    """All waits of a run after an event, ended ones included."""
+    return _waits(reads, stream, after=after)
+
+
+def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
+    """The newest approval that was asked for an effect."""
+    found = _waits(reads, stream, effect=effect)
+    return found[-1] if found else None
+
+
+def next_expiry(reads: Reads, stream: Stream) -> int | None:
+    """When the next open wait of a run expires."""
+    return reads.query(Q.wake_next, touches=[(WAITS, stream.id)], stream=stream.id)[0][0]
+
+
+def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
+    params = dict.fromkeys(("seq", "effect", "after", "open", "kind", "name")) | given
+    rows = reads.query(Q.wait_get, touches=[(WAITS, stream.id)], stream=stream.id, **params)
+    return [_record(reads, stream, row) for row in rows]
+
+
+def asks(
+    reads: Reads, *, kind: str | None = "ask", state: str | None = "open", limit: int = 100, after: str | None = None
+) -> Page[tuple[Stream, WaitRecord]]:
+    """What people are asked (or other waits), newest first, each with its stream."""
+    count = check_page(limit)
+    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
+    rows = reads.query(
+        Q.waits_of_store,
+        tenant=reads.tenant,
+        kind=None if kind is None else _one_of(WaitKind, kind, "kind"),
+        state=None if state is None else _one_of(WaitState, state, "state"),
+        after_at=at,
+        after_stream=in_stream,
+        after_seq=seq,
+        limit=count + 1,
+    )
+    found = [(stream := Stream(*row[14:]), _record(reads, stream, row[:14])) for row in rows[:count]]
+    last = rows[count - 1] if len(rows) > count else None
+    return Page(found, encode_cursor(last[8], last[14], last[0]) if last else None)
+
+
+def _one_of(states: Any, value: object, path: str) -> str:
+    try:
+        return states(value).value
+    except ValueError:
+        raise Invalid(f"expected one of {', '.join(states)}; got {value!r}", path=path) from None
+
+
+def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
+    seq, kind, state, name, place, effect, mark, actor, at, expires_at, met_by, met_at, opened, ended = row
+    where = f"{stream.kind} {stream.name} wait {seq}"
+    doc = stored_fields(doc_of(reads, opened, where), where)
+    became = stored_fields(doc_of(reads, ended, where), where)
+    choices = doc.get("choices") or []
+    return WaitRecord(
+        seq, stream.kind, stream.name, stored_state(WaitKind, kind, where), stored_state(WaitState, state, where), name,
+        str(doc.get("question") or ""), tuple(str(choice) for choice in choices), stored_value(doc.get("default"), where),
+        stored_value(doc.get("detail"), where), place, effect, mark, actor, stored_instant(at, where),
+        stored_instant_or_none(expires_at, where), met_by, stored_instant_or_none(met_at, where),
+        stored_value(became.get("answer"), where), stream.ref(seq),
+    )  # fmt: skip

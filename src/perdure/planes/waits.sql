@@ -1,0 +1,36 @@
+-- What runs wait for: people, times, signals, other runs.
+
+-- wait_get: one wait with its question and its answer.
+SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body
+FROM waits w
+JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
+LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
+WHERE w.stream = :stream
+  AND w.seq = :seq --? seq
+  AND w.effect = :effect --? effect
+  AND w.seq > :after --? after
+  AND w.state = 'open' --? open
+  AND w.kind = :kind --? kind
+  AND w.name = :name --? name
+ORDER BY w.seq
+
+-- waits_of_store: what a tenant's runs wait for, newest first.
+SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM waits w
+JOIN streams s ON s.id = w.stream
+JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
+LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
+WHERE w.tenant = :tenant
+  AND w.kind = :kind --? kind
+  AND w.state = :state --? state
+  AND (w.at, w.stream, w.seq) < (:after_at, :after_stream, :after_seq) --? after_at
+ORDER BY w.at DESC, w.stream DESC, w.seq DESC LIMIT :limit
+
+-- wake_next: when the next open wait of a run expires.
+SELECT min(expires_at) FROM waits WHERE stream = :stream AND state = 'open' AND expires_at IS NOT NULL
+
+-- signal_next: the oldest signal of a name that nobody has taken.
+SELECT g.seq, e.body, e.actor FROM signals g
+JOIN events e ON e.stream = g.stream AND e.seq = coalesce(g.doc_seq, g.seq)
+WHERE g.stream = :stream AND g.name = :name AND g.taken_by IS NULL ORDER BY g.seq LIMIT 1

@@ -1,0 +1,147 @@
+"""Agents: functions that are driven by replay, and what each says about itself.
+
+Callers: users (`@perdure.agent`), the handles that start and drive runs, and the worker, which finds agents by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import update_wrapper
+from typing import Any, NamedTuple, overload
+
+from perdure.errors import Invalid
+from perdure.model.instants import duration_us
+from perdure.model.limits import check_name
+from perdure.model.values import to_plain
+from perdure.planes.spans import Duration
+from perdure.runtime.program import program_of
+
+DECLARED: dict[str, Agent] = {}  # by name: what recovery and children can be driven with in this process
+
+_POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")
+
+
+class Policy(NamedTuple):
+    """When an offered checkpoint is taken: every so many steps, every so long, after effects; with none of these, always."""
+
+    steps: int | None = None
+    every_us: int | None = None
+    effects: bool = False
+
+    def is_due(self, *, steps: int, elapsed_us: int, effects: int) -> bool:
+        """Whether it is time, given what happened since the last one."""
+        if self == Policy():
+            return True
+        by_steps = self.steps is not None and steps >= self.steps
+        by_time = self.every_us is not None and elapsed_us >= self.every_us
+        return by_steps or by_time or (self.effects and effects > 0)
+
+
+def policy_of(text: str | None) -> Policy:
+    """A policy as it is spelled: "every 50 steps", "every 10m", "after effects"."""
+    if text is None:
+        return Policy()
+    found = _POLICY.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise Invalid(f"expected 'every 50 steps', 'every 10m' or 'after effects', got {text!r}", path="checkpoint")
+    if found[1]:
+        return Policy(steps=_count(int(found[1])))
+    return Policy(every_us=duration_us(found[2], "checkpoint")) if found[2] else Policy(effects=True)
+
+
+def _count(steps: int) -> int:
+    if steps < 1:
+        raise Invalid("expected at least every 1 step", path="checkpoint")
+    return steps
+
+
+class Agent:
+    """A function with its declaration. Calling it calls the function: starting and driving go through a store."""
+
+    def __init__(
+        self, fn: Callable[..., Any], name: str, policy: Policy, *, timeout: Duration | None, limit: int | None,
+        workspace: str | None, pins: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.name = name
+        self.policy = policy
+        self.timeout = timeout
+        self.limit = limit
+        self.workspace = workspace
+        self.pins = dict(pins)
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.signature = inspect.signature(fn)
+        self.program = program_of(fn, self.pins)
+        update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The bare function."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<agent {self.name}>"
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Refuse arguments that do not fit the function. Raises Invalid before anything is written."""
+        try:
+            self.signature.bind(None, *args, **kwargs)
+        except TypeError as error:
+            raise Invalid(f"{self.name}: {error}", path="args") from None
+
+
+@overload
+def agent(fn: Callable[..., Any], /) -> Agent: ...
+@overload
+def agent(
+    *, name: str | None = None, checkpoint: str | None = None, timeout: Duration | None = None, limit: int | None = None,
+    workspace: str | None = None, pins: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Agent]: ...  # fmt: skip
+def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Declare a function (sync or async) that is driven by replay: `fn(run, *args)`.
+
+        @perdure.agent(checkpoint="every 50 steps")
+        async def fix(run, issue): ...
+
+    checkpoint: when `run.checkpoint(state)` saves: "every 50 steps", "every 10m", "after effects"; every time if not given.
+    timeout: of a whole run. limit: runs at once in one worker. workspace: a folder whose git state is checked at resume.
+    pins: versions of the model, the prompt and the tools: a change of them is noticed like one of the code.
+    """
+    if fn is not None:
+        return _declare(fn)
+    return lambda found: _declare(found, **declared)
+
+
+def _declare(
+    fn: Any, *, name: str | None = None, checkpoint: str | None = None, timeout: Any = None, limit: int | None = None,
+    workspace: str | None = None, pins: Mapping[str, Any] | None = None,
+) -> Agent:  # fmt: skip
+    if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise Invalid("an agent is a function or an async function that takes a run", path="agent")
+    if not inspect.signature(fn).parameters:
+        raise Invalid("an agent takes the run as its first parameter", path="agent", hint="def fix(run, …)")
+    if timeout is not None:
+        duration_us(timeout, "timeout")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise Invalid(f"expected how many runs at once, got {limit!r}", path="limit")
+    to_plain(dict(pins or {}), "pins")
+    called = check_name(name or getattr(fn, "__name__", ""), "name")
+    made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pins or {})
+    DECLARED[called] = made
+    return made
+
+
+def as_agent(fn: Callable[..., Any]) -> Agent:
+    """An agent as it is; any other function as one that declares nothing."""
+    return fn if isinstance(fn, Agent) else _declare(fn)
+
+
+def by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
+    """Agents by their names. Invalid when two have the same."""
+    found: dict[str, Agent] = {}
+    for each in agents:
+        if each.name in found and found[each.name] is not each:
+            raise Invalid(f"two agents are called {each.name!r}", path="agents", hint="@perdure.agent(name=…)")
+        found[each.name] = each
+    return found

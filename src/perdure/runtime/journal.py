@@ -1,0 +1,88 @@
+"""The journal of a run, as replay asks it: what was recorded at a place, and whether it is what the program now does.
+
+Made of steps, effects and waits since the last cut. A mismatch is named with what was expected and what was found, and
+nothing is done (P13). Callers: the driving of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from perdure.errors import Changed
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import StepRecord, WaitRecord
+
+WAYS_ON = (
+    "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
+    "or `perdure pin` it to workers that still have the old one"
+)
+
+
+class Entry(NamedTuple):
+    """What is recorded at one place. `name` is the step, the tool, or what was waited for."""
+
+    what: str
+    name: str
+    digest: str
+    record: Any
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.name}" if self.name else self.what
+
+
+class Journal:
+    """What a run did since its last cut, by place."""
+
+    def __init__(
+        self, steps: Iterable[StepRecord] = (), effects: Iterable[EffectRecord] = (), waits: Iterable[WaitRecord] = ()
+    ) -> None:
+        found = [(each.place, Entry("step", each.name, each.digest, each)) for each in steps]
+        found += [(each.place, Entry("effect", each.tool, each.digest, each)) for each in effects if each.place]
+        found += [
+            (
+                each.place,
+                Entry(each.kind.value, each.question if each.kind == "child" else each.name, each.digest or "", each),
+            )
+            for each in waits
+            if each.place and each.effect is None
+        ]
+        self._entries = dict(found)
+        self._left = dict(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def take(self, place: str, what: str, name: str, digest: str) -> Any:
+        """The record at a place, or None. Changed when something else is recorded there."""
+        entry = self._entries.get(place)
+        if entry is None:
+            return None
+        found = Entry(what, name, digest, None)
+        if (entry.what, entry.name) != (what, name):
+            raise _changed(place, str(entry), str(found))
+        if entry.digest != digest:
+            raise _changed(place, f"{entry} with arguments {entry.digest[:12]}", f"with arguments {digest[:12]}")
+        self._left.pop(place, None)
+        return entry.record
+
+    def peek(self, place: str) -> Entry | None:
+        """What is recorded at a place, without taking it."""
+        return self._entries.get(place)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether something that was recorded has not been reached yet."""
+        return bool(self._left)
+
+    def check_used_up(self) -> None:
+        """Changed when the program ended without doing what is recorded."""
+        for place, entry in self._left.items():
+            raise _changed(place, str(entry), "the end of the program")
+
+
+def _changed(place: str, expected: str, found: str) -> Changed:
+    return Changed(
+        f"the program is not the one that began this run: at {place} it did {expected}, and now does {found}",
+        path=place, hint=WAYS_ON, place=place, expected=expected, found=found,
+    )  # fmt: skip

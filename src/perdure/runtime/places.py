@@ -1,0 +1,107 @@
+"""Places: where in a run something stands, the same at every replay (docs/decisions/0007).
+
+A place is (cut, branch, ordinal). A branch is known by the order in which it was created: `gather` and `TaskGroup` make tasks,
+and a task factory numbers those that are made inside a run. Inside steps and tools there is no branch: they are not run on
+replay, so what they start must not count. Sync agents name their branches. Callers: the driving of runs.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import Refused
+from perdure.model.limits import check_name
+
+if TYPE_CHECKING:
+    import asyncio
+
+_current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("perdure_branch", default=None)
+
+
+class Branch:
+    """One line of work in a run: it counts what is done in it, and the branches that leave it."""
+
+    __slots__ = ("_children", "_named", "_ordinal", "path", "tasks", "trunk")
+
+    def __init__(self, path: str = "", trunk: Branch | None = None) -> None:
+        self.path = path
+        self.trunk = trunk or self
+        self._ordinal = 0
+        self._children = 0
+        self._named: set[str] = set()
+        self.tasks: weakref.WeakSet[Any] = weakref.WeakSet() if trunk is None else trunk.tasks  # of the whole run
+
+    def next_place(self, cut: int) -> str:
+        """The place of what is done next."""
+        self._ordinal += 1
+        return f"{cut}/{self.path}/{self._ordinal}"
+
+    def child(self) -> Branch:
+        """The next branch that leaves this one."""
+        self._children += 1
+        return Branch(f"{self.path}.{self._children}" if self.path else str(self._children), self.trunk)
+
+    def named(self, name: str) -> Branch:
+        """A branch that is known by its name. Refused when it was taken before: two lines of work need two names."""
+        check_name(name, "branch")
+        if name in self._named:
+            raise Refused(f"the branch {name!r} was begun already", path="branch", hint="give each branch its own name")
+        self._named.add(name)
+        return Branch(f"{self.path}.{name!r}", self.trunk)
+
+    def restart(self) -> None:
+        """Count from the beginning: after a cut."""
+        self._ordinal = self._children = 0
+        self._named.clear()
+
+
+def current(trunk: Branch) -> Branch:
+    """The branch that this code is in. Refused inside a step or a tool of the run, and in tasks from elsewhere."""
+    found = _current.get()
+    if found is None or found.trunk is not trunk:
+        raise Refused(
+            "a run is used only by its agent, not inside its steps and tools", path="run",
+            hint="do it in the agent's function, before or after the step",
+        )  # fmt: skip
+    return found
+
+
+@contextmanager
+def standing_in(branch: Branch | None) -> Iterator[None]:
+    """Be in a branch; None: in no branch at all."""
+    token = _current.set(branch)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A task factory that gives each task made inside a run a branch of its own; other tasks are made as before."""
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
+        from asyncio import Task  # noqa: PLC0415 - only async agents pay for asyncio
+
+        branch = _current.get()
+        if branch is not None:
+            context = given.get("context") or contextvars.copy_context()
+            context.run(_current.set, branch.child())
+            given["context"] = context
+        task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
+        if branch is not None:
+            branch.tasks.add(task)
+        return task
+
+    factory.numbers_branches = True  # type: ignore[attr-defined]
+    return factory
+
+
+def number_branches(loop: asyncio.AbstractEventLoop) -> None:
+    """Let tasks of this event loop be numbered. Calling it again does nothing; tasks outside runs are not touched."""
+    before = loop.get_task_factory()
+    if not getattr(before, "numbers_branches", False):
+        loop.set_task_factory(numbering(before))

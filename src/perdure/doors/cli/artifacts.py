@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +12,11 @@ from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, say_page
-from perdure.errors import Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.artifacts import Artifact
     from perdure.handles.sync.store import Store
     from perdure.model.records.artifacts import CollectReport
 
-PAGE = 1000
-HASH_DIGITS = 64
-LEAST_DIGITS = 8
-BEGINNING = re.compile(f"[0-9a-f]{{{LEAST_DIGITS},{HASH_DIGITS}}}")
 COLUMNS = (
     Column("session", lambda artifact: artifact.session),
     Column("seq", lambda artifact: artifact.seq),
@@ -66,37 +58,12 @@ def artifacts(asked: Asked, *, save: tuple[str, str] | None, **filters: Any) -> 
 
 
 def _save(store: Store, digits: str, path: Path, *, as_json: bool) -> None:
-    found = store.artifact(whole_hash(store, digits))
+    found = store.artifact(digits)
     saved = found.save(path)
     if as_json:
         say_json({"path": str(saved), "artifact": found.record})
     else:
         note(f"saved {bytes_size(found.size)} to {saved}")
-
-
-def whole_hash(store: Store, digits: str) -> str:
-    """The hash that begins with these digits. Looks at every artifact, unless it is whole already."""
-    if not BEGINNING.fullmatch(digits):
-        raise Invalid(f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it", path="hash")
-    if len(digits) == HASH_DIGITS:
-        return digits
-    found = sorted({artifact.hash for artifact in _all(store) if artifact.hash.startswith(digits)})
-    if not found:
-        raise NotFound(f"no artifact {digits}…", path="hash", hint="perdure artifacts lists them")
-    if len(found) > 1:
-        message = f"{len(found)} artifacts begin with {digits}: {', '.join(found)}"
-        raise Conflict(message, path="hash", hint="give more digits")
-    return found[0]
-
-
-def _all(store: Store) -> Iterator[Artifact]:
-    after = None
-    while True:
-        page = store.artifacts(limit=PAGE, after=after)
-        yield from page
-        after = page.next
-        if after is None:
-            return
 
 
 @command("collect", "perdure collect", "perdure collect --execute", "perdure collect --grace 1d --execute --json")

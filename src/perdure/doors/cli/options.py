@@ -1,7 +1,7 @@
 """What every command takes: which store, for which tenant, as whom, for people or for machines.
 
-`@command(…)` makes a command with examples; `@reads`, `@writes` and `@whole` (the store of all tenants) hand it
-an `Asked` as its first argument, which opens the store. A command that only reads never makes a store: a
+`@command(…)` makes a command with examples; `@reads` and `@writes`, and `@whole` and `@writes_whole` (the store of
+all tenants) hand it an `Asked` as its first argument, which opens the store. A command that only reads never makes a store: a
 missing file is NotFound, with the way out.
 """
 
@@ -57,20 +57,27 @@ class Asked:
         self.actor = actor
 
     def open(self) -> Store:
-        """Open the store: for reading alone unless the command writes. NotFound when there is none."""
+        """Open the store: for reading alone unless the command writes. NotFound when there is none, or no such tenant: a
+        command makes neither.
+        """
         import perdure  # noqa: PLC0415 - help and completion must not load the stores
 
         self.check_exists()
-        return perdure.open(self.store, actor=self.actor or "me", tenant=self.tenant, read_only=not self.actor)
+        store = perdure.open(self.store, tenant=self.tenant, read_only=True)
+        if not self.actor:
+            return store
+        store.close()
+        return perdure.open(self.store, actor=self.actor, tenant=self.tenant)
 
     def open_whole(self) -> Store:
-        """Open the store for reading, for no tenant: only for what looks after all of them at once."""
+        """Open the store for no tenant: only for what looks after all of them at once."""
         from perdure.handles.callers import Caller  # noqa: PLC0415 - as above
         from perdure.handles.sync.store import Store  # noqa: PLC0415
         from perdure.stores.core import open_core  # noqa: PLC0415
 
         self.check_exists()
-        return Store(Caller(open_core(self.store, read_only=True), "me", NO_TENANT), owner=True)
+        core = open_core(self.store, read_only=not self.actor)
+        return Store(Caller(core, self.actor or "me", NO_TENANT), owner=True)
 
     def check_exists(self) -> None:
         """Never make a store by looking at it."""
@@ -190,6 +197,16 @@ def whole(function: Body) -> Body:
         return function(Asked(store, "", as_json=as_json), **own)
 
     return store_option(json_option(log_options(run)))
+
+
+def writes_whole(function: Body) -> Body:
+    """A command that changes a store as a whole, as somebody."""
+
+    @functools.wraps(function)
+    def run(*, store: str, actor: str, as_json: bool, **own: Any) -> Any:
+        return function(Asked(store, "", as_json=as_json, actor=actor), **own)
+
+    return store_option(actor_option(json_option(log_options(run))))
 
 
 def writes(function: Body) -> Body:

@@ -10,7 +10,7 @@ import click
 
 from perdure.doors.cli.anchors import READABLE_FILE, anchored, keys_read, read_anchored
 from perdure.doors.cli.keys import check_new, new_key_pair, write_private
-from perdure.doors.cli.options import Asked, command, whole, writes
+from perdure.doors.cli.options import Asked, command, whole, writes_whole
 from perdure.doors.cli.output import counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
@@ -87,7 +87,7 @@ def _say_report(report: Any) -> None:
     help="Instead: make a key pair, FILE and FILE.pub.",
 )
 @click.option("--unsigned", is_flag=True, help="Without a signature: who can write the file can also replace it.")
-@writes
+@writes_whole
 def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
     """State the ends of all chains, signed, to be kept where this store's administrators cannot change it."""
     if new_key:
@@ -98,7 +98,7 @@ def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path 
         raise click.UsageError("expected --key FILE (or --unsigned) and -o FILE; --new-key FILE makes a key")
     if output != "-":
         check_new(Path(output), "output")  # before anything is recorded
-    with asked.open() as store, keys_read():
+    with asked.open_whole() as store, keys_read():
         made = store.anchor(key.read_bytes() if key else None)
     if output == "-":
         click.echo(made.to_json())

@@ -137,6 +137,7 @@ class AsyncArtifactsContract:
             assert await session.artifacts("x") == [third, second, first]
             assert len({first.hash, third.hash}) == 1
             assert await store.artifact(first.hash) == third
+            assert await store.artifact(first.hash[:8]) == third
             report = await store.collect()
             assert (report.blobs, report.files) == (0, 0)
 
@@ -192,7 +193,7 @@ class AsyncArtifactsContract:
             with pytest.raises(NotFound) as caught:
                 await store.artifact("0" * 64)
             assert caught.value.path == "hash"
-            for bad in ("", "0" * 63, "../" * 20, "A" * 64, 7):
+            for bad in ("", "0" * 7, "0" * 63, "../" * 20, "A" * 64, 7):
                 with pytest.raises(Invalid) as caught:
                     await store.artifact(bad)  # type: ignore[arg-type]
                 assert caught.value.path == "hash"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.work import AsyncTask
+from perdure.handles.atomic import Atomic
 from perdure.model.records.work import TaskStatus
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
@@ -117,7 +118,78 @@ class AsyncWorkContract:
             with pytest.raises(Conflict):
                 await task.done("another note")
 
+    # -- keys ------------------------------------------------------------------------------------------------
+
+    async def test_the_same_key_is_the_same_task(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            first = await session.task("build", key="t1", labels=["b", "a"], detail={"n": 1})
+            other = await session.task("test", needs=[first], key="t2")
+            await first.done("green")
+            again = await session.task("build", key="t1", labels=["a", "b"], detail={"n": 1})
+            assert (again.id, again.key, again.status, again.note) == (first.id, "t1", "done", "green")
+            assert again.record == (await session.tasks())[1].record
+            await other.unneed(first)
+            assert (await session.task("test", needs=[first], key="t2")).needs == ()  # as it is by now
+            assert len(await session.tasks()) == 2
+            assert [task.key for task in await store.tasks()] == ["t2", "t1"]
+
+    async def test_the_same_key_for_another_task_is_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            first = await session.task("build", key="t1", detail=1)
+            for title, detail in (("ship", 1), ("build", 2), ("build", True)):
+                with pytest.raises(KeyReused) as refused:
+                    await session.task(title, key="t1", detail=detail)
+                assert (refused.value.path, refused.value.facts["seq"]) == ("key", first.id)
+            with pytest.raises(KeyReused):
+                await session.task("build", key="t1", detail=1, priority=1)
+            with pytest.raises(Invalid) as refused_name:
+                await session.task("build", key="")
+            assert refused_name.value.path == "key"
+            assert len(await session.tasks()) == 1
+            await (await store.session("other")).task("ship", key="t1")  # a key is of its session
+
+    async def test_a_key_goes_along_into_a_fork(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            first = await session.task("build", key="t1")
+            fork = await session.fork(name="f")
+            assert (await fork.task("build", key="t1")).id == first.id
+            await fork.task("later", key="t2")
+            await session.task("something else", key="t2")
+            assert (await store.verify()).ok
+
+    async def test_many_with_one_key_make_one_task(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+
+            def twice(tx: Atomic) -> list[int]:
+                return [tx.session("s").task("build", key="t1").id for _ in range(2)]
+
+            assert len({*await store.atomic(twice), (await session.task("build", key="t1")).id}) == 1
+
     # -- what is ready ---------------------------------------------------------------------------------------
+
+    async def test_ready_under_a_label_follows_the_tasks(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            low = await session.task("low", labels=["hot", "x"])
+            high = await session.task("high", labels=["hot"], priority=3)
+            await session.task("other", priority=9)
+            assert [task.id for task in await session.ready(label="hot")] == [high.id, low.id]
+            assert [task.id for task in await session.ready(label="hot", limit=1)] == [high.id]
+            await high.fail()
+            assert [task.id for task in await session.ready(label="hot")] == [low.id]
+            await high.reopen()
+            await low.claim(ttl="10s")
+            assert [task.id for task in await session.ready(label="hot")] == [high.id]
+            opener.clock.advance("10s")
+            assert [task.id for task in await session.ready(label="hot")] == [high.id, low.id]
+            fork = await session.fork(name="f")
+            assert [task.id for task in await fork.ready(label="hot")] == [high.id, low.id]
+            assert [task.id for task in await session.tasks(label="hot")] == [high.id, low.id]
+            assert (await store.verify()).ok
 
     async def test_ready_is_by_priority_then_by_age(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

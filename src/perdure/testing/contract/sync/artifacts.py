@@ -136,6 +136,7 @@ class ArtifactsContract:
             assert session.artifacts("x") == [third, second, first]
             assert len({first.hash, third.hash}) == 1
             assert store.artifact(first.hash) == third
+            assert store.artifact(first.hash[:8]) == third
             report = store.collect()
             assert (report.blobs, report.files) == (0, 0)
 
@@ -189,7 +190,7 @@ class ArtifactsContract:
             with pytest.raises(NotFound) as caught:
                 store.artifact("0" * 64)
             assert caught.value.path == "hash"
-            for bad in ("", "0" * 63, "../" * 20, "A" * 64, 7):
+            for bad in ("", "0" * 7, "0" * 63, "../" * 20, "A" * 64, 7):
                 with pytest.raises(Invalid) as caught:
                     store.artifact(bad)  # type: ignore[arg-type]
                 assert caught.value.path == "hash"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
+from perdure.handles.atomic import Atomic
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.work import Task
 from perdure.model.records.work import TaskStatus
@@ -118,7 +119,78 @@ class WorkContract:
             with pytest.raises(Conflict):
                 task.done("another note")
 
+    # -- keys ------------------------------------------------------------------------------------------------
+
+    def test_the_same_key_is_the_same_task(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            first = session.task("build", key="t1", labels=["b", "a"], detail={"n": 1})
+            other = session.task("test", needs=[first], key="t2")
+            first.done("green")
+            again = session.task("build", key="t1", labels=["a", "b"], detail={"n": 1})
+            assert (again.id, again.key, again.status, again.note) == (first.id, "t1", "done", "green")
+            assert again.record == (session.tasks())[1].record
+            other.unneed(first)
+            assert (session.task("test", needs=[first], key="t2")).needs == ()  # as it is by now
+            assert len(session.tasks()) == 2
+            assert [task.key for task in store.tasks()] == ["t2", "t1"]
+
+    def test_the_same_key_for_another_task_is_refused(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            first = session.task("build", key="t1", detail=1)
+            for title, detail in (("ship", 1), ("build", 2), ("build", True)):
+                with pytest.raises(KeyReused) as refused:
+                    session.task(title, key="t1", detail=detail)
+                assert (refused.value.path, refused.value.facts["seq"]) == ("key", first.id)
+            with pytest.raises(KeyReused):
+                session.task("build", key="t1", detail=1, priority=1)
+            with pytest.raises(Invalid) as refused_name:
+                session.task("build", key="")
+            assert refused_name.value.path == "key"
+            assert len(session.tasks()) == 1
+            (store.session("other")).task("ship", key="t1")  # a key is of its session
+
+    def test_a_key_goes_along_into_a_fork(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            first = session.task("build", key="t1")
+            fork = session.fork(name="f")
+            assert (fork.task("build", key="t1")).id == first.id
+            fork.task("later", key="t2")
+            session.task("something else", key="t2")
+            assert (store.verify()).ok
+
+    def test_many_with_one_key_make_one_task(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+
+            def twice(tx: Atomic) -> list[int]:
+                return [tx.session("s").task("build", key="t1").id for _ in range(2)]
+
+            assert len({*store.atomic(twice), (session.task("build", key="t1")).id}) == 1
+
     # -- what is ready ---------------------------------------------------------------------------------------
+
+    def test_ready_under_a_label_follows_the_tasks(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            low = session.task("low", labels=["hot", "x"])
+            high = session.task("high", labels=["hot"], priority=3)
+            session.task("other", priority=9)
+            assert [task.id for task in session.ready(label="hot")] == [high.id, low.id]
+            assert [task.id for task in session.ready(label="hot", limit=1)] == [high.id]
+            high.fail()
+            assert [task.id for task in session.ready(label="hot")] == [low.id]
+            high.reopen()
+            low.claim(ttl="10s")
+            assert [task.id for task in session.ready(label="hot")] == [high.id]
+            opener.clock.advance("10s")
+            assert [task.id for task in session.ready(label="hot")] == [high.id, low.id]
+            fork = session.fork(name="f")
+            assert [task.id for task in fork.ready(label="hot")] == [high.id, low.id]
+            assert [task.id for task in session.tasks(label="hot")] == [high.id, low.id]
+            assert (store.verify()).ok
 
     def test_ready_is_by_priority_then_by_age(self, opener: Opener) -> None:
         with opener() as store:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 import weakref
 
+import apsw
 import pytest
 
+import perdure
 from perdure.errors import Unavailable
 from perdure.handles import heartbeat as module
 from perdure.handles.opening import open as open_store
@@ -144,3 +148,20 @@ def test_a_forked_child_leaves_its_parents_heartbeat_alone(store):
             os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(holders(store)) == 1
+
+
+def test_a_cancelled_write_leaves_no_attendance_behind(tmp_path):
+    async def main():
+        async with perdure.aopen(f"sqlite:///{tmp_path}/a.db") as store:
+            session = await store.session("a")
+            saying = asyncio.create_task(session.say("user", "x"))
+            await asyncio.sleep(0)  # it is queued
+            saying.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await saying
+            while not await session.turns():  # noqa: ASYNC110 - it is committed all the same
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    left = apsw.Connection(f"{tmp_path}/a.db").execute("SELECT count(*) FROM attendance").get
+    assert left == 0  # else it reads as crashed when the heartbeat, which nobody keeps up, lapses

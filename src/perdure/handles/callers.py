@@ -47,7 +47,13 @@ class Caller:
         if stream.id in heartbeat.attended or stream.kind != "session":
             return self.write(verb, stream, *args, pin=pin, **kwargs)
         about = (stream, verb, self.core.holder, not heartbeat.begun)
-        result = self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        try:
+            result = self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        except Exception:
+            raise
+        except BaseException:  # interrupted or cancelled: it may be committed all the same
+            heartbeat.attend(stream)
+            raise
         heartbeat.attend(stream)
         return result
 
@@ -89,7 +95,13 @@ class AsyncCaller:
         if stream.id in heartbeat.attended or stream.kind != "session":
             return await self.write(verb, stream, *args, pin=pin, **kwargs)
         about = (stream, verb, self.core.holder, not heartbeat.begun)
-        result = await self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        try:
+            result = await self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+        except Exception:
+            raise
+        except BaseException:  # interrupted or cancelled: it may be committed all the same
+            heartbeat.attend(stream)
+            raise
         heartbeat.attend(stream)
         return result
 

@@ -63,8 +63,9 @@ def step(
 ) -> Step | None:
     """Apply a body to the row that it speaks of, which `find` looks up by its key.
 
-    None for a table without rows. pruned: whether an earlier event of this table has lost its body. Then None too, when the row is not there: what made it was
-    pruned, and this event only says what became of it. A row that still stands is restated by a base event before that.
+    None for a table without rows. pruned: whether an earlier event of this table has lost its body. Then None too, when the
+    row is not there: what made it was pruned, and this event only says what became of it. A row that still stands is restated
+    by a base event before that.
     """
     if table.rowless:
         return None

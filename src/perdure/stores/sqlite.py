@@ -40,6 +40,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
 )
 _TAKEN = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID})
 _NOT_OF_THE_FILE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})
+_GONE = "bring the file back, or restore a backup, and open the store again"
 _WITH_ITS_WAL = "copy the file, with its -wal, to a writable folder"
 
 
@@ -96,30 +97,47 @@ class SqliteConnection:
 
     dialect = "sqlite"
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, still: Path | None = None) -> None:
+        self._still = still  # the file, if it is read as one that does not change
+        self._seen = _look_of(still) if still else None
         self.raw = connection
         self.file = connection.filename
+        self._place = _place_of(
+            self.file
+        )  # which file that is: whoever deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
         try:
-            return list(self.raw.execute(statement.text("sqlite", params), params))
+            found = list(self.raw.execute(statement.text("sqlite", params), params))
         except apsw.Error as error:
+            self._check_still()
             raise fault_of(error, self.file) from error
+        self._check_still()
+        return found
+
+    def _check_still(self) -> None:
+        """What was read as a file that does not change has not changed: else it is opened again, as one that does."""
+        if self._still is not None and _look_of(self._still) != self._seen:
+            raise Fault(FaultKind.LOST, f"{self.file} is being written to")
 
     def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
         """One row by its key."""
         owner = (stream,) if table.streamed else (tenant,) if table.tenant else ()
         try:
-            return self._cursor.execute(_select_row(table), (*owner, *key)).get
+            found = self._cursor.execute(_select_row(table), (*owner, *key)).get
         except apsw.Error as error:
+            self._check_still()
             raise fault_of(error, self.file) from error
+        self._check_still()
+        return found
 
     def begin(self) -> None:
         """Take the write lock."""
         self._given_id = 0
+        self._check_place()
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
@@ -169,6 +187,13 @@ class SqliteConnection:
                 self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
+        if commit:
+            self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
+
+    def _check_place(self) -> None:
+        """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""
+        if self._place is not None and _place_of(self.file) != self._place:
+            raise Fault(FaultKind.DAMAGED, f"{self.file} was deleted, moved or replaced while it was open", _GONE)
 
     def _flush(self, writes: Writes) -> None:
         many = self._cursor.executemany
@@ -220,6 +245,15 @@ class SqliteConnection:
             self.raw.close(True)  # noqa: FBT003 - apsw takes it by position
         except apsw.Error:
             return
+
+
+def _place_of(file: str) -> tuple[int, int] | None:
+    """Which file has this name now; None when none has, and for a database in memory, which has no name."""
+    try:
+        found = os.stat(file) if file else None  # noqa: PTH116 - twice in every commit: a Path costs more than the call
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _stream_row(new: NewStream) -> tuple[Any, ...]:
@@ -289,6 +323,11 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
+def _look_of(path: Path) -> tuple[object, ...]:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, _has_bytes(path, "-wal")
+
+
 def _has_bytes(path: Path, suffix: str) -> bool:
     beside = path.with_name(path.name + suffix)
     return beside.exists() and beside.stat().st_size > 0
@@ -301,7 +340,7 @@ def _opened(
     connection: SqliteConnection | None = None
     try:
         raw = apsw.Connection(name, flags=flags | (apsw.SQLITE_OPEN_URI if immutable else 0))
-        connection = SqliteConnection(raw)
+        connection = SqliteConnection(raw, path if immutable else None)
         configured(raw, wal=wal, busy_wait_ms=busy_wait_ms)
         raw.pragma("schema_version")  # now, not at the first query, it shows whether the file can be read
     except apsw.Error as error:

@@ -122,10 +122,12 @@ class Batch:
         """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
         if stream in self.buffer.streams:
             return
-        seen = self.flushed.get(stream)
-        self.lock_heads([stream])
-        if seen is not None and seen != self.flushed.get(stream):
-            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+        found = self.connection.heads([stream], lock=True)
+        if stream in self.flushed and self.flushed[stream] != found.get(stream):
+            raise Fault(
+                FaultKind.RACED, "the stream went on meanwhile"
+            )  # and the flush says so again, if this is swallowed
+        self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
         """Take over what a finished job wrote, and by what it decided that."""

@@ -73,7 +73,7 @@ def test_the_views_that_are_named_are_there_and_all_are_named(example: Path) -> 
         list(schema.execute(f"SELECT * FROM {name}"))
     schema.close()
     assert set(VIEWS.findall(README)) == found
-    assert len(found) == 8
+    assert len(found) == 11
 
 
 CODES = re.compile(r"(\d) ([a-z ]+)[,)]")

@@ -31,6 +31,7 @@ from perdure.testing.clock import FakeClock  # noqa: E402
 
 EPHEMERAL = (
     "INSERT INTO holders VALUES ('{holder}', 'me', 'host', 1800000000000000, 1800000060000000)",
+    "INSERT INTO workers VALUES (1, '{holder}', '{{}}')",
     "INSERT INTO attendance SELECT min(id), '{holder}' FROM streams",
     "INSERT INTO fold_snapshots SELECT min(id), 'count', 3, x'33' FROM streams",
     "INSERT INTO blob_pins SELECT 1, address, '{holder}', 1800000060000000 FROM blobs WHERE id = 1",
@@ -58,7 +59,7 @@ def make(path: Path) -> None:
     finally:
         ids.random_bytes = random
     connection = apsw.Connection(str(path))
-    for table, text in zip(("holders", "attendance", "fold_snapshots", "blob_pins"), EPHEMERAL, strict=True):
+    for table, text in zip(("holders", "workers", "attendance", "fold_snapshots", "blob_pins"), EPHEMERAL, strict=True):
         connection.execute(f"DELETE FROM {table}")
         connection.execute(text.format(holder="ab" * 16))
     connection.close()

@@ -85,9 +85,12 @@ if _typing.TYPE_CHECKING:
         ToolKind,
         Unknown,
     )
+    from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.recovery import Recovered
     from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
+    from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
     from perdure.model.records.work import TaskRecord, TaskStatus
     from perdure.model.refs import Ref
@@ -126,7 +129,10 @@ _HOMES = {
         "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
+    "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
+    "perdure.model.records.recovery": ("Recovered",),
+    "perdure.model.records.timeline": ("TimelineRecord",),
     "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
     "perdure.model.records.values": ("Entry",),
     "perdure.model.records.work": ("TaskRecord", "TaskStatus"),
@@ -191,6 +197,7 @@ __all__ = [
     "EffectRecord",
     "EffectState",
     "Entry",
+    "Envelope",
     "Error",
     "EventRecord",
     "Failed",
@@ -205,11 +212,13 @@ __all__ = [
     "Page",
     "Parked",
     "Pending",
+    "PendingEffect",
     "PendingKind",
     "Pins",
     "Problem",
     "PruneReport",
     "ReadOnly",
+    "Recovered",
     "Ref",
     "Reference",
     "Refuse",
@@ -222,11 +231,13 @@ __all__ = [
     "RunHandle",
     "RunRecord",
     "RunStatus",
+    "RunVerdict",
     "Scope",
     "Session",
     "SessionHeader",
     "SessionRecord",
     "Stale",
+    "Standing",
     "Status",
     "StepRecord",
     "Store",
@@ -235,6 +246,7 @@ __all__ = [
     "TaskRecord",
     "TaskStatus",
     "TimedOut",
+    "TimelineRecord",
     "TooLarge",
     "Tool",
     "ToolKind",

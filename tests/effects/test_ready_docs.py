@@ -24,6 +24,7 @@ SAYS = [
     "True\n",
     "1 tests\n\n",
     "{'number': 1}\n{'number': 2}\n",
+    "{'booking': 7} {'booking': 7}\n[(7, 'a seat')]\n",
 ]
 
 

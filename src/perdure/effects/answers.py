@@ -6,12 +6,19 @@ Callers: the handles. Keeps P14: a call that was answered by an effect has its r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from perdure.effects import ledger
+from perdure.effects.ledger import Intent
+from perdure.errors import KeyReused, NotFound
 from perdure.log.change import Stream
-from perdure.model.records.effects import EffectRecord, EffectState
-from perdure.planes import checkpoints, turns
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState
+from perdure.model.records.runs import RunStatus
+from perdure.planes import checkpoints, runs, turns, waits
 from perdure.stores.tx import Tx
+
+T = TypeVar("T")
 
 
 def answering(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: Any) -> EffectRecord:
@@ -20,7 +27,34 @@ def answering(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: 
     if record.call is not None and record.settled:
         failed = record.state is not EffectState.COMMITTED
         said = f"{record.error.code}: {record.error.message}" if record.error else record.state.value
-        turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
+        with suppress(
+            KeyReused
+        ):  # somebody answered the call by hand meanwhile: that stands, and what happened is kept
+            turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
+    return record
+
+
+def for_call(tx: Tx, stream: Stream, verb: Callable[..., T], intent: Intent, *args: Any) -> T:
+    """A verb that begins an effect. NotFound, before anything is sent, if the call that it is for was never made."""
+    if intent.call is not None and turns.maker_of(tx, stream, intent.call) is None:
+        raise NotFound(f"no turn of this session made the call {intent.call!r}", path="call")
+    return verb(tx, stream, intent, *args)
+
+
+def end_run(tx: Tx, stream: Stream, status: RunStatus, *said: Any) -> None:
+    """A run is over, with all that hangs on it (`waits.end_run`); of a cancelled one, what was only meant is withdrawn."""
+    if status is RunStatus.CANCELLED:
+        for meant in ledger.effects(tx, stream, open_only=True):
+            if meant.state is EffectState.PLANNED:
+                ledger.withdraw(tx, stream, meant.seq, EffectError("Cancelled", "its run was cancelled"))
+    waits.end_run(tx, stream, status, *said)
+
+
+def arriving(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: Any) -> EffectRecord:
+    """An answer that comes without a lease: late, or from somebody who lost his. A run that waits for it goes on."""
+    record = answering(tx, stream, verb, *args)
+    if stream.kind == "run":
+        runs.wake(tx, stream)
     return record
 
 

@@ -121,8 +121,13 @@ def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> Effe
 
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
-    """Dispatch what is planned: its next attempt. Conflict if it is not planned."""
+    """Dispatch what is planned: its next attempt. Conflict if it is not planned, or was planned before a restore."""
     found = effect(tx, stream, seq)
+    if found.state is PLANNED and found.epoch != sender.epoch:
+        raise Conflict(
+            f"effect {found.id} was planned before the store was restored: it may have been sent since", path="effect",
+            state=found.state.value,
+        )  # fmt: skip
     return _move(tx, stream, found, "dispatch", _sending(tx, found.rule, sender, found.attempt))
 
 
@@ -199,15 +204,27 @@ def absent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
 
 
 def doubt(
-    tx: Tx, stream: Stream, seq: int, attempt: int, error: EffectError, *, quiet: bool = False, by: str = ""
+    tx: Tx,
+    stream: Stream,
+    seq: int,
+    attempt: int,
+    error: EffectError,
+    *,
+    quiet: bool = False,
+    by: str = "",
+    epoch: int | None = None,
 ) -> EffectRecord:
-    """It is not known whether it happened. quiet: its caller is proved to be unable to send, from now on."""
+    """It is not known whether it happened. quiet: its caller is proved to be unable to send, from now on.
+
+    epoch: the store's, for doubt because of a restore: what settles it is said in this epoch.
+    """
     found = effect(tx, stream, seq)
     if found.attempt != attempt or found.state not in ARROWS["doubt"].sources:
         return found
     if found.state is IN_DOUBT and (found.quiet_at is not None or not quiet):
         return found
     columns = {"quiet_at": tx.store_now() if quiet else None, "error": error.code}
+    columns |= {} if epoch is None else {"epoch": epoch}
     return _move(tx, stream, found, "doubt", columns, Outcome(error=error, by=by))
 
 
@@ -228,7 +245,16 @@ def _conclude(tx: Tx, stream: Stream, seq: int, attempt: int, verb: str, outcome
 
 
 def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
-    """What comes after settlement is recorded and changes nothing; what was said before is not said again."""
+    """What comes after settlement is recorded and changes nothing; what was said before is not said again.
+
+    Conflict for what was never sent: nothing can have become of it (P2).
+    """
+    if not found.attempt:
+        raise Conflict(
+            f"effect {found.id} was never dispatched: nothing can have become of it",
+            path="effect",
+            state=found.state.value,
+        )
     if (found.attempt, found.state) != (attempt, ARROWS[verb].target):
         doc = {"effect": found.seq, "attempt": attempt, "said": verb, **_document(outcome)}
         tx.record(Change("effect.late", stream, op=Op.NOTE, doc=doc))
@@ -267,11 +293,10 @@ def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], out
     return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
 
 
-def revive(tx: Tx, stream: Stream) -> EffectRecord | None:
-    """Plan the newest effect of a run anew, if it failed: for a run that is tried again."""
-    rows = tx.query(Q.effect_last, touches=[(EFFECTS, stream.id)], stream=stream.id)
-    found = _record(tx, stream, rows[0]) if rows else None
-    if found is None or found.state not in ARROWS["retry"].sources:
+def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
+    """Plan an effect anew by whose failure its run ended: for a run that is tried again. None if it did not fail."""
+    found = effect(tx, stream, seq)
+    if found.state not in ARROWS["retry"].sources:
         return None
     return _move(tx, stream, found, "retry", {"error": None})
 
@@ -325,6 +350,14 @@ def effects(
         open=1 if open_only else None,
     )  # fmt: skip
     return [_record(reads, stream, row) for row in rows]
+
+
+def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool = False) -> list[EffectRecord]:
+    """The same, however many there are."""
+    found: list[EffectRecord] = []
+    while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only):
+        found += page
+    return found
 
 
 def effects_of_store(

@@ -10,14 +10,6 @@ WHERE f.stream = :stream
   AND f.seq = :seq --? seq
   AND f.key = :key --? key
 
--- effect_last: the newest effect of a run.
-SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
-FROM effects f
-JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
-LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
-WHERE f.stream = :stream ORDER BY f.seq DESC LIMIT 1
-
 -- effects_of_stream: the effects of a session or run, oldest first; `after` is a sequence number.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
   f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body

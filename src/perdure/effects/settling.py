@@ -13,7 +13,7 @@ from perdure.model.instants import instant_us, to_datetime
 from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
-MISHAPS = frozenset({DIED, OVERDUE, INTERRUPTED, RESTORED})  # doubt that is nobody's answer: it uses up no retry
+MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED})  # doubt that is not the tool's doing: it uses up no retry
 
 
 class Action(enum.StrEnum):

@@ -27,6 +27,8 @@ HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; 
 RETRIES_MAX = 1_000
 _LANDS_WITHIN = "60s"
 
+DECLARED: dict[str, Tool] = {}  # by name: what recovery can settle doubt with in this process
+
 
 class Tool:
     """A function with its declaration. Calling it calls the function: only acting goes through the ledger."""
@@ -63,6 +65,8 @@ class Tool:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, defaults left out. Invalid names what does not fit the function."""
         handed = dict.fromkeys(self.takes, "")
+        for name in sorted(self.takes & kwargs.keys()):
+            raise Invalid(f"{self.name}: {name} is handed in by the ledger", path=f"args.{name}", hint="leave it out")
         try:
             bound = self.signature.bind(*args, **{**kwargs, **handed})
         except TypeError as error:
@@ -160,9 +164,11 @@ def _declare(
         undo_idempotent=undoing is not None and undoing.kind in (ToolKind.IDEMPOTENT, ToolKind.KEYED),
     )
     made = Tool(
-        fn, called, _kind(kind, probe), rule, probe=probe, undo=undoing, fails=_exceptions(fails), guards=tuple(guards),
+        fn, called, kind_of(kind, probe), rule, probe=probe, undo=undoing, fails=_exceptions(fails), guards=tuple(guards),
         limit=_limit(limit), isolate=bool(isolate), backoff=(_us(backoff, "backoff") or 500_000) / 1e6, declared=declared,
     )  # fmt: skip
+    if declared:
+        DECLARED[called] = _checked(made)
     return _checked(made)
 
 
@@ -175,7 +181,8 @@ def _undo(undo: Callable[..., Any], name: str) -> Tool:
     )
 
 
-def _kind(kind: object, probe: object) -> ToolKind:
+def kind_of(kind: object, probe: object = None) -> ToolKind:
+    """A kind by its name; if none is given, what follows from whether there is a probe."""
     if kind is None:
         return ToolKind.UNSAFE if probe is None else ToolKind.PROBED
     try:
@@ -213,18 +220,40 @@ def _checked(made: Tool) -> Tool:
     if made.kind is ToolKind.KEYED and "key" not in made.signature.parameters:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
         raise Invalid(f"the keyed tool {made.name!r} takes no key", path="key", hint=hint)
+    if made.kind is ToolKind.UNSAFE and made.probe is not None:
+        raise Invalid(f"the tool {made.name!r} has a probe, so it is not unsafe", path="kind", hint="leave kind= out")
     if made.kind is ToolKind.PROBED and made.probe is None:
         raise Invalid(f"the tool {made.name!r} has no probe", path="probe")
     if made.probe is not None and not callable(made.probe):
         raise Invalid(f"expected a function, got {type(made.probe).__name__}", path="probe")
     if inspect.isgeneratorfunction(made.fn) or inspect.isasyncgenfunction(made.fn):
         raise Invalid(f"the tool {made.name!r} is a generator and would never run", path="tool")
+    return _isolated(made) if made.isolate else made
+
+
+def _isolated(made: Tool) -> Tool:
+    """Refuse what a process of its own could not call."""
+    from perdure.effects.isolated import address_of  # noqa: PLC0415 - only who isolates pays for it
+
+    if made.kind is ToolKind.READ:
+        raise Invalid(f"the tool {made.name!r} only reads and is called in place", path="isolate", hint="leave it out")
+    address_of(made.fn)
     return made
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
     """What keys, approvals and comparisons bind to: the tool and its arguments. Invalid names what cannot be kept."""
-    return digest([name, dict(args)], "args").hex()
+    return digest_of_parts(tool=name, args=dict(args))
+
+
+def digest_of_parts(**parts: Any) -> str:
+    """One digest of several values, in order. Invalid names what cannot be kept, and in which of them."""
+    try:
+        return digest([*parts.values()], "").hex()
+    except Invalid as error:
+        number, _, rest = error.path.removeprefix("[").partition("]")
+        error.path = [*parts][int(number)] + rest
+        raise
 
 
 class Refuse(msgspec.Struct, frozen=True):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perdure.errors import Refused
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.handles.heartbeat import Heartbeat, HeldBack
+from perdure.log.change import Stream
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
@@ -63,6 +65,22 @@ class TxCaller(Caller):
             return super().pause(seconds)
         raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
 
+    def check_may_send(self) -> None:
+        """Refused inside the transaction: the intent of an effect would not be durable before it is sent (P2)."""
+        if not self._settled:
+            hint = "act outside; an effect on rows of your own: begin, dispatch, tx.sql, commit"
+            raise Refused("nothing is sent inside atomic", path="act", hint=hint)
+
+
+class JoinedCaller(TxCaller):
+    """Calls verbs inside the user's own transaction. Who attends a session is not written there: it may stay open long."""
+
+    __slots__ = ()
+
+    def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb on a stream."""
+        return self.write(verb, stream, *args, pin=pin, **kwargs)
+
 
 class Atomic:
     """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
@@ -101,6 +119,14 @@ class Atomic:
 
         return Scope(self._caller, self._caller.inside(values.open_scope, name))
 
+    def sql(self, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Run SQL on tables of your own in the store's SQLite file, in this commit: your rows and ours, or neither.
+
+        Refused for the store's own tables, attached and temporary ones, pragmas and transaction control, and on other
+        stores (PostgreSQL: `store.atomic(fn, on=connection)`). Invalid or Conflict for what the database refuses.
+        """
+        return self._caller.inside(run_sql, statement, params)
+
 
 class Done(NamedTuple):
     """What `run_atomic` gives: the function's result, and what the commit that follows still has to be told to."""
@@ -116,3 +142,17 @@ def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
     held_back = inside.heartbeat
     assert isinstance(held_back, HeldBack)
     return Done(fn(Atomic(inside)), inside, held_back)
+
+
+def run_on(caller: Caller | AsyncCaller, fn: Callable[[Atomic], Any], connection: Any) -> Any:
+    """What is behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
+    core = caller.core
+    if core.engine.dialect != "postgres":
+        hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"
+        raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
+    from perdure.stores.joined import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
+
+    def verb(tx: Tx) -> Any:
+        return fn(Atomic(JoinedCaller(tx, caller)))
+
+    return run_joined(core, connection, verb, actor=caller.actor, tenant=caller.tenant)

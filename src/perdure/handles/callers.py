@@ -69,6 +69,9 @@ class Caller:
         """Wait before another attempt."""
         time.sleep(seconds)
 
+    def check_may_send(self) -> None:
+        """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
+
 
 class AsyncCaller:
     """Calls verbs without ever blocking the event loop."""
@@ -118,6 +121,9 @@ class AsyncCaller:
         from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
 
         await sleep(seconds)
+
+    def check_may_send(self) -> None:
+        """Nothing, as above."""
 
 
 class FrozenCaller(Caller):

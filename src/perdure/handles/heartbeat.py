@@ -24,7 +24,8 @@ from perdure.stores.core import Core
 
 log = logging.getLogger("perdure.heartbeat")
 
-BEAT_SECONDS = presence.TTL_SECONDS / 3
+BEATS_PER_LEASE = 3
+BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
 
 
 class Heartbeat:
@@ -93,7 +94,7 @@ class Heartbeat:
             return
         with self._mutex:
             if self._thread is None and not self._stop.is_set():
-                args = (weakref.ref(self), self._stop)
+                args = (weakref.ref(self), self._stop, self.core.lease_seconds / BEATS_PER_LEASE)
                 self._thread = threading.Thread(target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True)
                 self._thread.start()
 
@@ -149,8 +150,8 @@ class HeldBack(Heartbeat):
             note()
 
 
-def _keep_beating(heartbeat: weakref.ref[Heartbeat], stop: threading.Event) -> None:
-    while not stop.wait(BEAT_SECONDS):
+def _keep_beating(heartbeat: weakref.ref[Heartbeat], stop: threading.Event, beat_seconds: float = BEAT_SECONDS) -> None:
+    while not stop.wait(beat_seconds):
         alive = heartbeat()
         if alive is None or not alive.tick():
             return

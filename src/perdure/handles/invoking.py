@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from perdure.errors import Refused
-from perdure.runtime.places import standing_in
+from perdure.runtime.places import enter, leave, standing_in
 from perdure.stores.living import Living
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
@@ -83,7 +82,12 @@ def awaited(value: Any) -> Any:
     async def wait() -> Any:
         return await value
 
-    return asyncio.run(wait())
+    if not _in_event_loop():
+        return asyncio.run(wait())
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+
+    with ThreadPoolExecutor(1) as thread:  # sync code inside an event loop: that one waits, as it does for all of it
+        return thread.submit(contextvars.copy_context().run, asyncio.run, wait()).result()
 
 
 class Invoker:
@@ -94,16 +98,29 @@ class Invoker:
     def __init__(self, living: Living | None) -> None:
         self._living = living
 
-    def call(self, fn: Callable[[], Any]) -> Any:
+    def call(self, fn: Callable[[], Any], late: Late | None = None) -> Any:  # noqa: ARG002 - it cannot be left behind
         """Call a function that has no deadline."""
         with standing_in(None):
             return awaited(fn())
+
+    def read(self, fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
+        """Call a function that sends nothing."""
+        token = enter(None)
+        try:
+            return awaited(fn(*args, **kwargs)) if is_async else fn(*args, **kwargs)
+        finally:
+            leave(token)
 
     def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
         """Call a function with a deadline. Overdue when it is not kept."""
         ended = threading.Event()
         flight = Flight(fn, self._living, ended.set)
-        if not ended.wait(seconds) and flight.abandon(late):
+        try:
+            in_time = ended.wait(seconds)
+        except BaseException as error:
+            error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
+            raise
+        if not in_time and flight.abandon(late):
             raise Overdue(seconds, quiet=False)
         return flight.outcome()
 
@@ -116,9 +133,24 @@ class AsyncInvoker:
     def __init__(self, living: Living | None) -> None:
         self._living = living
 
-    async def call(self, fn: Callable[[], Any]) -> Any:
+    async def call(self, fn: Callable[[], Any], late: Late | None = None) -> Any:
         """Call a function that has no deadline."""
-        return await self._wait(fn, None, None)
+        if getattr(fn, "is_async", False):
+            with standing_in(None):  # in this very task: nothing else of it runs meanwhile
+                return await fn()
+        return await self._wait(fn, None, late)
+
+    async def read(self, fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
+        """Call a function that sends nothing: a sync one on a thread that others have used."""
+        token = enter(None)
+        try:
+            if is_async:
+                return await fn(*args, **kwargs)
+            from asyncio import to_thread  # noqa: PLC0415 - only who uses it pays for it
+
+            return await to_thread(lambda: awaited(fn(*args, **kwargs)))
+        finally:
+            leave(token)
 
     async def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
         """Call a function with a deadline. Overdue when it is not kept."""
@@ -138,12 +170,13 @@ class AsyncInvoker:
 
         flight = Flight(fn, self._living, tell)
         try:
-            await asyncio.wait_for(ended.wait(), seconds)
+            with standing_in(None):  # wait_for may make a task, which is no branch of the run
+                await asyncio.wait_for(ended.wait(), seconds)
         except TimeoutError:
             if flight.abandon(late):
                 raise Overdue(seconds or 0.0, quiet=False) from None
-        except asyncio.CancelledError:
-            flight.abandon(late)
+        except asyncio.CancelledError as error:
+            error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
             raise
         return flight.outcome()
 
@@ -156,20 +189,27 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: Late | Non
         task = asyncio.ensure_future(fn())
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task}, timeout=GRACE_SECONDS)
+    except asyncio.CancelledError as error:
+        error.quiet = await _has_ended(task, late)  # type: ignore[attr-defined] - as above
         raise
     if done:
         return task.result()
-    task.cancel()
-    await asyncio.wait({task}, timeout=GRACE_SECONDS)
-    if not task.done():
-        task.add_done_callback(lambda ended: _tell(ended, late))
+    if not await _has_ended(task, late):
         raise Overdue(seconds or 0.0, quiet=False)
     if task.cancelled():
         raise Overdue(seconds or 0.0, quiet=True)
     return task.result()
+
+
+async def _has_ended(task: Any, late: Late | None) -> bool:
+    """Cancel a call, and whether it ended by that; `late` hears of one that goes on."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE_SECONDS)
+    if not task.done():
+        task.add_done_callback(lambda ended: _tell(ended, late))
+    return task.done()
 
 
 def _tell(task: Any, late: Late | None) -> None:
@@ -192,14 +232,11 @@ class Prepared:
         return self._call()
 
 
-def refuse_running_loop() -> None:
-    """A sync handle cannot await an async tool where an event loop runs already."""
+def _in_event_loop() -> bool:
     import asyncio  # noqa: PLC0415 - as above
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise Refused(
-        "an async tool cannot be called by sync code inside an event loop", path="tool", hint="use perdure.aopen"
-    )
+        return False
+    return True

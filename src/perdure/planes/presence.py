@@ -9,12 +9,12 @@ P8, P15.
 
 from __future__ import annotations
 
-import platform
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from perdure.log.change import Stream
-from perdure.model.instants import SECOND_US
+from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.planes.tables import ATTENDANCE, HOLDERS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 Q = Statements("perdure.planes", "presence.sql")
 
-TTL_SECONDS = 60  # a heartbeat that is older than this has lapsed
+TTL_SECONDS = LEASE_TTL_SECONDS
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
@@ -38,9 +38,9 @@ def touch_holder(tx: Tx, holder: str) -> None:
     """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
-    began = row or {"actor": tx.actor, "host": platform.node(), "started_at": now}
+    began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
-    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + TTL_SECONDS * SECOND_US})
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.lease_us})
 
 
 def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:

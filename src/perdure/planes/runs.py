@@ -25,7 +25,7 @@ from perdure.log.table import Row
 from perdure.model.ids import new_uid
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
-from perdure.model.records.runs import ENDED, RunRecord, RunStatus, StepRecord
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.model.values import digest, to_plain
 from perdure.planes import presence
 from perdure.planes.documents import doc_of, stored_value
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
-DEATHS_MAX = 5  # processes that may die with a run, without any progress, before it is parked
+DEATHS_MAX = 5  # processes that died with a run, alone and without any progress: then it is parked
 ID_CHARS = 12
 
 
 class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
-    __slots__ = ("cancelling", "holder", "seq", "stream", "token")
+    __slots__ = ("cancelling", "disturbed", "first", "holder", "leaving", "seq", "stream", "token")
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
         self.stream = stream
@@ -57,6 +57,9 @@ class Lease:
         self.token = token
         self.seq = seq
         self.cancelling = False
+        self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
+        self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
+        self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
 class Wanted(NamedTuple):
@@ -130,16 +133,17 @@ def claim(
 ) -> Lease | None:
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
-    dead: holders whose processes are proved gone. alone: whether nothing else runs in this process, so that a death counts.
+    dead: holders whose processes are proved gone. alone: whether nothing else runs in this process. Whoever's process died
+    is a suspect and is only taken alone; a death counts only then, because it is nobody else's.
     """
     row = _row(tx, stream)
     orphaned = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
     if not orphaned and row["status"] != READY and not _is_due(tx, row):
         return None
-    if row["suspect"] and not alone and not orphaned:
+    if (row["suspect"] or orphaned) and not alone:
         return None
     deaths = _deaths(tx, stream, row) if orphaned else row["deaths"]
-    if deaths > DEATHS_MAX:
+    if deaths >= DEATHS_MAX:
         park(tx, stream, "deaths", f"{deaths} processes died with it, one after the other, without any progress")
         return None
     if row["pinned"] and program != row["program"]:
@@ -165,7 +169,9 @@ def _is_due(tx: Tx, row: Row) -> bool:
 
 
 def _deaths(tx: Tx, stream: Stream, row: Row) -> int:
-    """Deaths in a row: what was recorded since the last claim is progress, and begins the count anew."""
+    """Deaths in a row while it was alone: what was recorded since the last claim is progress, and begins the count anew."""
+    if not row["suspect"]:
+        return 0
     return row["deaths"] + 1 if tx.seq(stream) == row["claimed_seq"] else 1
 
 
@@ -182,6 +188,7 @@ def check_lease(tx: Tx, lease: Lease) -> None:
     """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream."""
     if tx.seq(lease.stream) == lease.seq:
         return
+    lease.disturbed = True
     row = _row(tx, lease.stream)
     lease.cancelling = lease.cancelling or bool(row["cancelling"])
     if row["token"] != lease.token or row["status"] != RUNNING:
@@ -218,9 +225,18 @@ def park(tx: Tx, stream: Stream, reason: str, why: str, **facts: Any) -> None:
     _give_up(tx, stream, "run.parked", PARKED, doc=doc, reason=reason)
 
 
-def finish(tx: Tx, stream: Stream, status: RunStatus, result: Any = None, error: EffectError | None = None) -> None:
-    """The run is over."""
+def finish(
+    tx: Tx,
+    stream: Stream,
+    status: RunStatus,
+    result: Any = None,
+    error: EffectError | None = None,
+    blamed: int | None = None,
+) -> None:
+    """The run is over. blamed: the effect by whose failure it ended: what `retry` does anew."""
     doc = {"result": to_plain(result, "result")} if error is None else {"error": msgspec.to_builtins(error)}
+    if blamed is not None:
+        doc["effect"] = blamed
     _give_up(tx, stream, f"run.{status.value}", status, doc=doc, ended_at=tx.now)
 
 
@@ -256,11 +272,11 @@ def step_document(
     }
 
 
-def cut(tx: Tx, stream: Stream) -> int:
-    """Begin the journal anew after what was just recorded; returns the number of the cut."""
+def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None) -> int:
+    """Begin the journal anew after what was just recorded; returns the number of the cut. doc: what is noted with it."""
     row = _row(tx, stream)
     columns = {"cuts": row["cuts"] + 1}
-    tx.record(Change("run.cut", stream, RUNS, Op.SET, set=columns, mark="cut_seq"))
+    tx.record(Change("run.cut", stream, RUNS, Op.SET, set=columns, doc=doc, mark="cut_seq"))
     return columns["cuts"]
 
 
@@ -273,18 +289,13 @@ def wake(tx: Tx, stream: Stream) -> None:
         _set(tx, stream, "run.woken", status=READY.value, wake_at=tx.now, reason=None)
 
 
-def cancel(tx: Tx, stream: Stream, why: str = "") -> RunStatus:
-    """Ask a run to end; one that nobody holds is over at once. A run that is over stays as it is."""
+def call_off(tx: Tx, stream: Stream) -> None:
+    """Tell a run that it is to end: at its next step if somebody has it, else when somebody takes it. Once is enough."""
     row = _row(tx, stream)
-    status = RunStatus(row["status"])
-    if status in ENDED:
-        return status
-    if status is RUNNING:
-        if not row["cancelling"]:
-            _set(tx, stream, "run.cancelling", cancelling=1)
-        return status
-    finish(tx, stream, CANCELLED, error=EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
-    return CANCELLED
+    if row["cancelling"]:
+        return
+    freed = {} if row["status"] == RUNNING else {"status": READY.value, "wake_at": tx.now, "reason": None}
+    _set(tx, stream, "run.cancelling", cancelling=1, **freed)
 
 
 def resume(tx: Tx, stream: Stream) -> None:
@@ -338,6 +349,14 @@ def run(reads: Reads, stream: Stream) -> RunRecord:
     if not rows:
         raise Damaged("the run has no row", path=f"run {stream.name}")
     return _record(reads, stream, rows[0])
+
+
+def blamed(reads: Reads, stream: Stream) -> int | None:
+    """The effect by whose failure a run ended or was parked, if it was one."""
+    rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
+    where = f"run {stream.name}"
+    found = stored_fields(doc_of(reads, rows[0][5], where), where).get("effect") if rows else None
+    return found if type(found) is int else None
 
 
 def runs_of_store(

@@ -50,7 +50,7 @@ RUNS = Table(
     ("name", "agent", "key", "digest", "status", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
      "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
      "pinned", "epoch", "reason", "doc_seq", "outcome_seq"),
-    tenant=True, documents=("doc_seq", "outcome_seq"),
+    tenant=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
 )  # fmt: skip
 WAITS = Table(
     "waits", _R, ("seq",),
@@ -66,6 +66,7 @@ TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at", "priority"), tenant=True
 TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), ())
 
 HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), streamed=False)
+WORKERS = Table("workers", _E, ("holder",), ("about",), tenant=True, streamed=False)
 ATTENDANCE = Table("attendance", _E, ("holder",), ())
 SUBSCRIPTIONS = Table(
     "subscriptions", _E, ("name",),
@@ -78,7 +79,7 @@ FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
     SIGNALS, REFS, BLOB_REFS, CALLS, TAGS,
-    TASK_NEEDS, HOLDERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
+    TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
 )  # fmt: skip
 RECORDED: dict[str, Table] = {table.name: table for table in (*ALL, STEPS) if table.table_class is _R}
 

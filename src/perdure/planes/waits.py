@@ -134,6 +134,19 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
     return met
 
 
+def expire_if_over(tx: Tx, stream: Stream, seq: int) -> WaitRecord:
+    """The wait as it stands: expired with its default, if its time is over by now."""
+    found = wait(tx, stream, seq)
+    return expire(tx, stream, seq, found.default) if found.state is WaitState.OPEN and is_over(tx, found) else found
+
+
+def spend(tx: Tx, stream: Stream, effect: int) -> None:
+    """An effect is tried anew by a person: the approval that it had was for the attempts before, and binds to it no more."""
+    used = for_effect(tx, stream, effect)
+    if used is not None:
+        tx.record(Change("ask.spent", stream, WAITS, Op.SET, {"seq": used.seq}, {"effect": None}))
+
+
 def is_over(reads: Reads, found: WaitRecord) -> bool:
     """Whether the time of a wait is over, on the store's clock."""
     return found.expires_at is not None and instant_us(found.expires_at, 0) <= store_now(reads)
@@ -175,14 +188,25 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: 
     """Start a run of one's own and wait for its end: begun once, whatever crashes."""
     child = runs.start(tx, wanted, epoch)
     doc = {"question": wanted.agent}
-    return open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
+    opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
+    ended = runs.run(tx, child)
+    if not ended.ended:
+        return opened
+    return meet(tx, stream, opened.seq, _said(ended.status, ended.result, ended.error), child.name)
 
 
-def end_run(tx: Tx, stream: Stream, status: RunStatus, result: Any = None, error: EffectError | None = None) -> None:
+def end_run(
+    tx: Tx,
+    stream: Stream,
+    status: RunStatus,
+    result: Any = None,
+    error: EffectError | None = None,
+    blamed: int | None = None,
+) -> None:
     """A run is over: what it still waited for is withdrawn, and the run that started it is told, in one commit."""
     for left in waiting(tx, stream):
         withdraw(tx, stream, left.seq, "the end of the run")
-    runs.finish(tx, stream, status, result, error)
+    runs.finish(tx, stream, status, result, error, blamed)
     tell_parent(tx, stream, status, result, error)
 
 
@@ -192,14 +216,16 @@ def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: E
     if row is None or row["parent"] is None:
         return
     parent = runs.find(tx, row["parent"])
-    said = (
-        {"status": status.value, "result": result}
-        if error is None
-        else {"status": status.value, "error": [error.code, error.message]}
-    )
     for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
-        meet(tx, parent, open_one.seq, said, stream.name)
+        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name)
         runs.wake(tx, parent)
+
+
+def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
+    """What a parent hears of the end of its child."""
+    if error is None:
+        return {"status": status.value, "result": result}
+    return {"status": status.value, "error": [error.code, error.message]}
 
 
 # -- reading -------------------------------------------------------------------------------------------------

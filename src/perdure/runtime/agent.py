@@ -125,6 +125,8 @@ def _declare(
         duration_us(timeout, "timeout")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise Invalid(f"expected how many runs at once, got {limit!r}", path="limit")
+    if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
+        raise Invalid(f"expected the path of a folder, got {workspace!r}", path="workspace")
     to_plain(dict(pins or {}), "pins")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
     made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pins or {})

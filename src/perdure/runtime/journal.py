@@ -7,11 +7,14 @@ nothing is done (P13). Callers: the driving of runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 
-from perdure.errors import Changed
-from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import StepRecord, WaitRecord
+from perdure.effects.tool import Tool
+from perdure.errors import Changed, Invalid, Refused
+from perdure.model.limits import check_name
+from perdure.model.records.effects import EffectRecord, ToolKind
+from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
 
 WAYS_ON = (
     "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
@@ -31,8 +34,26 @@ class Entry(NamedTuple):
         return f"{self.what} {self.name}" if self.name else self.what
 
 
+class Known(NamedTuple):
+    """What is known of a function that a step calls."""
+
+    name: str
+    is_async: bool
+
+
+def known_of(fn: Any) -> Known:
+    """What a step needs to know of a function. Refused for a tool that may change something outside."""
+    if isinstance(fn, Tool):
+        if fn.kind is not ToolKind.READ:
+            raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
+        return Known(fn.name, fn.is_async)
+    if not callable(fn):
+        raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
+    return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
+
+
 class Journal:
-    """What a run did since its last cut, by place."""
+    """What a run did since its last cut, by place. What it waited for when it ended is not in it: it is waited for anew."""
 
     def __init__(
         self, steps: Iterable[StepRecord] = (), effects: Iterable[EffectRecord] = (), waits: Iterable[WaitRecord] = ()
@@ -45,7 +66,7 @@ class Journal:
                 Entry(each.kind.value, each.question if each.kind == "child" else each.name, each.digest or "", each),
             )
             for each in waits
-            if each.place and each.effect is None
+            if each.place and each.effect is None and each.state is not WaitState.WITHDRAWN
         ]
         self._entries = dict(found)
         self._left = dict(self._entries)

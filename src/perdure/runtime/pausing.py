@@ -5,6 +5,12 @@ Raised by whatever waits inside an agent; caught by the driving of the run, whic
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from perdure.errors import Error
+
+E = TypeVar("E", bound=BaseException)
+
 
 class Suspended(BaseException):
     """The run waits: for a person, a signal, a time, a child, or for doubt to be settled. wake_us: look again then."""
@@ -15,11 +21,22 @@ class Suspended(BaseException):
         self.wake_us = wake_us
 
 
-def suspension_in(error: BaseException) -> Suspended | None:
-    """The suspension that an exception is, or that a group of them holds (task groups wrap what their tasks raise)."""
-    if isinstance(error, Suspended):
+class Leaving(BaseException):
+    """The process that drives the run is about to end: the run is given back, and goes on elsewhere."""
+
+
+def found_in(error: BaseException, kinds: tuple[type[E], ...]) -> E | None:
+    """The exception of one of these kinds that an error is, or that a group holds (task groups wrap what tasks raise)."""
+    if isinstance(error, kinds):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        found = [each for each in map(suspension_in, error.exceptions) if each is not None]
-        return found[0] if found else None
-    return None
+    held = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for each in held if (found := found_in(each, kinds)) is not None), None)
+
+
+def blamed_in(error: BaseException) -> int | None:
+    """The effect by whose failure a program ended: `facts` of a Failed has it, or of the one that it was raised from."""
+    failed = found_in(error, (Error,))
+    name = None if failed is None else failed.facts.get("effect")
+    if isinstance(name, str):
+        return int(name.rpartition("/")[2])
+    return None if error.__cause__ is None else blamed_in(error.__cause__)

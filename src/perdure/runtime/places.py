@@ -19,13 +19,15 @@ from perdure.model.limits import check_name
 if TYPE_CHECKING:
     import asyncio
 
-_current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("perdure_branch", default=None)
+_current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
+    "perdure_branch"
+)  # None: inside a step or tool
 
 
 class Branch:
     """One line of work in a run: it counts what is done in it, and the branches that leave it."""
 
-    __slots__ = ("_children", "_named", "_ordinal", "path", "tasks", "trunk")
+    __slots__ = ("_children", "_cut", "_named", "_ordinal", "path", "tasks", "trunk")
 
     def __init__(self, path: str = "", trunk: Branch | None = None) -> None:
         self.path = path
@@ -33,10 +35,15 @@ class Branch:
         self._ordinal = 0
         self._children = 0
         self._named: set[str] = set()
-        self.tasks: weakref.WeakSet[Any] = weakref.WeakSet() if trunk is None else trunk.tasks  # of the whole run
+        # Of the whole run, each with its branch:
+        self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
+        self._cut: int | None = None  # in which it counts
 
     def next_place(self, cut: int) -> str:
-        """The place of what is done next."""
+        """The place of what is done next. After a cut it counts from the beginning."""
+        if self._cut is not None and cut != self._cut:
+            self.restart()
+        self._cut = cut
         self._ordinal += 1
         return f"{cut}/{self.path}/{self._ordinal}"
 
@@ -53,31 +60,59 @@ class Branch:
         self._named.add(name)
         return Branch(f"{self.path}.{name!r}", self.trunk)
 
+    def tasks_below(self, path: str) -> list[Any]:
+        """The tasks of the branches that left a branch of this run."""
+        return [task for task, branch in self.tasks.items() if branch != path and _is_within(branch, path)]
+
     def restart(self) -> None:
         """Count from the beginning: after a cut."""
         self._ordinal = self._children = 0
+        self._cut = None
         self._named.clear()
+
+
+def is_below(place: str, path: str) -> bool:
+    """Whether a place is in a branch, or in one that left it."""
+    return _is_within(place.partition("/")[2].rpartition("/")[0], path)
+
+
+def _is_within(branch: str, path: str) -> bool:
+    return not path or branch == path or branch.startswith(f"{path}.")
 
 
 def current(trunk: Branch) -> Branch:
     """The branch that this code is in. Refused inside a step or a tool of the run, and in tasks from elsewhere."""
-    found = _current.get()
+    found = _current.get(None)
     if found is None or found.trunk is not trunk:
-        raise Refused(
-            "a run is used only by its agent, not inside its steps and tools", path="run",
-            hint="do it in the agent's function, before or after the step",
-        )  # fmt: skip
+        raise _not_here()
     return found
+
+
+def refuse_inside() -> None:
+    """Refuse to use a run inside one of its own steps and tools: for code that may be in any thread."""
+    if _current.get(...) is None:
+        raise _not_here()
+
+
+def _not_here() -> Refused:
+    return Refused(
+        "a run is used only by its agent, not inside its steps and tools", path="run",
+        hint="do it in the agent's function, before or after the step",
+    )  # fmt: skip
 
 
 @contextmanager
 def standing_in(branch: Branch | None) -> Iterator[None]:
     """Be in a branch; None: in no branch at all."""
-    token = _current.set(branch)
+    token = enter(branch)
     try:
         yield
     finally:
-        _current.reset(token)
+        leave(token)
+
+
+enter = _current.set  # the two halves of it, for where a step costs microseconds
+leave = _current.reset
 
 
 def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -86,14 +121,15 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **given: Any) -> Any:
         from asyncio import Task  # noqa: PLC0415 - only async agents pay for asyncio
 
-        branch = _current.get()
-        if branch is not None:
-            context = given.get("context") or contextvars.copy_context()
-            context.run(_current.set, branch.child())
-            given["context"] = context
+        branch = _current.get(None)
+        if branch is None:
+            return Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
+        made = branch.child()
+        context = given.pop("context", None) or contextvars.copy_context()
+        context.run(_current.set, made)
+        given["context"] = context
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
-        if branch is not None:
-            branch.tasks.add(task)
+        branch.tasks[task] = made.path
         return task
 
     factory.numbers_branches = True  # type: ignore[attr-defined]

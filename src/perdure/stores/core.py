@@ -21,7 +21,8 @@ from perdure.errors import Error, NotFound, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
-from perdure.model.instants import Clock, system_clock
+from perdure.model.instants import SECOND_US, Clock, system_clock
+from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.lane import Job, Lane, pause
@@ -119,7 +120,14 @@ class Reader:
 class Core:
     """One open store. Threads and event loops may share it; a fork may not."""
 
-    def __init__(self, engine: Engine, place: Place | None, clock: Clock | None, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        place: Place | None,
+        clock: Clock | None,
+        timeout_seconds: float,
+        lease_seconds: float = LEASE_TTL_SECONDS,
+    ) -> None:
         self.engine = engine
         identity = scripts.identity_of(engine)
         self.uid, self.epoch = identity.uid, identity.epoch
@@ -127,7 +135,12 @@ class Core:
         remote = engine.dialect == "postgres"
         self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
         database_clock = clock is None and engine.dialect == "postgres"
-        self.clocks = Clocks(clock or system_clock, (lambda: None) if database_clock else (clock or system_clock))
+        self.lease_seconds = lease_seconds  # how long others take this store for alive after its last heartbeat
+        self.clocks = Clocks(
+            clock or system_clock,
+            (lambda: None) if database_clock else (clock or system_clock),
+            round(lease_seconds * SECOND_US),
+        )
         self.flying: set[tuple[int, int]] = set()  # effects (stream, seq) that are being sent by this process
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition)
@@ -278,6 +291,7 @@ def open_core(
     timeout_seconds: float = 30.0,
     read_only: bool = False,
     artifacts: str | None = None,
+    lease_seconds: float = LEASE_TTL_SECONDS,
 ) -> Core:
     """Open a store by its URL: made if it is new, brought up to date if it is older, refused if it is newer."""
     address = url.parse(store_url)
@@ -290,7 +304,7 @@ def open_core(
             scripts.check_readable(engine)
         else:
             scripts.bring_up_to_date(engine)
-        return Core(engine, place, clock, timeout_seconds)
+        return Core(engine, place, clock, timeout_seconds, lease_seconds)
     except Fault as fault:
         engine.close()
         raise _naming(fault, address).as_error("store") from fault

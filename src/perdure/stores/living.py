@@ -14,7 +14,6 @@ import fcntl
 import os
 import re
 import stat
-import tempfile
 import threading
 from pathlib import Path
 
@@ -30,6 +29,11 @@ class Living:
         self._fd: int | None = None
         self._mutex = threading.Lock()
         self._sending = 0
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the lock files lie; None where nothing can be proved."""
+        return self._folder
 
     def begin(self) -> None:
         """Hold the lock from here on: called before anything is leased or dispatched in this holder's name."""
@@ -59,6 +63,11 @@ class Living:
         """A call to the outside begins (1) or has returned (-1)."""
         with self._mutex:
             self._sending += change
+
+    def lock(self) -> tuple[int, ...]:
+        """The descriptor of the lock, if it is held: whoever inherits it keeps the holder from being taken for dead."""
+        with self._mutex:
+            return () if self._fd is None else (self._fd,)
 
     def is_dead(self, holder: str) -> bool:
         """Whether the process behind another holder is proved to be gone. False means only that it is not proved."""
@@ -98,4 +107,6 @@ def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | Non
         return path.with_name(path.name + ".live")
     if not remote:
         return None
-    return Path(tempfile.gettempdir(), f"perdure-{os.getuid()}", store_uid)
+    from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed for databases elsewhere only
+
+    return Path(gettempdir(), f"perdure-{os.getuid()}", store_uid)

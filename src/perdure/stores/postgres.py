@@ -8,6 +8,7 @@ whole flush fails and the verbs run again, this time with the heads locked first
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -130,6 +131,8 @@ WHERE s.id = m.id AND s.seq = m.old_seq AND s.hash = m.old_hash{} RETURNING 1"""
 _IN_ORDER = """ AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND e.seq = s.seq
   AND e.xid > pg_current_xact_id() AND e.xid < pg_snapshot_xmax(pg_current_snapshot()))"""
 _GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
+_ANNOUNCE = ", pg_notify('perdure_' || (hashtext(current_schema()) & 2147483647), '')"  # with the commit, or not at all
+_LISTEN = "SELECT 'perdure_' || (hashtext(current_schema()) & 2147483647)"
 
 
 class Flush:
@@ -152,7 +155,7 @@ class Flush:
             self._rows(_delete, rows, table)
         for table, rows in writes.puts.items():
             self._rows(_put, rows, table)
-        self.text = "WITH " + ",\n".join(self._parts) + "\n" + _GUARD
+        self.text = "WITH " + ",\n".join(self._parts) + "\n" + _GUARD + (_ANNOUNCE if _announces(writes) else "")
         self.params = [*self._params, len(writes.heads)]
 
     def _add(self, text: str, params: Sequence[Any], name: str = "") -> None:
@@ -325,6 +328,45 @@ class PostgresConnection:
             time.sleep(_END_PAUSE_SECONDS)
 
 
+def _announces(writes: Writes) -> bool:
+    """Whether somebody waits for what is written here (`Table.announces`)."""
+    for table, rows in writes.puts.items():
+        if table.announces is not None:
+            column, value = table.announces
+            at = table.all_columns.index(column)
+            if any(row[at] == value for row in rows):
+                return True
+    return False
+
+
+class PostgresEars:
+    """A connection that hears of announcements: readable when there is one. See `stores/watch.py`."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw: Any = raw
+        try:
+            (channel,) = self._raw.execute(_LISTEN).fetchone()
+            self._raw.execute(f"LISTEN {channel}")
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
+    def fileno(self) -> int:
+        """What to wait for."""
+        return self._raw.fileno()
+
+    def heard(self) -> bool:
+        """Whether anything was announced since the last call. LOST when the connection is gone."""
+        try:
+            return bool([*self._raw.notifies(timeout=0)])
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
+    def close(self) -> None:
+        """Let the connection go."""
+        with contextlib.suppress(psycopg.Error):
+            self._raw.close()
+
+
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -381,6 +423,10 @@ class PostgresEngine:
     def reader(self) -> PostgresConnection:
         """A connection for reading."""
         return PostgresConnection(self._connect("perdure-reader"))
+
+    def ears(self) -> PostgresEars:
+        """A connection that hears of what commits announce."""
+        return PostgresEars(self._connect("perdure-listener"))
 
     def _connect(self, name: str) -> psycopg.Connection[Any]:
         try:

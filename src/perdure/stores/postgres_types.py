@@ -11,7 +11,7 @@ _INTEGERS = (
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
-    "reducer thing tag taker digest place error agent session program reason met_by"
+    "reducer thing tag taker digest place error agent session program reason met_by about"
 )
 _BYTES = "uid tx commitment hash salt body address data target state"
 

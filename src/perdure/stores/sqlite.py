@@ -134,6 +134,13 @@ class SqliteConnection:
         self._check_still()
         return found
 
+    def version(self) -> int:
+        """A number that changes whenever another connection, of any process, has committed. Costs no read of the file."""
+        try:
+            return self._cursor.execute("PRAGMA data_version").get
+        except apsw.Error as error:
+            raise fault_of(error, self.file) from error
+
     def begin(self) -> None:
         """Take the write lock."""
         self._given_id = 0
@@ -181,6 +188,8 @@ class SqliteConnection:
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush one statement a table, then commit if asked."""
+        if not self.raw.in_transaction:  # an error rolled it back, and was swallowed: nothing may go in by itself
+            raise Fault(FaultKind.BROKEN, "the transaction was rolled back meanwhile")
         try:
             self._flush(writes)
             if commit:

@@ -18,7 +18,8 @@ from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, comm
 from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
-from perdure.model.limits import INLINE_MAX_BYTES
+from perdure.model.instants import SECOND_US
+from perdure.model.limits import INLINE_MAX_BYTES, LEASE_TTL_SECONDS
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Connection, Fault, FaultKind, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
@@ -41,6 +42,7 @@ class Clocks(NamedTuple):
 
     now: Callable[[], int]
     store: Callable[[], int | None]
+    lease_us: int = LEASE_TTL_SECONDS * SECOND_US  # how long a heartbeat of this open store is good for
 
 
 class Buffer:
@@ -124,9 +126,8 @@ class Batch:
             return
         found = self.connection.heads([stream], lock=True)
         if stream in self.flushed and self.flushed[stream] != found.get(stream):
-            raise Fault(
-                FaultKind.RACED, "the stream went on meanwhile"
-            )  # and the flush says so again, if this is swallowed
+            # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
+            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
@@ -183,12 +184,13 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "now", "pin", "read", "seen", "tenant",
-                 "uid")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "lease_us", "now", "pin", "read", "seen",
+                 "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
         self._lease_clock = clocks.store
+        self.lease_us = clocks.lease_us
         self.actor = actor
         self.tenant = tenant
         self.now = clocks.now()
@@ -305,6 +307,11 @@ class Tx:
         """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
         self._flush_early()
         self._batch.connection.claim_blobs()
+
+    def lend(self) -> Connection:
+        """The connection itself, for rows that are not ours (`guests`). From here on, failing means failing the whole batch."""
+        self.flushed_early = True
+        return self._batch.connection
 
     def drop_blobs(self, addresses: Collection[bytes]) -> None:
         """Delete blob rows, at once: jobs later in this batch must not build on them. Only after `claim_blobs`."""

@@ -14,6 +14,7 @@ from typing import TextIO
 
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, to_datetime
+from perdure.runtime import driven
 
 ROOT = "perdure"
 FIELDS = (
@@ -28,12 +29,23 @@ FIELDS = (
     "fault",
     "attempt",
     "lock_wait_ms",
+    "run",
+    "agent",
+    "parent",
+    "token",
+    "worker",
+    "agents",
+    "pid",
+    "role",
+    "status",
 )
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The structured fields that a record carries, in the order of FIELDS."""
-    found = vars(record)
+    """The structured fields that a record carries, in the order of FIELDS; with the run that it was logged for, if any."""
+    run = driven.current()
+    about = {} if run is None else {name: value for name, value in run._asdict().items() if value is not None}
+    found = about | vars(record)
     return {name: found[name] for name in FIELDS if name in found}
 
 

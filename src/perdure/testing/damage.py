@@ -1,4 +1,4 @@
-"""Damage on purpose: what an intruder with the file could do. The tour and the tests prove with it that
+"""Damage on purpose: what an intruder with the file could do. The demo and the tests prove with it that
 verify notices (P6).
 
 `python -m perdure.testing.damage FILE OLD NEW` replaces bytes inside one stored event, past every trigger and

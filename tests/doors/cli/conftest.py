@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from doors.cli.content import fill, fill_with_hostile_text
+from doors.cli.run_content import fill_with_hostile_runs, fill_with_runs
 from perdure.doors.cli.main import cli
 
 Run = Callable[..., Result]
@@ -23,6 +24,8 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("originals")
     fill(f"sqlite:///{folder}/agent.db")
     fill_with_hostile_text(f"sqlite:///{folder}/hostile.db")
+    fill_with_runs(f"sqlite:///{folder}/runs.db")
+    fill_with_hostile_runs(f"sqlite:///{folder}/hostile-runs.db")
     return folder
 
 
@@ -39,6 +42,16 @@ def url(store_path: Path) -> str:
 @pytest.fixture
 def hostile_url(originals: Path, tmp_path: Path) -> str:
     return f"sqlite:///{shutil.copy(originals / 'hostile.db', tmp_path / 'hostile.db')}"
+
+
+@pytest.fixture
+def runs_url(originals: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(originals / 'runs.db', tmp_path / 'runs.db')}"
+
+
+@pytest.fixture
+def hostile_runs_url(originals: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(originals / 'hostile-runs.db', tmp_path / 'hostile-runs.db')}"
 
 
 @pytest.fixture

@@ -1,119 +1,173 @@
-"""The tour: it holds on this machine, and it would notice if it did not."""
+"""The demo: killed again and again, our side did each thing once; the twin on a session file, the control, did not."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
-import perdure
 from perdure import errors
-from perdure.doors.cli import demo, tour
-from perdure.doors.cli.tour_agent import SESSION, text_of
+from perdure.doors.demo.naive import SessionFile
+from perdure.doors.demo.proof import Entry, Proof
+from perdure.doors.demo.scene import Tally
+from perdure.doors.demo.script import ACTIONS, answer
+from perdure.doors.demo.story import Ending, Part, Round, Side
+from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Moment, Strike, strikes
+from perdure.doors.demo.view import FIGURES, Screen, said
+
+ONES = ["commits", "pull requests", "comments", "changelog entries", "times a person was asked"]
+README = Path(__file__).parents[3] / "README.md"
 
 
-def test_the_tour_holds(run, tmp_path) -> None:
-    result = run("demo", "--rounds", 2, "--seed", 3, "--keep", tmp_path / "tour")
+def figures(text: str) -> dict[str, tuple[int, int]]:
+    """The two columns at the end."""
+    names = "|".join(name for name, _ in FIGURES)
+    return {name: (int(ours), int(naive)) for name, ours, naive in re.findall(rf"(?m)^({names}) +(\d+) +(\d+)$", text)}
+
+
+def test_killed_again_and_again_it_does_everything_once_and_its_twin_does_not(run) -> None:
+    result = run("demo")
     assert result.exit_code == 0, result.output
-    assert "✗" not in result.stdout
-    told = [line for line in result.stdout.splitlines() if line.startswith("  life ")]
-    assert told[0].startswith("  life 1: found nothing, began, was told ")
-    assert told[1].startswith("  life 2: found step ")
-    assert told[1].endswith(' times "saved", then killed')
-    assert "A small agent books transfers into one SQLite file. We kill it with SIGKILL, 2 times," in result.stdout
-    assert re.search(r"verify: \d+ events and \d+ rows are exactly what was written", result.stdout)
-    found = r"verify finds it: session tour, event \d+: its text was changed after it was written"
-    assert re.search(found, result.stdout)
-    assert re.search(r"Everything held: 2 kills, \d+ saved steps, 0 lost, 0 twice, 1 forgery found\.", result.stdout)
+    counted = figures(result.stdout)
+    assert [counted[name][0] for name in ONES] == [1] * len(ONES)
+    assert all(counted[name][1] > 1 for name in ONES)  # the control: the same kills, without a ledger
+    killed = [line for line in result.stdout.splitlines() if line.startswith("  ") and line.endswith("✗")]
+    assert len(killed) == 2 * len(strikes(1))
+    assert "Its model is a script" in result.stdout
+    assert re.search(r"✓ verify: \d+ events and \d+ rows are exactly what was written", result.stdout)
+    assert re.search(r"✓ a forger who changes one word in a copy of it is caught: run \w+, event \d+", result.stdout)
+    assert figures(README.read_text()) == counted
 
 
-def test_what_is_kept_is_clean_and_never_overwritten(run, tmp_path) -> None:
-    assert run("demo", "--rounds", 1, "--keep", tmp_path).exit_code == 0
-    kept = {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("tour", "tour-forged")}
-    assert run("show", "tour", "--store", kept["tour"]).exit_code == 0
-    assert run("verify", "--store", kept["tour"]).exit_code == 0
-    assert run("verify", "--store", kept["tour-forged"]).exit_code == errors.Damaged.exit_code
-    before = (tmp_path / "tour.db").read_bytes()
-    again = run("demo", "--rounds", 1, "--keep", tmp_path)
-    assert again.exit_code == errors.Conflict.exit_code
-    assert f"{tmp_path}/tour.db exists already" in again.stderr
-    assert (tmp_path / "tour.db").read_bytes() == before
+def test_nobody_killed_both_do_everything_once_and_the_store_keeps_it(ask, run, tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/kept.db"
+    told = ask("demo", "--no-kill", "--store", url)
+    assert told["held"]
+    assert (told["kills"], told["strikes"]) == (0, [])
+    for side in told["counts"].values():
+        assert [side[name.replace(" ", "_")] for name in ONES] == [1] * len(ONES)
+    assert [entry["attempts"] for entry in told["ledger"]] == [1] * len(ACTIONS)
+    kept = ask("effects", "--store", url)["items"]
+    assert {each["tool"] for each in kept} == {entry["tool"] for entry in told["ledger"]}
+    assert run("verify", "--store", url).exit_code == 0
+    assert list(tmp_path.glob("*.py")) == []
 
 
-def test_without_keep_the_next_step_is_named(run) -> None:
-    assert "Next: the ten-line example in README.md, or  perdure demo --keep" in run("demo", "--rounds", 1).stdout
+def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    demo = subprocess.Popen([sys.executable, "-m", "perdure", "demo"], stdout=subprocess.PIPE, env=env, text=True)
+    assert demo.stdout is not None
+    assert any(line.startswith("life 1") for line in demo.stdout)
+    folder = next(tmp_path.glob("perdure-demo-*"))
+    demo.send_signal(signal.SIGINT)
+    demo.stdout.read()
+    assert demo.wait(30) != 0
+    demo.stdout.close()
+    assert not folder.exists()
+    assert processes_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("words", [("--rounds", "0"), ("--rounds", "many"), ("--seed", "x")])
+def processes_in(folder: Path) -> list[str]:
+    """The command lines that name something below the folder."""
+    found = [read(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [line for line in found if str(folder) in line]
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("words", [("--seed", "x"), ("--store", "nonsense"), ("--store", "memory:"), ("--rounds", "3")])
 def test_wrong_arguments(run, words) -> None:
-    assert run("demo", *words).exit_code == 2
+    assert run("demo", *words).exit_code == errors.Invalid.exit_code
+
+
+# -- the verdict: it would notice ----------------------------------------------------------------------------------------
+
+
+def ending(**changed: object) -> Ending:
+    ours = Side(Tally(commits=1, pulls=1, comments=1, entries=1, requests=5), asked=1, model_calls=10)
+    entry = Entry("run:a/4", "shell", "probed", 1, "committed", "")
+    given = Ending(8, 8, ours, ours, [entry], [Proof("verify", held=True)], "a", 1.0)
+    return msgspec.structs.replace(given, **changed)
+
+
+def test_control_one_of_each_holds() -> None:
+    assert ending().held
+
+
+@pytest.mark.parametrize("what", ["commits", "pulls", "comments", "entries"])
+@pytest.mark.parametrize("count", [0, 2])
+def test_something_twice_or_not_at_all_is_noticed(what, count) -> None:
+    ours = ending().ours
+    wrong = msgspec.structs.replace(ours, tally=msgspec.structs.replace(ours.tally, **{what: count}))
+    assert not ending(ours=wrong).held
+    assert ending(naive=wrong).held  # the twin's figures are shown, and are no verdict
+
+
+def test_doubt_a_strike_that_missed_and_a_proof_that_failed_are_noticed() -> None:
+    doubted = Entry("run:a/4", "shell", "probed", 1, "in_doubt", "")
+    assert not ending(ledger=[doubted]).held
+    assert not ending(proofs=[Proof("verify", held=False)]).held
+    assert not ending(kills=7).held
+    assert not ending(ours=msgspec.structs.replace(ending().ours, asked=2)).held
+
+
+# -- strikes -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_seed_decides() -> None:
-    def draw(seed: int) -> list[int]:
-        chance = tour.Chance(seed)
-        return [chance.below(100) for _ in range(20)]
-
-    assert draw(1) == draw(1) != draw(2)
-    assert all(0 <= number < 100 for number in draw(1))
+    assert strikes(7) == strikes(7)
+    assert len({tuple(strikes(seed)) for seed in range(50)}) > 10
 
 
-# -- controls: a tour over a store that lost, doubled or tore something says so -----------------------------
+@pytest.mark.parametrize("seed", range(50))
+def test_whatever_the_seed_the_plan_can_be_played(seed) -> None:
+    """In the order of the actions, an early strike before a late one, and never a git that has to be waited for."""
+    plan = strikes(seed)
+    order = [(ACTIONS.index(each.action), each.moment in LATE) for each in plan]
+    assert order == sorted(set(order))
+    assert {Strike(action, moment) for action, moment in WORST.items()} <= set(plan)
+    assert Strike("merge", Moment.BEFORE) in plan
+    assert not {Strike(action, Moment.INTENT) for action in GIT} & set(plan)
+    assert set(EARLY) | set(LATE) == set(Moment)
 
 
-@pytest.fixture
-def session():
-    with perdure.open("memory:") as store:
-        found = store.session(SESSION)
-        for step in (1, 2, 3):
-            found.say("user", text_of(step), key=f"step-{step}")
-        found.set("step", 3)
-        yield found
+# -- parts ---------------------------------------------------------------------------------------------------------------
 
 
-def life(*steps: int, resumed_after: int = 0, first_seq: int = 2) -> tour.Round:
-    facts = [{"step": step, "turn": first_seq + step - 1, "decision": None} for step in steps]
-    return tour.Round(resumed_after, facts, -9)
+def test_the_model_says_the_same_again() -> None:
+    done = [{"sha": "a", "number": 3}] * len(ACTIONS)
+    calls = [answer(done[:count]) for count in range(len(ACTIONS) + 1)]
+    assert [call.get("call") for call in calls] == [*ACTIONS, None]
+    assert calls == [answer(done[:count]) for count in range(len(ACTIONS) + 1)]
 
 
-def failed(session, *lives: tour.Round) -> list[str]:
-    return [check.claim for check in tour.check_nothing_lost(session, list(lives)) if not check.held]
+def test_a_torn_session_file_is_a_new_beginning(tmp_path) -> None:
+    session = SessionFile(tmp_path / "session.json")
+    assert session.load() == []
+    session.save([{"green": True}])
+    assert session.load() == [{"green": True}]
+    (tmp_path / "session.json").write_text("")
+    assert session.load() == []
 
 
-def test_control_nothing_wrong(session) -> None:
-    assert failed(session, life(1, 2), life(3, resumed_after=2)) == []
-
-
-def test_a_lost_turn_is_noticed(session) -> None:
-    assert failed(session, life(1, 2, 3, 4)) == ["all 4 acknowledged turns are there"]
-
-
-def test_a_lost_decision_is_noticed(session) -> None:
-    lost = tour.Round(0, [{"step": 1, "turn": 2, "decision": 99}], -9)
-    assert failed(session, lost) == ["all 1 acknowledged decisions are there"]
-
-
-def test_a_torn_step_is_noticed(session) -> None:
-    session.set("step", 2)
-    assert failed(session, life(1, 2, 3)) == ["no step is half there"]
-
-
-def test_a_step_back_is_noticed(session) -> None:
-    assert failed(session, life(1, 2, 3), life(3, resumed_after=1)) == ["each life went on where the one before it was"]
-
-
-def test_a_forgery_that_verify_misses_is_noticed() -> None:
-    with perdure.open("memory:") as store:
-        store.session(SESSION).say("user", "x")
-        assert not tour.check_caught(store, 2).held
-        assert tour.check_clean(store).held
-
-
-def test_the_teller_remembers_what_did_not_hold(capsys) -> None:
-    teller = demo.Teller()
-    teller.check(tour.Check("this holds", held=True))
-    assert teller.held
-    teller.check(tour.Check("this does not", held=False, detail="because \x1b[31m"))
-    teller.check(tour.Check("this holds", held=True))
-    assert not teller.held
-    assert "✗ this does not (because \\x1b[31m)" in capsys.readouterr().out
+def test_the_screen_shows_both_agents(capsys) -> None:
+    one = Round(1, Strike("pull", Moment.DONE))
+    one.ours.resumed, one.ours.did, one.ours.ended = 5, ["push?", "pull"], "killed"
+    with Screen().shown() as screen:
+        screen.begin(one)
+        screen.end(one)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "SIGKILL at pull" in shown
+    assert said(one.ours) == "[5 recorded] push? pull ✗"
+    assert said(Part()) == "[found nothing] …"

@@ -1,137 +1,108 @@
-"""`perdure demo`: tells the tour of `tour.py`, and fails if anything in it does not hold."""
+"""`perdure demo`: tells the story of `doors/demo`, and fails if our side of it did anything twice, or not at all."""
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
-from perdure.doors.cli.options import command, log_options
-from perdure.doors.cli.output import counted
-from perdure.model.display import visible
+from perdure.doors.cli.options import command, json_option, log_options
+from perdure.doors.cli.output import counted, say_heading, say_json
+from perdure.errors import Invalid
 
 if TYPE_CHECKING:
-    from perdure.doors.cli.tour import Files, Round
+    from perdure.doors.demo.story import Ending
+    from perdure.doors.demo.strikes import Strike
 
 BROKEN = "Something did NOT hold. That is a bug: please report it with the seed."
 
 
-class Teller:
-    """Says what happens, and remembers whether everything held."""
-
-    def __init__(self) -> None:
-        self.held = True
-
-    def chapter(self, text: str) -> None:
-        """A new part."""
-        click.echo(f"\n{_styled(text, bold=True)}")
-
-    def line(self, text: str) -> None:
-        """Something that happened."""
-        click.echo(f"  {visible(text)}")
-
-    def check(self, found: object) -> None:
-        """A claim: held or not."""
-        held, claim, detail = (getattr(found, name) for name in ("held", "claim", "detail"))
-        mark = _styled("✓", fg="green") if held else _styled("✗", fg="red")
-        click.echo(f"  {mark} {visible(claim)}" + ("" if held else f" ({visible(detail)})"))
-        self.held = self.held and held
-
-
-def _styled(text: str, **style: object) -> str:
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)  # type: ignore[arg-type]
-
-
-@command("demo", "perdure demo", "perdure demo --rounds 20 --seed 7", "perdure demo --keep /tmp/tour")
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    help="How often the agent is killed.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides when the agent is killed.")
-@click.option(
-    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Work in this folder and leave it there."
-)
+@command("demo", "perdure demo", "perdure demo --seed 7 --store sqlite:///demo.db", "perdure demo --no-kill --json")
+@click.option("--no-kill", is_flag=True, help="Let both agents live.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Decides where the agents are killed.")
+@click.option("--store", metavar="URL", help="Any store, which then keeps the run; default: a file that is removed.")
+@json_option
 @log_options
-def demo(*, rounds: int, seed: int, keep: Path | None) -> None:
-    """A short tour on the embedded default: write, kill -9, reopen, nothing lost; then a forger is caught.
+def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
+    """A coding agent is killed with SIGKILL at the worst moments, and does everything once. Its twin does not.
 
-    Exits with 1 if anything did not hold. Takes a few seconds and leaves nothing behind unless --keep.
+    The agent mends a bug in a scratch git repository, tests, commits, pushes, opens a pull request on a small forge on
+    loopback, comments, asks a person, merges. Its model is a script: it always says the same. Beside it the same agent,
+    with its state in a session JSON file, dies at the same moments. Takes less than a minute, needs git and no network, leaves
+    nothing behind. Exits with 1 unless the agent on Perdure did each thing exactly once and the store proves it.
     """
-    from perdure.doors.cli import tour  # noqa: PLC0415 - help must not load the stores
+    from perdure.doors.demo.strikes import strikes  # noqa: PLC0415 - help must not load the stores
 
+    plan = [] if no_kill else strikes(seed)
+    ending = _played(plan, seed, store, as_json=as_json)
+    if as_json:
+        say_json(_record(ending, plan, seed))
+    else:
+        _say_end(ending, store)
+    sys.exit(0 if ending.held else 1)
+
+
+def _played(plan: list[Strike], seed: int, store: str | None, *, as_json: bool) -> Ending:
+    import perdure  # noqa: PLC0415 - as above
+    from perdure.doors.demo import proof, story  # noqa: PLC0415
+    from perdure.doors.demo.scene import scene  # noqa: PLC0415
+
+    _check_shared(store)
     with ExitStack() as stack:
-        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-demo-")))
-        files = tour.new_files(folder)
-        held = _tell(Teller(), files, rounds, seed)
-    if keep:
-        path = visible(files.true.absolute())
-        click.echo(f"Look around: perdure show tour --store sqlite:///{path}")
-        click.echo(f"The forged copy is beside it: {visible(files.forged.name)}")
-    elif held:
-        click.echo("Next: the ten-line example in README.md, or  perdure demo --keep /tmp/tour  and look around.")
-    sys.exit(0 if held else 1)
+        view = _view(stack, plan, seed, as_json=as_json)
+        stage = stack.enter_context(scene())
+        url = store or proof.url_of(stage.folder / "demo.db")
+        found = stack.enter_context(perdure.open(url, actor="demo"))
+        return story.play(stage, found, url, plan, view)
 
 
-def _tell(teller: Teller, files: Files, rounds: int, seed: int) -> bool:
-    import perdure  # noqa: PLC0415 - as above
-    from perdure.doors.cli import tour  # noqa: PLC0415
+def _check_shared(store: str | None) -> None:
+    """A store in memory is one process's own, and these die."""
+    from perdure.stores.url import parse  # noqa: PLC0415 - as above
 
-    url = url_of(files.true)
-    lives = _lives(teller, url, rounds, seed)
-    teller.chapter("Reopen: is everything there that the agent was told is saved?")
-    with perdure.open(url, actor="visitor") as store:
-        for found in tour.check_nothing_lost(store.session(tour.SESSION), lives):
-            teller.check(found)
-        teller.check(tour.check_clean(store))
-        store.backup(files.forged)
-    _tell_forgery(teller, files.forged, tour.target_of(lives))
-    teller.chapter(_end(lives) if teller.held else BROKEN)
-    return teller.held
+    if store is not None and parse(store).scheme == "memory":
+        raise Invalid("a store in memory dies with its process", path="store", hint="sqlite:///demo.db")
 
 
-def url_of(path: Path) -> str:
-    """The store in this file, whatever its name holds."""
-    return f"sqlite:///{quote(str(path.absolute()))}"
+def _view(stack: ExitStack, plan: list[Strike], seed: int, *, as_json: bool) -> Any:
+    from perdure.doors.demo import view  # noqa: PLC0415 - as above
+
+    if as_json:
+        return view.Silent()
+    fate = f"It is killed with SIGKILL {counted(len(plan), 'time')} (seed {seed})." if plan else "Nobody kills it."
+    say_heading(f"A coding agent mends a bug. {fate}")
+    click.echo("Its model is a script: it always says the same.")
+    click.echo("Beside it the same agent, with its state in a session JSON file, has the same fate.")
+    click.echo("[n recorded]: what a life found done;  ?: begun by a life that died;  ✗: killed;  ✓: done.\n")
+    return stack.enter_context(view.Screen().shown()) if sys.stdout.isatty() else view.Lines()
 
 
-def _tell_forgery(teller: Teller, path: Path, target: dict[str, Any]) -> None:
-    import perdure  # noqa: PLC0415 - as above
-    from perdure.doors.cli import tour  # noqa: PLC0415
+def _say_end(ending: Ending, store: str | None) -> None:
+    from perdure.doors.demo.view import say_ending  # noqa: PLC0415 - as above
 
-    teller.chapter("A forger edits a copy of the file itself, past the log and past every trigger.")
-    true, false = tour.forge(path, target["step"])
-    teller.line(f"event {target['turn']} said {true!r}; now it says {false!r}")
-    with perdure.open(url_of(path), actor="visitor") as store:
-        teller.check(tour.check_caught(store, target["turn"]))
-
-
-def _end(lives: list[Round]) -> str:
-    saved = counted(sum(len(life.acknowledged) for life in lives), "saved step")
-    return f"Everything held: {counted(len(lives), 'kill')}, {saved}, 0 lost, 0 twice, 1 forgery found."
-
-
-def _lives(teller: Teller, url: str, rounds: int, seed: int) -> list[Round]:
-    from perdure.doors.cli import tour  # noqa: PLC0415 - as above
-
-    teller.chapter(
-        f"A small agent books transfers into one SQLite file. We kill it with SIGKILL, {counted(rounds, 'time')},\n"
-        f"in the middle of its work (seed {seed})."
+    say_ending(ending)
+    took = f"in {ending.seconds:.0f} s"
+    say_heading(
+        f"One of each, {counted(ending.kills, 'kill')}, {took}, and the ledger proves it." if ending.held else BROKEN
     )
-    chance, lives = tour.Chance(seed), []
-    for number in range(1, rounds + 1):
-        life = tour.live_and_die(url, chance)
-        lives.append(life)
-        found = f"found step {life.resumed_after} done, went on" if life.resumed_after else "found nothing, began"
-        told = counted(len(life.acknowledged), "time")
-        teller.line(f'life {number}: {found}, was told {told} "saved", then killed')
-    teller.line("(a step may be saved just before the kill, without the agent having heard so)")
-    return lives
+    if store:
+        click.echo(f"Your store keeps it: perdure effects, perdure show {ending.run}")
+
+
+def _record(ending: Ending, plan: list[Strike], seed: int) -> dict[str, Any]:
+    from perdure.doors.demo.view import FIGURES  # noqa: PLC0415 - as above
+
+    sides = {"perdure": ending.ours, "session_json": ending.naive}
+    return {
+        "held": ending.held,
+        "seed": seed,
+        "kills": ending.kills,
+        "strikes": [{"action": each.action, "moment": each.moment.value} for each in plan],
+        "run": ending.run,
+        "counts": {name: {what.replace(" ", "_"): get(side) for what, get in FIGURES} for name, side in sides.items()},
+        "ledger": ending.ledger,
+        "proofs": ending.proofs,
+        "seconds": round(ending.seconds, 2),
+    }

@@ -25,12 +25,32 @@ INTERRUPTED = 130
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "sessions": ("perdure.doors.cli.sessions", "Sessions, newest first."),
-        "show": ("perdure.doors.cli.show", "One session: goal, open loops, last turns; also as it was."),
+        "runs": ("perdure.doors.cli.runs", "Runs of agents, newest first."),
+        "show": ("perdure.doors.cli.show", "One session or run: what it is for, what is open, what happened last."),
+        "envelope": ("perdure.doors.cli.envelopes", "What is needed to go on with a run, and a verdict."),
+        "effects": ("perdure.doors.cli.effects", "What was done outside, and what is in doubt."),
+        "asks": ("perdure.doors.cli.asks", "What people are asked."),
+        "errors": ("perdure.doors.cli.effects", "What went wrong, and what was done about it."),
         "tail": ("perdure.doors.cli.feed", "Follow what happens, as it happens."),
         "decisions": ("perdure.doors.cli.work", "Decisions across all sessions."),
         "tasks": ("perdure.doors.cli.work", "Tasks across all sessions."),
         "artifacts": ("perdure.doors.cli.artifacts", "Artifacts: list them, save one."),
         "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
+    },
+    "Decide": {
+        "answer": ("perdure.doors.cli.asks", "Answer an ask, or approve of something."),
+        "settle": ("perdure.doors.cli.effects", "Say what became of an effect in doubt."),
+        "resume": ("perdure.doors.cli.runs", "Let a run be looked at again."),
+        "retry": ("perdure.doors.cli.runs", "Try a run again where it failed."),
+        "cancel": ("perdure.doors.cli.runs", "End a run."),
+        "unpark": ("perdure.doors.cli.runs", "Let a parked run go on."),
+        "pin": ("perdure.doors.cli.runs", "Let only one program go on with a run."),
+        "handover": ("perdure.doors.cli.envelopes", "Let a run go on in another store."),
+        "adopt": ("perdure.doors.cli.envelopes", "Go on with a run of another store."),
+    },
+    "Run": {
+        "worker": ("perdure.doors.cli.worker", "Drive runs of agents, in processes that are watched over."),
+        "workers": ("perdure.doors.cli.worker", "Who is at work, on what, and what waits."),
     },
     "Keep": {
         "verify": (
@@ -45,7 +65,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },
     "Try": {
-        "demo": ("perdure.doors.cli.demo", "A short tour: write, kill -9, reopen, nothing lost, verify."),
+        "demo": ("perdure.doors.cli.demo", "An agent is killed again and again, and does everything once."),
         "bench": ("perdure.doors.cli.bench", "Measure, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
     },

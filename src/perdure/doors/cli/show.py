@@ -1,4 +1,4 @@
-"""`perdure show`: one session at a glance, as it is or as it was."""
+"""`perdure show`: one session at a glance, as it is or as it was; or one run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.names import run_names
 from perdure.doors.cli.options import Asked, command, reads
 from perdure.doors.cli.output import compact, moment, plain, say_facts, say_heading, say_json, say_prose
 from perdure.errors import NotFound, ReadOnly
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
 
@@ -48,8 +50,9 @@ def records(page: Any) -> Any:
     "perdure show issue-42 --turns 50 --json",
     "perdure show issue-42 --at 2h",
     "perdure show issue-42 --at 117",
+    "perdure show run:4f1c2a9b77d0 --last 200",
 )
-@click.argument("name")
+@click.argument("name", shell_complete=run_names)
 @click.option(
     "--turns",
     "count",
@@ -59,14 +62,19 @@ def records(page: Any) -> Any:
     help="How many of the last turns.",
 )
 @click.option("--at", metavar="SEQ|WHEN", help="As it was: after an event, at an instant, or some time ago (2h).")
+@click.option("--last", type=click.IntRange(0, 1000), default=50, show_default=True, help="Of a run: how many events.")
 @reads
-def show(asked: Asked, *, name: str, count: int, at: str | None) -> None:
-    """Show session NAME: what it is for, what is open in it, and its last turns.
+def show(asked: Asked, *, name: str, count: int, at: str | None, last: int) -> None:
+    """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
-    With --at the history is folded up to that point, which costs what the history is long.
+    A session goes before a run of the same name; run:NAME is always the run. With --at the history of a session is folded up to
+    that point, which costs what the history is long.
     """
     with asked.open() as store:
-        session = find_session(store, name)
+        session = _find(store, name)
+        if not hasattr(session, "turns"):
+            _show_run(session, last, at, as_json=asked.as_json)
+            return
         if at is not None:
             session = session.at(int(at) if at.isdecimal() else at)
         found = _gather(session, count)
@@ -74,6 +82,27 @@ def show(asked: Asked, *, name: str, count: int, at: str | None) -> None:
         say_json(found)
     else:
         _say(found)
+
+
+def _find(store: Store, name: str) -> Any:
+    """The session or the run of this name. NotFound if there is neither."""
+    if name.startswith("run:"):
+        return store.run(name.removeprefix("run:"))
+    try:
+        return find_session(store, name)
+    except NotFound as missing:
+        try:
+            return store.run(name)
+        except NotFound:
+            raise missing from None
+
+
+def _show_run(run: RunHandle, last: int, at: str | None, *, as_json: bool) -> None:
+    from perdure.doors.cli.run_view import show_run  # noqa: PLC0415 - only for runs
+
+    if at is not None:
+        raise click.UsageError("--at is for sessions: a run has its timeline")
+    show_run(run, last, as_json=as_json)
 
 
 def _gather(session: Session, count: int) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from perdure.effects import ledger
+from perdure.effects.answers import end_run
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import Tool
 from perdure.errors import Cancelled, Changed, Failed, Parked, Stale
@@ -24,22 +27,25 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
-from perdure.runtime import places
+from perdure.planes.spans import store_now
+from perdure.runtime import places, workspace
 from perdure.runtime.agent import Agent
-from perdure.runtime.journal import Journal
-from perdure.runtime.pausing import Suspended, suspension_in
+from perdure.runtime.journal import Journal, Known, known_of
+from perdure.runtime.pausing import Leaving, Suspended, blamed_in, found_in
 from perdure.runtime.places import Branch, standing_in
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
+FUNCTIONS_MAX = 256
 
 
 class AsyncDriving:
     """What the branches of one driven run share: the lease, the journal, the counters, and the fenced way to write."""
 
     __slots__ = (
-        "_errors", "acting", "agent", "begun", "busy", "caller", "cut", "cut_at_us", "done", "effects", "invoker", "journal",
-        "lease", "record", "restored", "shielded", "steps", "stopped", "tools", "trunk",
+        "_errors", "_functions", "acting", "agent", "ahead_us", "begun", "busy", "caller", "cut", "cut_at_us", "cut_seq",
+        "done", "effects", "invoker", "journal", "lease", "patches", "record", "restored", "shielded", "steps", "stopped",
+        "tools", "trunk",
     )  # fmt: skip
 
     def __init__(self, caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -49,7 +55,7 @@ class AsyncDriving:
         self.record = record
         self.journal = Journal()
         self.trunk = Branch()
-        self.cut = record.cuts
+        self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = AsyncInvoker(caller.core.living)
         self.acting = AsyncActing(caller, lease.stream, self.write, check=self.check_lease, token=lease.token)
@@ -57,10 +63,13 @@ class AsyncDriving:
         self.shielded = 0  # while it is, cancelling waits
         self.done: dict[int, EffectRecord] = {}  # what can be undone, by its number
         self.tools: dict[str, Tool] = {}
+        self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.steps = self.effects = 0  # since the last cut
         self.cut_at_us = caller.core.clocks.now()
+        self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
         self.stopped: BaseException | None = None
         self._errors: list[dict[str, Any]] = []
+        self._functions: dict[Any, Known] = {}
 
     @property
     def stream(self) -> Stream:
@@ -69,9 +78,25 @@ class AsyncDriving:
 
     async def load(self) -> None:
         """Read what the run did since its last cut, and the state that it left there."""
+        if self.record.timeout_at is not None:
+            self.ahead_us = self.caller.core.clocks.now() - await self.caller.read(store_now)
+        if self.lease.first:
+            return
         self.journal = await self.caller.read(_journal, self.stream, self.record.cut_seq)
         if self.record.cuts:
             self.restored = await self.caller.read(checkpoints.restore, self.stream)
+
+    async def noted(self) -> dict[str, Any] | None:
+        """What a checkpoint notes besides the state: what the agent's workspace holds."""
+        if self.agent.workspace is None:
+            return None
+        return {"workspace": msgspec.to_builtins(await self.caller.work(workspace.look, self.agent.workspace))}
+
+    async def check_workspace(self) -> None:
+        """Parked when the workspace is not as the last checkpoint left it."""
+        if self.agent.workspace is not None and self.record.cuts:
+            known = await self.caller.read(workspace.last_known, self.stream)
+            await self.caller.work(workspace.check, self.agent.workspace, known)
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
@@ -98,14 +123,27 @@ class AsyncDriving:
         if not await self.caller.read(runs.holds, self.lease):
             raise Stale(f"run {self.stream.name} is no longer this worker's", path="run")
 
+    def known(self, fn: Callable[..., Any]) -> Known:
+        """What is known of a function that a step calls; looked up once."""
+        found = self._functions.get(fn)
+        if found is None:
+            if len(self._functions) > FUNCTIONS_MAX:  # functions that are made anew for each step
+                self._functions.clear()
+            found = self._functions[fn] = known_of(fn)
+        return found
+
     def begin(self) -> None:
         """An operation begins; whoever begins it counts `busy` down."""
         self.busy += 1
         self.begun += 1
 
-    def begin_cut(self, number: int) -> None:
+    def forget_errors(self) -> None:
+        """The run ends by them: they are not recorded, so that they are tried again with it."""
+        self._errors.clear()
+
+    def begin_cut(self, number: int, seq: int) -> None:
         """The journal begins anew: places are counted from the start."""
-        self.cut = number
+        self.cut, self.cut_seq = number, seq
         self.journal = Journal()
         self.trunk.restart()
         self.done.clear()
@@ -118,11 +156,42 @@ class AsyncDriving:
         """Raise what must end the program now: it is suspended, cancelled, or its time is over."""
         if self.stopped is not None:
             raise self.stopped
-        if self.lease.cancelling and not self.shielded:
+        if self.lease.leaving:
+            raise Leaving
+        if self.shielded:
+            return
+        if self.lease.cancelling:
             raise Cancelled(f"run {self.stream.name} was cancelled", code="Cancelled", path="run")
         timeout_at = self.record.timeout_at
-        if timeout_at is not None and self.caller.core.clocks.now() >= instant_us(timeout_at, 0):
+        if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
             raise Failed(f"run {self.stream.name} took too long", code="TimedOut", path="run")
+
+    def check_returned(self) -> None:
+        """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
+        if self.stopped is not None:
+            raise self.stopped
+        self.journal.check_used_up()
+
+    def done_in(self, branch: str, keep: frozenset[int]) -> list[EffectRecord]:
+        """What was done in a branch and below it, newest first, but for what is to be kept."""
+        found = [self.done[seq] for seq in sorted(self.done.keys() - keep, reverse=True)]
+        return [record for record in found if record.place is not None and places.is_below(record.place, branch)]
+
+    async def end_branches(self, above: str = "") -> None:
+        """Stop the branches that left this one: what they were doing is in the ledger."""
+        # async-only
+        from asyncio import current_task, gather  # noqa: PLC0415 - as below
+
+        left = [task for task in self.trunk.tasks_below(above) if task is not current_task()]
+        for task in left:
+            task.cancel()
+        await gather(*left, return_exceptions=True)
+        # end
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether something else of the run goes on beside its trunk."""
+        return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_below(""))
 
     # async-only
     async def idle(self) -> None:
@@ -139,16 +208,20 @@ class AsyncDriving:
 
 
 def _journal(reads: Any, stream: Stream, after: int) -> Journal:
-    found: list[Any] = []
-    while page := ledger.effects(reads, stream, after=found[-1].seq if found else after):
-        found += page
-    return Journal(runs.steps(reads, stream, after), found, waits.waits(reads, stream, after))
+    done = ledger.all_effects(reads, stream, after=after)
+    return Journal(runs.steps(reads, stream, after), done, waits.waits(reads, stream, after))
 
 
-async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease) -> None:
-    """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's."""
-    record = await caller.read(runs.run, lease.stream)
+async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+    """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's.
+
+    record: how it stood right before, if that is known.
+    """
+    if record is None or not lease.first:
+        record = await caller.read(runs.run, lease.stream)
     driving = AsyncDriving(caller, agent, lease, record)
+    driven = (lease.stream.id, 0)
+    caller.core.flying.add(driven)
     caller.heartbeat.hold(lease.stream.uid)
     try:
         await _drive(driving)
@@ -156,6 +229,7 @@ async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease) -> None
         return  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
+        caller.core.flying.discard(driven)
 
 
 async def _drive(driving: AsyncDriving) -> None:
@@ -167,9 +241,10 @@ async def _drive(driving: AsyncDriving) -> None:
     places.number_branches(get_running_loop())
     # end
     try:
+        await driving.check_workspace()
         result = await _call(driving)
-        driving.journal.check_used_up()
-        await driving.write(waits.end_run, RunStatus.COMPLETED, result)
+        driving.check_returned()
+        await driving.write(end_run, RunStatus.COMPLETED, result)
     except Stale:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
@@ -183,50 +258,49 @@ async def _call(driving: AsyncDriving) -> Any:
         with standing_in(driving.trunk):
             return await driving.agent.fn(AsyncRun(driving, driving.trunk), *record.args, **record.kwargs)
     finally:
-        await _end_branches(driving)
-
-
-async def _end_branches(driving: AsyncDriving) -> None:
-    """No branch outlives its run."""
-    # async-only
-    from asyncio import gather  # noqa: PLC0415 - as below
-
-    left = list(driving.trunk.tasks)
-    for task in left:
-        task.cancel()
-    await gather(*left, return_exceptions=True)
-    # end
-    driving.trunk.tasks.clear()
+        await driving.end_branches()
+        driving.trunk.tasks.clear()
 
 
 async def _ended_by(driving: AsyncDriving, error: BaseException) -> None:
     """Record why the agent's function did not return."""
-    paused = suspension_in(error) or suspension_in(driving.stopped or error)
+    stopped = driving.stopped or error
+    paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         await _rest(driving, paused)
-    elif isinstance(error, Parked):
-        facts = {name: str(value) for name, value in error.facts.items()}
-        reason = "changed" if isinstance(error, Changed) else "undo"
-        await driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
-    elif isinstance(error, Cancelled) or (driving.lease.cancelling and isinstance(error, Exception)):
-        await driving.write(waits.end_run, RunStatus.CANCELLED, None, error_of(error))
+        return
+    driving.forget_errors()
+    parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
+    if parked is not None:
+        await _park(driving, parked)
     elif isinstance(error, Exception):
-        await driving.write(waits.end_run, RunStatus.FAILED, None, error_of(error))
+        cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
+        status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
+        await driving.write(end_run, status, None, error_of(error), blamed_in(error))
     else:  # the process is being stopped: another one goes on
         await driving.write(runs.release)
         raise error
+
+
+async def _park(driving: AsyncDriving, error: Parked) -> None:
+    facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
+    reason = "changed" if isinstance(error, Changed) else facts.pop("reason", "undo")
+    blamed = blamed_in(error)
+    if blamed is not None:
+        facts["effect"] = blamed
+    await driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
 
 
 async def _rest(driving: AsyncDriving, paused: Suspended) -> None:
     """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
     timeout_at = driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
-    await driving.write(_go_to_rest, driving.lease.seq, paused.reason, paused.wake_us, limit_us)
+    await driving.write(_go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
 
 
-def _go_to_rest(tx: Any, stream: Stream, seen: int, reason: str, wake_us: int | None, limit_us: int | None) -> None:
-    if tx.seq(stream) != seen:
-        runs.release(tx, stream)  # an answer, a signal or a settlement came: somebody must look at it
+def _go_to_rest(tx: Any, stream: Stream, lease: Lease, reason: str, wake_us: int | None, limit_us: int | None) -> None:
+    if lease.disturbed:  # an answer, a signal or a settlement came since it was taken: somebody must look at it
+        runs.release(tx, stream)
         return
     times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
     runs.wait(tx, stream, reason, min(times, default=None))

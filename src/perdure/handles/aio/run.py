@@ -11,19 +11,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from perdure.effects import ledger
-from perdure.effects.answers import answering
 from perdure.effects.ledger import Intent, error_of
-from perdure.effects.tool import Refuse, RequireApproval, Tool, as_tool, digest_of
-from perdure.errors import Cancelled, Error, Failed, InDoubt, Invalid, Parked, Refused, Stale, TimedOut
-from perdure.handles.aio.acting import guarded, outcome_of
-from perdure.handles.aio.effects import ask_approval
+from perdure.effects.tool import Refuse, Tool, as_tool, digest_of, digest_of_parts
+from perdure.errors import Cancelled, Changed, Failed, InDoubt, Invalid, Parked, Refused, Stale, TimedOut
+from perdure.handles.aio.acting import outcome_of
+from perdure.handles.aio.effects import ask_approval, is_approved
 from perdure.handles.atomic import Atomic, Done, run_atomic
-from perdure.handles.invoking import Prepared
 from perdure.model.functions import plain
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name
@@ -34,11 +30,15 @@ from perdure.planes import checkpoints, runs, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import places
 from perdure.runtime.agent import as_agent
-from perdure.runtime.pausing import Suspended
+from perdure.runtime.journal import Known
+from perdure.runtime.pausing import Suspended, found_in
 from perdure.runtime.places import Branch
 
 if TYPE_CHECKING:
     from perdure.handles.aio.driving import AsyncDriving
+
+Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
+NOW = Known("run.now", is_async=False)
 
 
 class AsyncRun:
@@ -84,37 +84,35 @@ class AsyncRun:
         with the exception's name as its `code`, now and at every replay; it is kept when the program goes on after it.
         Raises Refused for a tool that is not `read`, Invalid for what cannot be kept.
         """
-        return await self._step(_read_only(fn), fn, args, kwargs, {})
+        return await self._step(self._driving.known(fn), fn, args, kwargs, {})
 
     async def model(
         self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
         """A step that calls a model: its input is kept by reference, with its pins and its `usage`."""
-        return await self._step(_read_only(fn), fn, args, kwargs, {"model": dict(pins or {})})
+        return await self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})})
 
     async def _step(
-        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any]
+        self, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any]
     ) -> Any:
-        mark = digest([list(args), kwargs], "args").hex()
-        place, found = self._arrive("step", name, mark)
+        mark = digest_of_parts(args=list(args), kwargs=kwargs)
+        place, found = self._arrive("step", known.name, mark)
         driving = self._driving
         driving.steps += 1
         if found is not None:
-            return _replayed(name, found.value, found.error)
+            return _replayed(known.name, found.value, found.error)
         driving.begin()
         try:
-            value = await driving.invoker.call(Prepared(lambda: fn(*args, **kwargs), is_async=_is_async(fn)))
+            value = await driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
             if notes:
                 notes = notes | {"usage": _usage(value)}
-            await driving.write(runs.step, runs.step_document(place, name, mark, value, None, notes))
-        except Error:
-            raise
         except Exception as error:
             said = error_of(error)
-            driving.keep_error(runs.step_document(place, name, mark, None, said, notes))
-            raise Failed(said.message, code=said.code, path=f"step {name}") from error
+            driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
+            raise Failed(said.message, code=said.code, path=f"step {known.name}") from error
         finally:
             driving.busy -= 1
+        await driving.write(runs.step, runs.step_document(place, known.name, mark, value, None, notes))
         return value
 
     async def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
@@ -134,7 +132,7 @@ class AsyncRun:
 
     async def now(self) -> datetime:
         """The time, as it was when this place was first reached."""
-        return to_datetime(await self._step("run.now", self._driving.caller.core.clocks.now, (), {}, {}))
+        return to_datetime(await self._step(NOW, self._driving.caller.core.clocks.now, (), {}, {}))
 
     def uuid(self) -> uuid.UUID:
         """A UUID that belongs to this place: the same at every replay. Writes nothing."""
@@ -150,49 +148,58 @@ class AsyncRun:
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 
-    async def act(self, tool: Callable[..., Any], *args: Any, approve: str | None = None, **kwargs: Any) -> Any:
+    async def act(
+        self,
+        tool: Callable[..., Any],
+        *args: Any,
+        approve: str | None = None,
+        approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Do something outside, once, whatever crashes: intent first, then the call, then its result.
 
-        approve: ask a person first; the answer binds to this very call. Doubt is settled by the tool's rule; where that
-        needs a person, the run waits. Raises Failed when it is known not to have happened.
+        approve: ask a person first; the answer binds to this very call. approve_within: no answer by then is a no. Doubt is
+        settled by the tool's rule; where that needs a person, the run waits. Raises Failed when it is known not to have
+        happened.
         """
         found = as_tool(tool)
-        return await self._act(found, found.bind(args, kwargs), approve)
+        return await self._act(found, found.bind(args, kwargs), (approve, approve_within))
 
     async def _act(
-        self, tool: Tool, args: dict[str, Any], approve: str | None, undoes: EffectRecord | None = None
+        self, tool: Tool, args: dict[str, Any], approve: Approval = (None, None), undoes: EffectRecord | None = None
     ) -> Any:
         if tool.kind is ToolKind.READ:
             raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
         mark = digest_of(tool.name, args)
         place, found = self._arrive("effect", tool.name, mark)
-        if found is not None and found.settled:
-            self._driving.tools[tool.name] = tool
-            self._driving.done[found.seq] = found
-            return outcome_of(found)
         self._driving.tools[tool.name] = tool
+        if found is not None and found.settled:
+            self._driving.done[found.seq] = found
+            return _given(found)
         intent = Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place)
         found = await self._allowed(tool, intent, found, approve, undoes)
-        return outcome_of(await self._concluded(tool, found))
+        return _given(await self._concluded(tool, found))
 
     def _key(self, place: str, name: str, mark: str) -> str:
         """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
         return hashlib.sha256(f"{self._driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
 
     async def _allowed(
-        self, tool: Tool, intent: Intent, found: EffectRecord | None, approve: str | None, undoes: EffectRecord | None
+        self, tool: Tool, intent: Intent, found: EffectRecord | None, approve: Approval, undoes: EffectRecord | None
     ) -> EffectRecord | Intent:
         """What is to be carried on: the effect as it stands, or the intent of a new one that nobody need be asked about."""
         acting = self._driving.acting
         if undoes is not None:
             return found or await acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
-        if found is not None and (found.state is not EffectState.PLANNED or found.attempt):
+        if found is not None and (found.state is not EffectState.PLANNED or found.epoch != acting.sender.epoch):
             return found
-        intent, asked = self._guarded(tool, intent, approve)
+        intent, asked = acting.guarded(tool, intent, approve[0])
         if asked is None:
             return found or intent
-        planned = found or await acting.move("plan", ledger.plan, intent, acting.sender.epoch)
-        return await self._approved(planned, asked)
+        planned = found or await acting.plan(intent)
+        if isinstance(asked, Refuse):
+            return await acting.withdraw(planned, asked.reason, "a guard")
+        return await self._approved(planned, asked, approve[1])
 
     async def _concluded(self, tool: Tool, found: EffectRecord | Intent) -> EffectRecord:
         """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
@@ -213,29 +220,12 @@ class AsyncRun:
         await self._suspend("doubt", doubt.facts.get("until"))
         raise doubt
 
-    def _guarded(self, tool: Tool, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
-        guards = (*self._driving.caller.core.guards, *tool.guards)
-        if not guards:
-            return intent, approve
-        said, verdict = guarded(guards, intent, self._driving.caller.actor)
-        intent = msgspec.structs.replace(intent, notes={"guards": said})
-        if isinstance(verdict, RequireApproval):
-            return intent, approve or verdict.question
-        return intent, verdict or approve
-
-    async def _approved(self, record: EffectRecord, asked: Refuse | str) -> EffectRecord:
-        """The effect if it may happen, withdrawn if it may not; the run waits while nobody has said."""
-        acting = self._driving.acting
-        if isinstance(asked, Refuse):
-            return await acting.move(
-                "withdraw", answering, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard"
-            )
-        approval = await self._driving.write(ask_approval, record, asked)
-        answer = await self._met(approval)
-        if answer == waits.YES and approval.digest == record.digest:
+    async def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
+        """The effect if a person approved of it, withdrawn if not; the run waits while nobody has said."""
+        approval = await self._ended(await self._driving.write(ask_approval, record, question, within))
+        if is_approved(approval, record):
             return record
-        said = EffectError("Refused", f"{approval.met_by or 'nobody'} did not approve")
-        return await acting.move("withdraw", answering, ledger.withdraw, record.seq, said, approval.met_by or "")
+        return await self._driving.acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
 
     def saga(self) -> AsyncSaga:
         """`async with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first."""
@@ -248,30 +238,42 @@ class AsyncRun:
         was to undo stays `undoing`.
         """
         driving, undone = self._driving, []
+        branch = self._here().path
         driving.shielded += 1
         try:
-            for seq in sorted(driving.done.keys() - keep, reverse=True):
-                record = driving.done[seq]
+            await driving.end_branches(branch)
+            await self._settle_left(branch, keep)
+            for record in driving.done_in(branch, keep):
                 undo = driving.tools[record.tool].undo
-                if undo is not None and record.state in (
-                    EffectState.COMMITTED,
-                    EffectState.UNDOING,
-                    EffectState.UNDONE,
-                ):
+                if undo is not None and _may_have_happened(record):
                     await self._undo(undo, record)
                     undone.append(record.id)
         finally:
             driving.shielded -= 1
         return undone
 
+    async def _settle_left(self, branch: str, keep: frozenset[int]) -> None:
+        """What was interrupted in this branch, or below it, is settled before anything is undone."""
+        driving = self._driving
+        for record in await driving.caller.read(ledger.effects, driving.stream, after=driving.cut_seq, open_only=True):
+            mine = record.place is not None and places.is_below(record.place, branch) and record.undoes is None
+            if (
+                mine
+                and record.seq not in keep
+                and record.state is EffectState.IN_DOUBT
+                and record.tool in driving.tools
+            ):
+                await self._concluded(driving.tools[record.tool], record)
+
     async def _undo(self, undo: Tool, record: EffectRecord) -> None:
         try:
-            await self._act(undo, _undo_args(undo, record), None, record)
+            await self._act(undo, _undo_args(undo, record), undoes=record)
         except Failed as error:
-            raise Parked(
+            self._driving.stopped = Parked(
                 f"{record.tool} could not be undone: {error.message}", path=record.id,
-                hint="undo it by hand or mend what failed, then `perdure retry` the run",
-            ) from error  # fmt: skip
+                hint="undo it by hand or mend what failed, then `perdure retry` the run", **error.facts,
+            )  # fmt: skip
+            raise self._driving.stopped from error
         self._driving.done.pop(record.seq, None)
 
     # -- waiting ---------------------------------------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ class AsyncRun:
         """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
         made = as_agent(agent)
         made.check(args, kwargs)
-        mark = digest([made.name, list(args), kwargs], "args").hex()
+        mark = digest_of_parts(agent=made.name, args=list(args), kwargs=kwargs)
         place, found = self._arrive("child", made.name, mark)
         if found is None:
             key = f"{self.id}:{place}"
@@ -342,14 +344,19 @@ class AsyncRun:
 
     async def _met(self, found: WaitRecord) -> Any:
         """What a wait gave; the run is suspended while it is open."""
+        return (await self._ended(found)).answer
+
+    async def _ended(self, found: WaitRecord) -> WaitRecord:
+        """A wait that is over: met, or expired by now. The run is suspended while it is not."""
         driving = self._driving
         if found.state is WaitState.OPEN and await driving.caller.read(waits.is_over, found):
-            found = await driving.write(waits.expire, found.seq, found.default)
+            found = await driving.write(waits.expire_if_over, found.seq)
         if found.state is WaitState.OPEN:
+            driving.check_going()
             await self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:
             raise Cancelled(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
-        return found.answer
+        return found
 
     async def _suspend(self, reason: str, wake_us: int | None = None) -> None:
         """Wait until nothing else of this run goes on, then stop it: it is driven anew when what it waits for has come."""
@@ -368,7 +375,7 @@ class AsyncRun:
         the branches of a run, and when none of its effects is open.
         """
         driving = self._driving
-        if self._here() is not driving.trunk:
+        if self._here() is not driving.trunk or driving.has_branches:
             raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
         elapsed_us = driving.caller.core.clocks.now() - driving.cut_at_us
         due = driving.agent.policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)
@@ -376,7 +383,7 @@ class AsyncRun:
             return False
         driving.check_going()
         prepared = await driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(await driving.write(_cut, prepared))
+        driving.begin_cut(*await driving.write(_cut, prepared, await driving.noted()))
         return True
 
     async def patched(self, name: str) -> bool:
@@ -386,12 +393,12 @@ class AsyncRun:
         """
         driving = self._driving
         place = f"{driving.cut}/patch/{check_name(name, 'patch')}"
-        if driving.journal.take(place, "step", "run.patched", "") is not None:
-            return True
-        if driving.journal.replaying:
-            return False
-        await driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
-        return True
+        if place not in driving.patches:
+            recorded = driving.journal.take(place, "step", "run.patched", "") is not None
+            driving.patches[place] = recorded or not driving.journal.replaying
+            if driving.patches[place] and not recorded:
+                await driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
+        return driving.patches[place]
 
     # -- where ------------------------------------------------------------------------------------------------------------------
 
@@ -403,7 +410,11 @@ class AsyncRun:
         """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
         driving = self._driving
         place = self._here().next_place(driving.cut)
-        found = driving.journal.take(place, what, name, mark)
+        try:
+            found = driving.journal.take(place, what, name, mark)
+        except Changed as changed:
+            driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
+            raise
         if found is None:
             driving.check_going()
         return place, found
@@ -413,6 +424,7 @@ class AsyncRun:
         if self._branch is self._driving.trunk:
             return places.current(self._driving.trunk)
         # end
+        places.refuse_inside()
         return self._branch
 
     def __repr__(self) -> str:
@@ -435,7 +447,7 @@ class AsyncSaga:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, (Stale, Parked)):
+        if isinstance(error, Exception) and found_in(error, (Stale, Parked)) is None:
             await self._run.undo(self._before)
 
 
@@ -454,13 +466,12 @@ class AsyncChild:
         return self._wait.name
 
     async def result(self) -> Any:
-        """What it gave; the parent waits for it. Failed when it failed or was cancelled."""
+        """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
         said = await self._run._met(self._wait)
         if "error" not in said:
             return said["result"]
         code, message = said["error"]
-        kind = Cancelled if said["status"] == "cancelled" else Failed
-        raise kind(message, code=code, path=f"run {self.id}")
+        raise Failed(message, code=code, path=f"run {self.id}")
 
 
 def _atomic_step(tx: Any, stream: Any, fn: Callable[..., Any], caller: Any, place: str, name: str) -> Done:
@@ -469,28 +480,13 @@ def _atomic_step(tx: Any, stream: Any, fn: Callable[..., Any], caller: Any, plac
     return done
 
 
-def _cut(tx: Any, stream: Any, prepared: checkpoints.Prepared) -> int:
+def _cut(tx: Any, stream: Any, prepared: checkpoints.Prepared, noted: dict[str, Any] | None) -> tuple[int, int]:
     if ledger.effects(tx, stream, open_only=True, limit=1):
         raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
+    if waits.waiting(tx, stream):
+        raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
     checkpoints.save(tx, stream, prepared)
-    return runs.cut(tx, stream)
-
-
-def _read_only(fn: Any) -> str:
-    """The name of a step. Refused for a tool that may change something outside."""
-    if isinstance(fn, Tool):
-        if fn.kind is not ToolKind.READ:
-            raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
-        return fn.name
-    if not callable(fn):
-        raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
-    return check_name(getattr(fn, "__name__", type(fn).__name__), "step")
-
-
-def _is_async(fn: Any) -> bool:
-    from inspect import iscoroutinefunction  # noqa: PLC0415 - not needed to start
-
-    return fn.is_async if isinstance(fn, Tool) else iscoroutinefunction(fn)
+    return runs.cut(tx, stream, noted), tx.seq(stream)
 
 
 def _replayed(name: str, value: Any, error: EffectError | None) -> Any:
@@ -502,6 +498,13 @@ def _replayed(name: str, value: Any, error: EffectError | None) -> Any:
 def _usage(value: Any) -> Any:
     """What a model's answer says it used, if it says so."""
     return value.get("usage") if isinstance(value, dict) else None
+
+
+def _given(record: EffectRecord) -> Any:
+    """What an effect gave its program. One that was undone later did happen: on replay the program goes the same way."""
+    if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
+        return record.result
+    return outcome_of(record)
 
 
 def _may_have_happened(record: EffectRecord) -> bool:

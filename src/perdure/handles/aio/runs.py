@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure.effects import ledger
-from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.effects.answers import end_run
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
-from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.aio.acting import moves_by_itself
+from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
+from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.limits import check_name
-from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.model.records.effects import EffectError, EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
 from perdure.planes import conversation, runs, waits
 from perdure.planes.paging import Page
@@ -21,10 +24,12 @@ from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
+ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
+UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
 
 
-class AsyncRunHandle(AsyncStreamHandle):
+class AsyncRunHandle(AsyncEnveloping):
     """One run, from outside. Shows what was last known of it; `refresh` looks again."""
 
     __slots__ = ("_record",)
@@ -79,9 +84,7 @@ class AsyncRunHandle(AsyncStreamHandle):
 
     async def effects(self, *, open: bool = False) -> list[AsyncEffect]:  # noqa: A002 - the word of the other lists
         """What it did outside, oldest first. open: what is not settled."""
-        found: list[EffectRecord] = []
-        while page := await self._read(ledger.effects, after=found[-1].seq if found else 0, open_only=open):
-            found += page
+        found = await self._read(ledger.all_effects, open_only=open)
         return [AsyncEffect(self._caller, self._stream, "", record) for record in found]
 
     async def signal(self, name: str, payload: Any = None) -> None:
@@ -89,7 +92,11 @@ class AsyncRunHandle(AsyncStreamHandle):
         await self._write(waits.signal, name, payload)
 
     async def cancel(self, why: str = "") -> AsyncRunHandle:
-        """Ask it to end. One that nobody holds is over at once; one that runs is told at its next step. Returns itself."""
+        """Ask it to end. Returns itself.
+
+        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so.
+        One that runs is told at its next step.
+        """
         await self._write(cancel, why)
         return await self.refresh()
 
@@ -148,18 +155,27 @@ async def waiting_for(handle: AsyncRunHandle) -> Waiting:
 
 
 def cancel(tx: Any, stream: Stream, why: str) -> None:
-    """The verb behind `cancel`: the run that started it is told, if it is over at once."""
-    if runs.cancel(tx, stream, why) is RunStatus.CANCELLED:
-        record = runs.run(tx, stream)
-        for left in waits.waiting(tx, stream):
-            waits.withdraw(tx, stream, left.seq, tx.actor)
-        waits.tell_parent(tx, stream, RunStatus.CANCELLED, None, record.error)
+    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now."""
+    record = runs.run(tx, stream)
+    if record.ended:
+        return
+    if record.status is RunStatus.RUNNING or (record.status is not RunStatus.PARKED and _can_undo(tx, stream, record)):
+        runs.call_off(tx, stream)
+        return
+    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
+
+
+def _can_undo(tx: Any, stream: Stream, record: RunRecord) -> bool:
+    done = ledger.all_effects(tx, stream, after=record.cut_seq)
+    return any(each.rule.undo and each.state in UNDOABLE for each in done)
 
 
 def retry(tx: Any, stream: Stream) -> None:
-    """The verb behind `retry`: what failed last is planned anew."""
+    """The verb behind `retry`: the effect by whose failure it ended is planned anew, and approved anew if need be."""
+    blamed = runs.blamed(tx, stream)
     runs.retry(tx, stream)
-    ledger.revive(tx, stream)
+    if blamed is not None and ledger.revive(tx, stream, blamed) is not None:
+        waits.spend(tx, stream, blamed)
 
 
 class AsyncRuns(AsyncStoreHandle):
@@ -197,36 +213,37 @@ class AsyncRuns(AsyncStoreHandle):
     async def _driven(self, handle: AsyncRunHandle, agents: dict[str, Agent]) -> Any:
         """Drive a run, and the runs that it starts, until it is over."""
         while not handle.record.ended and handle.status is not RunStatus.PARKED:
-            if not await self._take(handle._stream, agents):
+            if not await self._take(handle._stream, handle.record, agents):
                 await self._bide(handle, agents)
             await handle.refresh()
         return outcome_of(handle.record)
 
-    async def _take(self, stream: Stream, agents: dict[str, Agent]) -> bool:
+    async def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> bool:
         """Claim a run and drive it; whether it could be had."""
         core = self._caller.core
-        record = await self._caller.read(runs.run, stream)
         agent = agents.get(record.agent)
         if agent is None:
             raise NotFound(f"no agent {record.agent!r} is known here", path="agent", hint="import it, or pass it in")
         core.living.begin()
-        dead = {record.holder} if record.holder and self._is_gone(record.holder) else set()
+        dead = {record.holder} if record.holder and self._is_gone(record.holder, stream) else set()
         claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": dead}
         lease = await self._caller.write(runs.claim, stream, **claim)
         if lease is not None:
             # async-only
-            await crossing.adrive(self._caller, agent, lease)
+            await crossing.adrive(self._caller, agent, lease, record)
             # end
-            # sync: crossing.drive(self._caller, agent, lease)
+            # sync: crossing.drive(self._caller, agent, lease, record)
         return lease is not None
 
-    def _is_gone(self, holder: str) -> bool:
+    def _is_gone(self, holder: str, stream: Stream) -> bool:
+        """Whether nobody drives a run any more: its process is dead, or it is this one, and it does not."""
         core = self._caller.core
-        return core.living.is_dead(holder)
+        return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flying)
 
     async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent]) -> None:
         """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
         record = (await handle.refresh()).record
+        self._check_pin(record, agents)
         if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
             return
         if record.status is RunStatus.RUNNING:
@@ -237,33 +254,40 @@ class AsyncRuns(AsyncStoreHandle):
             await self._driven_child(name, agents)
         if children:
             return
-        if record.wake_at is None or any(
-            each.kind in (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL) for each in open_ones
-        ):
+        on_others = any(each.kind in ANSWERED for each in open_ones)
+        if record.wake_at is None or on_others or not moves_by_itself(self._caller.core):
             raise await waiting_for(handle)
         left = (instant_us(record.wake_at, 0) - await self._caller.read(store_now)) / SECOND_US
         await self._caller.pause(min(max(left, 0.001), LOOK_SECONDS))
+
+    def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
+        """A run that is pinned to another program is not for this process."""
+        here = agents[record.agent].program
+        if record.pinned and record.program != here and not record.ended:
+            raise Changed(
+                f"run {record.id} is pinned to the program {record.program}; here is {here}", path="run",
+                hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=here,
+            )  # fmt: skip
 
     async def _driven_child(self, name: str, agents: dict[str, Agent]) -> None:
         child = await self.run(name)
         try:
             await self._driven(child, agents)
-        except (Failed, Parked) as error:
-            if isinstance(error, Parked):
-                raise
+        except Failed:
+            return  # its parent hears of it
+        except Conflict:
+            await self._caller.pause(LOOK_SECONDS)  # somebody else drives it
 
-    async def recover(self, agents: Iterable[Callable[..., Any]] = ()) -> list[AsyncRunHandle]:
-        """Drive here what dead workers left and what has become ready; returns those runs, as they stand then.
-
-        agents: what to drive with, besides those that were declared in this process. Runs of unknown agents are left. What
-        waits for a person stays visible: `store.asks()`, `store.effects(state="in_doubt")`.
-        """
+    async def _drive_left(self, agents: Iterable[Callable[..., Any]]) -> list[AsyncRunHandle]:
+        """The runs' part of `recover`: drive what dead workers left and what has become ready. Unknown agents' are left."""
         known = {**DECLARED, **by_name(as_agent(each) for each in agents)}
         found = await self._caller.read(runs.claimable, limit=CLAIMED_AT_ONCE)
-        found += [each for each in await self._caller.read(runs.running) if self._is_gone(each.holder or "")]
+        found += [
+            each for each in await self._caller.read(runs.running) if self._is_gone(each.holder or "", each.stream)
+        ]
         touched: dict[str, Stream] = {each.stream.name: each.stream for each in found if each.agent in known}
         for stream in touched.values():
-            await self._take(stream, known)
+            await self._take(stream, await self._caller.read(runs.run, stream), known)
         return [await self._handle(stream) for stream in touched.values()]
 
     async def run(self, name: str) -> AsyncRunHandle:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from perdure.handles.aio.adopting import AsyncAdopting
 from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
 from perdure.handles.aio.decisions import AsyncDecisionsAcross
 from perdure.handles.aio.effects import AsyncEffectsAcross
 from perdure.handles.aio.happenings import AsyncHappeningsAcross
-from perdure.handles.aio.runs import AsyncRuns
+from perdure.handles.aio.recovery import AsyncRecovery
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.aio.work import AsyncWorkAcross
-from perdure.handles.atomic import Atomic, run_atomic
+from perdure.handles.atomic import Atomic, run_atomic, run_on
 from perdure.handles.callers import AsyncCaller
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
@@ -33,7 +34,8 @@ class AsyncStore(
     AsyncHappeningsAcross,
     AsyncArtifactsAcross,
     AsyncEffectsAcross,
-    AsyncRuns,
+    AsyncRecovery,
+    AsyncAdopting,
     AsyncUpkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""
@@ -81,7 +83,7 @@ class AsyncStore(
         found = await self._caller.read(values.find_scope, name)
         return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name))
 
-    async def atomic(self, fn: Callable[[Atomic], T]) -> T:
+    async def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
         `tx.scope(…)`.
 
@@ -89,7 +91,13 @@ class AsyncStore(
         is returned. Handles that it made are sync: sync code may go on with them, each verb a commit of its
         own; in async code they are Refused once `fn` is over. Raises Invalid for an async `fn`, and what `fn`
         raises; nothing is written then.
+
+        on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of
+        yours: what `fn` writes goes there, and is durable, or gone, with your rows at your commit or rollback.
+        Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again.
         """
+        if on is not None:
+            return await self._caller.work(run_on, self._caller, plain(fn, "fn"), on)
         done = await self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
         done.held_back.tell()
         # sync: done.inside.settle(self._caller.heartbeat)

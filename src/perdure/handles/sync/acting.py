@@ -7,19 +7,23 @@ before and after it, `effect.<arrow>.before|after`, and so has the call itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from perdure.effects import ledger, settling
-from perdure.effects.answers import answering
+from perdure.effects.answers import answering, arriving, for_call
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Guard, Refuse, RequireApproval, Tool
-from perdure.errors import Conflict, Failed, InDoubt, Invalid, Stale, Unavailable
+from perdure.errors import Conflict, Error, Failed, InDoubt, Invalid, Stale, Unavailable
 from perdure.handles.callers import Caller
 from perdure.handles.invoking import Invoker, Overdue, Prepared
+from perdure.handles.isolating import Isolator
 from perdure.log.change import Stream
-from perdure.model.instants import SECOND_US
+from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.model.records.effects import (
     Absent,
@@ -31,10 +35,15 @@ from perdure.model.records.effects import (
     Unknown,
     Verdict,
 )
+from perdure.model.values import to_plain
 from perdure.planes import presence
 from perdure.planes.spans import store_now
+from perdure.stores.core import Core
+
+log = logging.getLogger("perdure.effects")
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
+LATE = "a late answer"
 Write = Callable[..., Any]
 
 
@@ -69,12 +78,43 @@ class Acting:
         reach(f"effect.{arrow}.after")
         return result
 
+    def guarded(self, tool: Tool, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
+        """What the guards of the store and of the tool say: the intent with their verdicts, and what must come first."""
+        guards = (*self._caller.core.guards, *tool.guards)
+        if not guards:
+            return intent, approve
+        said, verdict = guarded(guards, intent, self._caller.actor)
+        intent = msgspec.structs.replace(intent, notes={"guards": said})
+        if isinstance(verdict, RequireApproval):
+            return intent, approve or verdict.question
+        return intent, verdict or approve
+
     # -- from intent to end ------------------------------------------------------------------------------------------------
+
+    def plan(self, intent: Intent) -> EffectRecord:
+        """Write down what is meant, or find what stands under its key."""
+        return self.move("plan", for_call, ledger.plan, intent, self.sender.epoch)
+
+    def withdraw(self, record: EffectRecord, why: str, by: str) -> EffectRecord:
+        """What is planned shall not happen."""
+        return self.move("withdraw", answering, ledger.withdraw, record.seq, EffectError("Refused", why), by)
+
+    def looked_at(self, record: EffectRecord) -> EffectRecord:
+        """The effect as it stands: in doubt, if who was to carry it out is gone."""
+        is_open = record.state in (EffectState.PLANNED, EffectState.DISPATCHED)
+        if not is_open or (record.state is EffectState.PLANNED and record.epoch == self.sender.epoch):
+            return record
+        if record.holder == self._caller.core.holder and record.epoch == self.sender.epoch:
+            return record  # by this very store: its user is at it
+        try:
+            return self._find_out(record)
+        except Conflict:
+            return record
 
     def dispatch(self, intent: Intent) -> tuple[EffectRecord, bool]:
         """Make the intent durable; whether it was this call that did."""
         self._caller.core.living.begin()
-        return self.move("dispatch", ledger.dispatch, intent, self.sender)
+        return self.move("dispatch", for_call, ledger.dispatch, intent, self.sender)
 
     def dispatch_new(self, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""
@@ -124,35 +164,42 @@ class Acting:
             self._check()
         except Stale:
             outcome = Outcome(error=EffectError("Stale", "the lease was lost before it was sent"), by="its sender")
-            self._caller.write(ledger.absent, self._stream, record.seq, record.attempt, outcome)
+            self._caller.write(arriving, self._stream, ledger.absent, record.seq, record.attempt, outcome)
             raise
 
     def _call(self, tool: Tool, record: EffectRecord) -> Any:
         handed = {"key": record.handed, "token": self._token}
+        if tool.isolate:
+            return Isolator(self._caller.core.living).call(tool, record.args, handed)
         call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
         if tool.rule.timeout is None:
-            return self._invoker.call(call)
-        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._late(record))
+            return self._invoker.call(call, self._late(tool, record))
+        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._late(tool, record))
 
-    def _late(self, record: EffectRecord) -> Callable[[Any, BaseException | None], None]:
-        """What a call does that comes back after its deadline: it settles its own doubt, if nothing else has."""
+    def _late(self, tool: Tool, record: EffectRecord) -> Callable[[Any, BaseException | None], None]:
+        """What a call does that comes back after it was left behind: it settles its own doubt, if nothing else has."""
         core, caller, stream = self._caller.core, self._caller, self._stream
 
         def tell(result: Any, error: BaseException | None) -> None:
-            verb = ledger.commit if error is None else ledger.fail if isinstance(error, Failed) else None
-            outcome = Outcome(result, None if error is None else error_of(error), by="late")
-            if verb is not None:
-                args = (stream, verb, record.seq, record.attempt, outcome)
-                core.write(answering, *args, actor=caller.actor, tenant=caller.tenant)
+            said = _said_late(tool, result, error)
+            try:
+                core.write(arriving, stream, said[0], record.seq, record.attempt, *said[1:], actor=caller.actor,
+                           tenant=caller.tenant)  # fmt: skip
+            except Error as lost:  # the store was closed meanwhile: the doubt stays
+                log.warning("what became of effect %s came too late to be recorded: %s", record.id, lost)
 
         return tell
 
     def _happened(self, record: EffectRecord, result: Any) -> EffectRecord:
         try:
             return self.move("commit", answering, ledger.commit, record.seq, record.attempt, Outcome(result))
+        except Stale:  # the run is somebody else's by now; that it happened is a fact all the same
+            late = Outcome(_kept(result), by=LATE)
+            self._caller.write(arriving, self._stream, ledger.commit, record.seq, record.attempt, late)
+            raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            kept = {"unstorable": type(result).__name__}
-            self.move("commit", answering, ledger.commit, record.seq, record.attempt, Outcome(kept))
+            kept = Outcome(_kept(result))
+            self.move("commit", answering, ledger.commit, record.seq, record.attempt, kept)
             raise Invalid(
                 f"{record.tool} happened, but its result cannot be kept: {error.message}",
                 path=error.path,
@@ -166,7 +213,7 @@ class Acting:
             return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
         if isinstance(error, Unavailable):
             return self._not_sent(tool, record, error)
-        quiet = error.quiet if isinstance(error, Overdue) else True
+        quiet = getattr(error, "quiet", True)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
         if not isinstance(error, Exception):
             said = EffectError(settling.INTERRUPTED, type(error).__name__)
@@ -187,39 +234,51 @@ class Acting:
     # -- doubt ---------------------------------------------------------------------------------------------------------------
 
     def _find_out(self, record: EffectRecord) -> EffectRecord:
-        """Somebody dispatched it: is he still at it? If not, it is in doubt. Conflict while he is."""
+        """Somebody dispatched it: is he still at it? If not, it is in doubt. Conflict while he is.
+
+        In a run he may live and yet have lost it: who has the lease now does not wait for him.
+        """
         core, holder = self._caller.core, record.holder or ""
-        if (self._stream.id, record.seq) in core.flying:
-            raise Conflict(f"effect {record.id} is being sent by this process", path="effect", state="dispatched")
-        dead = holder == core.holder or core.living.is_dead(holder)
+        sending = (self._stream.id, record.seq) in core.flying
+        dead = core.living.is_dead(holder) or (holder == core.holder and self._check is not None and not sending)
         if record.epoch != core.epoch:
             said = EffectError(
                 settling.RESTORED, "the store was restored since; what came after the backup is not known"
             )
-        elif not dead and self._caller.read(presence.is_alive, holder):
+        elif self._check is None and (sending or self._is_at_work(holder, dead=dead)):
             raise Conflict(
                 f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
             )
         else:
             said = EffectError(settling.DIED, "who sent it has died" if dead else "who sent it gives no sign of life")
-        return self.move("doubt", _doubt, record.seq, record.attempt, said, dead)
+        return self.move("doubt", _doubt, record.seq, record.attempt, said, dead, core.epoch)
+
+    def _is_at_work(self, holder: str, *, dead: bool) -> bool:
+        """Whether another store that dispatched something in a session may still be carrying it out."""
+        return holder != self._caller.core.holder and not dead and self._caller.read(presence.is_alive, holder)
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""
         now_us = self._caller.read(store_now)
         advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
         if advice.action is Action.AGAIN and tool is not None:
-            return self._again(tool, record), True
+            return self._again(tool, record)
         if advice.action is Action.PROBE and tool is not None:
             return self._probe(tool, record)
         if advice.action is Action.FAIL:
             return self._give_up(record, advice), False
         raise in_doubt(record, advice)
 
-    def _again(self, tool: Tool, record: EffectRecord) -> EffectRecord:
+    def _again(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """The next attempt; if somebody else settled it meanwhile, that."""
         if record.error is not None and record.error.code not in settling.MISHAPS:
             self._caller.pause(backoff_seconds(tool.backoff, record.attempt))
-        return self.move("again", ledger.dispatch_again, record.seq, record.attempt, self.sender)
+        try:
+            return self.move("again", ledger.dispatch_again, record.seq, record.attempt, self.sender), True
+        except Stale:
+            raise
+        except Conflict:
+            return self._caller.read(ledger.effect, self._stream, record.seq), False
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
         error = record.error or EffectError("Failed", advice.reason)
@@ -277,15 +336,40 @@ class Acting:
     def _wait_until(self, record: EffectRecord, advice: Advice) -> None:
         assert advice.until_us is not None
         left = (advice.until_us - self._caller.read(store_now)) / SECOND_US
-        if left > PATIENCE_SECONDS:
-            raise in_doubt(record, advice)
+        if self._check is not None or left > PATIENCE_SECONDS or not moves_by_itself(self._caller.core):
+            raise in_doubt(record, advice)  # a run rests meanwhile, and nobody holds it
         self._caller.pause(max(left, 0.001))
-        if self._caller.read(store_now) < advice.until_us:  # a clock that was passed in does not move by itself
-            raise in_doubt(record, advice)
 
 
-def _doubt(tx: Any, stream: Stream, seq: int, attempt: int, said: EffectError, quiet: bool) -> EffectRecord:
-    return ledger.doubt(tx, stream, seq, attempt, said, quiet=quiet)
+def moves_by_itself(core: Core) -> bool:
+    """Whether waiting helps: a clock that was passed in stands still meanwhile."""
+    return core.clocks.now is system_clock
+
+
+def _said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
+    """The verb for what a call that was left behind gave in the end, with its arguments. It is quiet from then on."""
+    if error is None:
+        return ledger.commit, Outcome(_kept(result), by=LATE)
+    if isinstance(error, (Failed, *tool.fails)):
+        return ledger.fail, Outcome(error=error_of(error), by=LATE)
+    if isinstance(error, Unavailable):
+        return ledger.absent, Outcome(error=error_of(error), by=LATE)
+    return _doubt, error_of(error), True
+
+
+def _kept(result: Any) -> Any:
+    """What is kept of a result: itself, or what it was, if it cannot be kept. It happened, and must not happen again."""
+    try:
+        to_plain(result, "result")
+    except Invalid:
+        return {"unstorable": type(result).__name__}
+    return result
+
+
+def _doubt(
+    tx: Any, stream: Stream, seq: int, attempt: int, said: EffectError, quiet: bool, epoch: int | None = None
+) -> EffectRecord:
+    return ledger.doubt(tx, stream, seq, attempt, said, quiet=quiet, epoch=epoch)
 
 
 def is_coroutine(fn: Any) -> bool:

@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from perdure.effects import ledger
-from perdure.effects.answers import answering, checkpointing
+from perdure.effects.answers import answering, arriving, checkpointing
 from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.tool import Refuse, RequireApproval, Tool, as_tool, digest_of
+from perdure.effects.tool import Refuse, as_tool, digest_of, kind_of
 from perdure.errors import Conflict, Invalid, Refused, Waiting
 from perdure.handles.callers import Caller
-from perdure.handles.sync.acting import Acting, guarded, outcome_of
+from perdure.handles.sync.acting import Acting, outcome_of
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.ids import new_uid
@@ -32,7 +30,7 @@ from perdure.model.records.effects import (
     Verdict,
 )
 from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
-from perdure.planes import checkpoints, runs, waits
+from perdure.planes import checkpoints, waits
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
 
@@ -117,6 +115,7 @@ class Effect(StreamHandle):
         that waits for it goes on.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
+        self._record = self._acting().looked_at(self._record)
         self._record = self._write(settle, self._record.seq, verdict, who)
         return self
 
@@ -144,10 +143,7 @@ def settle(tx: Any, stream: Stream, seq: int, verdict: Verdict, by: str) -> Effe
             f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
             settled_by=found.settled_by,
         )  # fmt: skip
-    record = answering(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
-    if stream.kind == "run":
-        runs.wake(tx, stream)
-    return record
+    return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
 
 
 def _settlement(verdict: object) -> Callable[..., EffectRecord]:
@@ -182,6 +178,7 @@ class Effects(StreamHandle):
         key: str | None = None,
         call: Call | None = None,
         approve: str | None = None,
+        approve_within: Duration | None = None,
         **kwargs: Any,
     ) -> Any:
         """Do something outside, once: intent first, then the call, then its result. Returns the result.
@@ -189,49 +186,31 @@ class Effects(StreamHandle):
         key: the same key and arguments again give the stored result; other arguments are KeyReused. call: the tool call that
         this answers; its result turn lands in the same commit. Without either, every call is a new action. After a crash,
         calling it again with the same key settles what is in doubt by the tool's rule. approve: ask a person first; Waiting
-        until there is an answer, then call it again. Raises Failed for a clear no, InDoubt when a person must settle it.
+        until there is an answer, then call it again; approve_within: no answer by then is a no. Raises Failed for a clear no,
+        InDoubt when a person must settle it.
         """
+        self._caller.check_may_send()
         found = as_tool(tool)
-        intent = self._intent(found, found.bind(args, kwargs), key, call)
+        intent = _intent(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = Acting(self._caller, self._stream, self._write)
-        intent, asked = self._guarded(found, intent, approve)
-        record, mine = self._planned(acting, intent, asked)
+        intent, asked = acting.guarded(found, intent, approve)
+        record, mine = self._planned(acting, intent, asked, approve_within)
         if record is None:
             record, mine = acting.dispatch(intent)
         return outcome_of(acting.conclude(found, record, mine=mine))
 
-    def _intent(self, tool: Tool, args: dict[str, Any], key: str | None, call: Call | None) -> Intent:
-        if tool.kind is ToolKind.READ:
-            raise Refused(
-                f"{tool.name} only reads: call it yourself", path="tool", hint="a run records it with run.step"
-            )
-        if call is not None and type(call) is not Call:
-            raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
-        chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
-        mark = digest_of(tool.name, args)
-        return Intent(tool.name, tool.kind, chosen, mark, args, tool.rule, call=call.id if call else None)
-
-    def _guarded(self, tool: Tool, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
-        guards = (*self._caller.core.guards, *tool.guards)
-        if not guards:
-            return intent, approve
-        said, verdict = guarded(guards, intent, self._caller.actor)
-        intent = msgspec.structs.replace(intent, notes={"guards": said})
-        if isinstance(verdict, RequireApproval):
-            return intent, approve or verdict.question
-        return intent, verdict or approve
-
-    def _planned(self, acting: Acting, intent: Intent, asked: Refuse | str | None) -> tuple[EffectRecord | None, bool]:
+    def _planned(
+        self, acting: Acting, intent: Intent, asked: Refuse | str | None, within: Duration | None
+    ) -> tuple[EffectRecord | None, bool]:
         """What a guard refuses is planned and withdrawn; what needs approval is planned and asked about. Else nothing."""
         if asked is None:
             return None, False
-        record = acting.move("plan", ledger.plan, intent, acting.sender.epoch)
-        if record.state is not EffectState.PLANNED:
+        record = acting.plan(intent)
+        if record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
             return record, False
         if isinstance(asked, Refuse):
-            said = EffectError("Refused", asked.reason)
-            return acting.move("withdraw", answering, ledger.withdraw, record.seq, said, "a guard"), False
-        approval = self._write(ask_approval, record, asked)
+            return acting.withdraw(record, asked.reason, "a guard"), False
+        approval = self._write(ask_approval, record, asked, within)
         return approved(acting, record, approval), False
 
     def begin(
@@ -246,23 +225,38 @@ class Effects(StreamHandle):
         """Plan an effect that you carry out yourself: then `dispatch`, act, and `commit` or `fail`.
 
         The same key and arguments again give the same effect: look at `settled` before you dispatch. A crash after
-        `dispatch` leaves it in doubt. kind: what the tool is, if it is given by its name. Raises KeyReused, Invalid.
+        `dispatch` leaves it in doubt: who begins it again finds it so. kind: what the tool is, if it is given by its name.
+        Raises KeyReused, Invalid.
         """
         found = as_tool(tool) if callable(tool) else None
         name = check_name(found.name if found else tool, "tool")
-        given = dict(args or {})
-        declared = ToolKind(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
-        chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
-        rule = found.rule if found else Rule()
-        intent = Intent(name, declared, chosen, digest_of(name, given), given, rule, call=call.id if call else None)
+        given = _given(args) if found is None else found.bind((), _given(args))
+        declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
         acting = Acting(self._caller, self._stream, self._write)
-        record = acting.move("plan", ledger.plan, intent, acting.sender.epoch)
-        return Effect(self._caller, self._stream, self._pin, record)
+        record = acting.plan(_intent(name, declared, given, found.rule if found else Rule(), key, call))
+        return Effect(self._caller, self._stream, self._pin, acting.looked_at(record))
 
     def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[Effect]:  # noqa: A002
         """The effects of this session, oldest first. open: those that are not settled."""
         found = self._read(ledger.effects, after=after, limit=limit, open_only=open)
         return [Effect(self._caller, self._stream, self._pin, record) for record in found]
+
+
+def _intent(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
+    if kind is ToolKind.READ:
+        raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
+    if call is not None and type(call) is not Call:
+        raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
+    chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
+    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
+
+
+def _given(args: object) -> dict[str, Any]:
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping):
+        raise Invalid(f"expected arguments by name, got {type(args).__name__}", path="args")
+    return dict(args)
 
 
 def ask_approval(
@@ -276,7 +270,7 @@ def ask_approval(
     """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
     found = waits.for_effect(tx, stream, record.seq)
     if found is not None:
-        return found
+        return waits.expire_if_over(tx, stream, found.seq)
     doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
     return waits.open_wait(
         tx, stream, WaitKind.APPROVAL, place=place, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
@@ -290,10 +284,15 @@ def approved(acting: Acting, record: EffectRecord, approval: WaitRecord) -> Effe
             f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
             asks=[approval.id], doubts=[],
         )  # fmt: skip
-    if approval.answer == waits.YES and approval.digest == record.digest:
+    if is_approved(approval, record):
         return record
-    said = EffectError("Refused", f"{approval.met_by} did not approve")
-    return acting.move("withdraw", answering, ledger.withdraw, record.seq, said, approval.met_by or "")
+    return acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
+
+
+def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
+    """Whether a person said yes, in time, to this very tool with these very arguments."""
+    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
+    return said_yes and approval.digest == record.digest
 
 
 class EffectsAcross(StoreHandle):

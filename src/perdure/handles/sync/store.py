@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from perdure.handles.atomic import Atomic, run_atomic
+from perdure.handles.atomic import Atomic, run_atomic, run_on
 from perdure.handles.callers import Caller
+from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
 from perdure.handles.sync.decisions import DecisionsAcross
 from perdure.handles.sync.effects import EffectsAcross
 from perdure.handles.sync.happenings import HappeningsAcross
-from perdure.handles.sync.runs import Runs
+from perdure.handles.sync.recovery import Recovery
 from perdure.handles.sync.session import Scope, Session
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.handles.sync.work import WorkAcross
@@ -34,7 +35,8 @@ class Store(
     HappeningsAcross,
     ArtifactsAcross,
     EffectsAcross,
-    Runs,
+    Recovery,
+    Adopting,
     Upkeep,
 ):
     """An open store. Use it as a context manager, or call `close`."""
@@ -82,7 +84,7 @@ class Store(
         found = self._caller.read(values.find_scope, name)
         return Scope(self._caller, found or self._caller.write(values.open_scope, name))
 
-    def atomic(self, fn: Callable[[Atomic], T]) -> T:
+    def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
         `tx.scope(…)`.
 
@@ -90,7 +92,13 @@ class Store(
         is returned. Handles that it made are sync: sync code may go on with them, each verb a commit of its
         own; in async code they are Refused once `fn` is over. Raises Invalid for an async `fn`, and what `fn`
         raises; nothing is written then.
+
+        on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of
+        yours: what `fn` writes goes there, and is durable, or gone, with your rows at your commit or rollback.
+        Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again.
         """
+        if on is not None:
+            return self._caller.work(run_on, self._caller, plain(fn, "fn"), on)
         done = self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
         done.held_back.tell()
         done.inside.settle(self._caller.heartbeat)

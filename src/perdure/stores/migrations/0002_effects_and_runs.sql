@@ -121,8 +121,16 @@ CREATE TABLE signals (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX signals_waiting ON signals (stream, name, seq) WHERE taken_by IS NULL;
 
+-- Workers that live: what each says of itself, beside its heartbeat.
+CREATE TABLE workers (
+  tenant INTEGER NOT NULL,
+  holder TEXT NOT NULL,
+  about TEXT NOT NULL, -- JSON: its process, its supervisor, its agents and their limits
+  PRIMARY KEY (tenant, holder)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO tables (name, class) VALUES
-  ('effects', 'recorded'), ('runs', 'recorded'), ('waits', 'recorded'), ('signals', 'recorded');
+  ('effects', 'recorded'), ('runs', 'recorded'), ('waits', 'recorded'), ('signals', 'recorded'), ('workers', 'ephemeral');
 
 ------------------------------------------------------------------------------------------- views, for people who bring their own SQL
 

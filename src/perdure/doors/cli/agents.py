@@ -1,0 +1,74 @@
+"""Agents by their place: `app:agents` on the command line becomes agents by their names.
+
+Who calls it: `perdure worker`. What is misspelt is refused with what there is instead; nothing is started then.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from perdure.errors import Invalid, NotFound
+from perdure.runtime.agent import DECLARED, Agent, by_name
+
+
+def agents_at(target: str, only: tuple[str, ...] = ()) -> dict[str, Agent]:
+    """The agents of `module` (all that it declares), or of `module:attribute` (an agent, or a list or dict of agents).
+
+    only: of these, those with these names. Raises NotFound or Invalid with what is wrong.
+    """
+    name, _, attribute = target.partition(":")
+    module = _module(name, target)
+    found = by_name(_listed(_attribute(module, attribute), target) if attribute else DECLARED.values())
+    if not found:
+        raise NotFound(f"{target} declares no agent", path="agents", hint="@perdure.agent makes a function one")
+    unknown = [wanted for wanted in only if wanted not in found]
+    if unknown:
+        raise NotFound(f"{target} has no agent {unknown[0]!r}", path="agents", hint=f"it has {', '.join(found)}")
+    return {wanted: found[wanted] for wanted in only} if only else found
+
+
+def _module(name: str, target: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise Invalid(
+            f"expected module or module:attribute, got {target!r}", path="agents", hint="perdure worker app:agents"
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise Invalid(f"{name} cannot be imported: {error}", path="agents") from error
+        raise NotFound(f"there is no module {name!r}", path="agents", hint="run it in the folder that has it") from None
+
+
+def _attribute(module: ModuleType, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise NotFound(f"{module.__name__} has no {name!r}", path="agents", hint=_near(module))
+        found = getattr(found, part)
+    return found
+
+
+def _near(module: ModuleType) -> str:
+    found = [name for name, value in vars(module).items() if isinstance(value, (Agent, list, dict)) and name[0] != "_"]
+    return f"it has {', '.join(found)}" if found else ""
+
+
+def _listed(found: Any, target: str) -> list[Agent]:
+    """One agent, or those of a list or dict."""
+    listed = [found] if isinstance(found, Agent) else list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(listed, (list, tuple)):
+        raise Invalid(f"{target} is a {type(found).__name__}, not an agent or a list of agents", path="agents")
+    for each in listed:
+        if not isinstance(each, Agent):
+            raise Invalid(
+                f"{target} holds {each!r}, which is no agent", path="agents", hint="@perdure.agent makes it one"
+            )
+    return list(listed)

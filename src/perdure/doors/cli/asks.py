@@ -1,0 +1,66 @@
+"""`perdure asks` and `perdure answer`: what people are asked, and what they say."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.doors.cli.identified import identified, say_identified
+from perdure.doors.cli.names import argument, open_asks
+from perdure.doors.cli.options import DEFAULT_LIMIT, Asked, command, reads, writes
+from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.tables import Column, folded, prose
+from perdure.model.records.runs import WaitState
+
+COLUMNS = (
+    Column("ask", lambda ask: ask.id),
+    Column("kind", lambda ask: ask.kind, spare=True),
+    Column("state", lambda ask: ask.state),
+    folded("question", lambda ask: ask.question),
+    Column("choices", lambda ask: "|".join(ask.choices)),
+    prose("about", lambda ask: ask.detail),
+    prose("answer", lambda ask: ask.answer),
+    Column("by", lambda ask: ask.met_by),
+    Column("asked", lambda ask: ask.at),
+    Column("until", lambda ask: ask.expires_at, spare=True),
+)
+
+
+@command("asks", "perdure asks", "perdure asks --all --limit 200", "perdure asks --json | jq -r '.items[].id'")
+@click.option("--state", type=click.Choice([state.value for state in WaitState]), default="open", help="Default: open.")
+@click.option("--all", "everything", is_flag=True, help="In whatever state.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="At most so many.",
+)
+@reads
+def asks(asked: Asked, *, state: str, everything: bool, limit: int) -> None:
+    """List what people are asked, newest first: questions of runs, and approvals of what is to be done outside."""
+    with asked.open() as store:
+        found = store.asks(state=None if everything else state, limit=limit)
+        say_identified(found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything)
+    if not asked.as_json and any(ask.state is WaitState.OPEN for ask in found):
+        note("answer one: perdure answer ASK VALUE")
+
+
+@command(
+    "answer",
+    "perdure answer run:4f1c2a9b77d0/9 merge",
+    "perdure answer run:4f1c2a9b77d0/12 approve --by alice --json",
+)
+@argument("ask", open_asks)
+@click.argument("value")
+@click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
+@writes
+def answer(asked: Asked, *, ask: str, value: str, by: str | None) -> None:
+    """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run goes on."""
+    with asked.open() as store:
+        record = store.answer(ask, value, by=by)
+    if asked.as_json:
+        say_json(identified(record))
+        return
+    say_facts({"ask": record.id, "question": record.question, "answer": record.answer})
+    note(f"answered by {record.met_by}")

@@ -1,0 +1,188 @@
+"""`perdure effects`, `settle` and `errors`: what was done outside, what is in doubt, what went wrong and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import click
+
+from perdure.doors.cli.identified import identified, say_identified
+from perdure.doors.cli.names import argument, open_effects
+from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.show import records
+from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table
+from perdure.errors import Invalid
+from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
+from perdure.model.records.runs import RunRecord, RunStatus
+
+COLUMNS = (
+    Column("effect", lambda effect: effect.id),
+    Column("state", lambda effect: effect.state),
+    Column("tool", lambda effect: effect.tool),
+    Column("kind", lambda effect: effect.kind, spare=True),
+    Column("tries", lambda effect: effect.attempt),
+    prose("error", lambda effect: f"{effect.error.code}: {effect.error.message}" if effect.error else None),
+    Column("settled by", lambda effect: effect.settled_by, spare=True),
+    Column("actor", lambda effect: effect.actor, spare=True),
+    Column("at", lambda effect: effect.at),
+)
+
+
+@command(
+    "effects",
+    "perdure effects --in-doubt",
+    "perdure effects --state failed --tool open_pr --since 24h",
+    "perdure effects --errors --json | jq -r '.items[].id'",
+)
+@click.option("--in-doubt", is_flag=True, help="Only those of which nobody knows whether they happened.")
+@click.option("--state", type=click.Choice([state.value for state in EffectState]), help="Only those in this state.")
+@click.option("--tool", metavar="NAME", help="Only those of this tool.")
+@click.option("--errors", is_flag=True, help="Only those with which something went wrong.")
+@spans
+@pages
+@reads
+def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
+    """List what was done outside, newest first: meant, sent, known to have happened, or in doubt."""
+    if in_doubt:
+        if filters["state"] is not None:
+            raise click.UsageError("--in-doubt is a state of its own: leave --state out")
+        filters["state"] = EffectState.IN_DOUBT.value
+    with asked.open() as store:
+        found = records(store.effects(**filters))
+        say_identified(found, COLUMNS, as_json=asked.as_json, what="effects", filtered=is_filtered(filters))
+    if in_doubt and found and not asked.as_json:
+        note("settle one: perdure settle EFFECT happened|absent|failed")
+
+
+@command(
+    "settle",
+    "perdure settle run:4f1c2a9b77d0/12 happened --result '{\"number\": 7}'",
+    "perdure settle session:issue-42/9 absent --reason 'looked at the forge' --by alice",
+    "perdure settle run:4f1c2a9b77d0/12 failed --dry-run",
+)
+@argument("effect", open_effects)
+@click.argument("verdict", type=click.Choice(["happened", "absent", "failed"]))
+@click.option("--result", metavar="JSON", help="With happened: what it gave.")
+@click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how that is known.")
+@click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
+@click.option("--dry-run", is_flag=True, help="Only show what is in doubt.")
+@writes
+def settle(
+    asked: Asked, *, effect: str, verdict: str, result: str | None, reason: str, by: str | None, dry_run: bool
+) -> None:
+    """Say what became of EFFECT, which is in doubt; its run goes on.
+
+    happened: it did, and the result is recorded. absent: it did not, and may be tried again. failed: it did not, and shall not
+    be tried again. You are believed: look before you say so.
+    """
+    said = _verdict(verdict, result, reason)
+    with asked.open() as store:
+        found = store.effect(effect)
+        if not dry_run:
+            found.settle(said, by=by)
+        record = found.record
+    if asked.as_json:
+        say_json({"dry_run": dry_run, **identified(record)})
+        return
+    say_facts({"effect": record.id, "tool": record.tool, "state": record.state, "arguments": record.args})
+    note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}")
+
+
+def _verdict(verdict: str, result: str | None, reason: str) -> Verdict:
+    if verdict == "happened":
+        if reason:
+            raise click.UsageError("--reason goes with absent or failed")
+        return Happened(_parsed(result))
+    if result is not None:
+        raise click.UsageError("--result goes with happened")
+    return Absent(reason) if verdict == "absent" else Declined(reason)
+
+
+def _parsed(result: str | None) -> Any:
+    try:
+        return None if result is None else json.loads(result)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(
+            f"expected JSON: {error}", path="result", hint="a text needs quotes: --result '\"done\"'"
+        ) from None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------------
+
+
+class Mishap(NamedTuple):
+    """Something that went wrong: where, with what, and what was done about it."""
+
+    at: Any
+    where: str
+    what: str
+    code: str
+    message: str
+    done: str
+
+
+MISHAPS = (
+    Column("at", lambda mishap: mishap.at),
+    Column("where", lambda mishap: mishap.where),
+    Column("what", lambda mishap: mishap.what),
+    Column("code", lambda mishap: mishap.code),
+    prose("message", lambda mishap: mishap.message),
+    folded("done about it", lambda mishap: mishap.done),
+)
+WHAT_WAS_DONE = {
+    EffectState.IN_DOUBT: "in doubt: `perdure settle` it, or let its run go on",
+    EffectState.FAILED: "given up",
+    EffectState.WITHDRAWN: "never sent",
+    EffectState.PLANNED: "to be tried again",
+    EffectState.DISPATCHED: "being tried again",
+    EffectState.COMMITTED: "it happened after all",
+    EffectState.UNDOING: "being undone",
+    EffectState.UNDONE: "undone",
+}
+
+
+@command("errors", "perdure errors --since 24h", "perdure errors --tool open_pr", "perdure errors --json --limit 200")
+@click.option("--tool", metavar="NAME", help="Only effects of this tool.")
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@spans
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, metavar="N", help="At most so many."
+)
+@reads
+def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
+    """List what went wrong, newest first: effects and runs, each with its code and what was done about it."""
+    with asked.open() as store:
+        found: list[Mishap] = []
+        if agent is None:
+            found += [_of_effect(each.record) for each in store.effects(errors=True, tool=tool, limit=limit, **span)]
+        for status in (RunStatus.FAILED, RunStatus.PARKED) if tool is None else ():
+            found += [_of_run(each.record) for each in store.runs(status=status, agent=agent, limit=limit, **span)]
+    shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
+    if asked.as_json:
+        say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
+    elif shown:
+        say_table(MISHAPS, shown)
+        if len(found) > limit:
+            note("there are more: a larger --limit, or --until, has them")
+    else:
+        note("nothing went wrong")
+
+
+def _of_effect(record: EffectRecord) -> Mishap:
+    tries = f" after {record.attempt} tries" if record.attempt > 1 else ""
+    by = f", by {record.settled_by}" if record.settled_by else ""
+    code, message = (record.error.code, record.error.message) if record.error else ("", "")
+    return Mishap(record.at, record.id, record.tool, code, message, f"{WHAT_WAS_DONE[record.state]}{tries}{by}")
+
+
+def _of_run(record: RunRecord) -> Mishap:
+    code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
+    ways = {
+        RunStatus.FAILED: f"it ended; `perdure retry {record.id}` tries it again",
+        RunStatus.PARKED: f"parked; `perdure resume|retry|cancel|pin {record.id}`",
+    }
+    return Mishap(
+        record.ended_at or record.created_at, f"run:{record.id}", record.agent, code, message, ways[record.status]
+    )

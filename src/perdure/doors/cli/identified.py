@@ -1,0 +1,24 @@
+"""Listings of what has a name of the form `run:4f1c/12` (effects, asks): the name is a column, and a field of the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from perdure.doors.cli.output import plain, say_json
+from perdure.doors.cli.tables import Column, say_page
+
+
+def identified(record: Any) -> dict[str, Any]:
+    """A record as JSON, with the name that commands take."""
+    return {"id": record.id, **plain(record)}
+
+
+def say_identified(
+    found: Iterable[Any], columns: Sequence[Column], *, as_json: bool, what: str, filtered: bool
+) -> None:
+    """One page of a listing."""
+    if as_json:
+        say_json({"items": [identified(record) for record in found], "next": getattr(found, "next", None)})
+    else:
+        say_page(found, columns, as_json=False, what=what, filtered=filtered)

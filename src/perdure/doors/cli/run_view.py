@@ -1,0 +1,87 @@
+"""One run at a glance, for `perdure show`: how it stands, what is open, and its timeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.envelopes import PENDING
+from perdure.doors.cli.identified import identified
+from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
+from perdure.doors.cli.tables import say_table
+from perdure.model.display import shortened, visible
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
+    from perdure.model.records.timeline import TimelineRecord
+
+SAID_CHARS = 80
+
+
+def show_run(handle: RunHandle, last: int, *, as_json: bool) -> None:
+    """Show a run: as one JSON document, or for people."""
+    envelope = handle.envelope()
+    found = {
+        "run": handle.record,
+        "verdict": envelope.verdict,
+        "pending": envelope.pending,
+        "waits": [identified(wait) for wait in handle.waits()],
+        "timeline": handle.timeline(last=last) if last else [],
+    }
+    if as_json:
+        say_json(found)
+    else:
+        _say(found)
+
+
+def _say(found: dict[str, Any]) -> None:
+    run = found["run"]
+    say_facts(
+        {
+            "run": run.id,
+            "agent": run.agent,
+            "status": f"{run.status.value} (abandoned)" if run.abandoned else run.status,
+            "why": run.reason,
+            "key": run.key,
+            "session": run.session,
+            "parent": run.parent,
+            "creator": run.creator,
+            "created": run.created_at,
+            "ended": run.ended_at,
+            "held by": run.holder,
+            "program": run.program,
+            "arguments": compact([run.args, run.kwargs]),
+            "result": None if run.result is None else compact(run.result),
+            "error": f"{run.error.code}: {run.error.message}" if run.error else None,
+        }
+    )
+    if found["pending"]:
+        say_heading("Effects that are not settled")
+        say_table(PENDING, found["pending"])
+    if found["waits"]:
+        say_heading("Waits for")
+        for wait in found["waits"]:
+            click.echo(visible(f"  {wait['id']}  {wait['kind']}  {wait['question'] or wait['name']}"))
+    if found["timeline"]:
+        say_heading("Timeline")
+        for entry in found["timeline"]:
+            _say_entry(entry)
+    say_heading(f"Verdict: {found['verdict'].standing.value}")
+    say_prose(found["verdict"].says)
+
+
+def _say_entry(entry: TimelineRecord) -> None:
+    of = f" of {entry.of}" if entry.of else ""
+    line = f"{entry.seq:>6}  {moment(entry.at)}  {entry.kind}{of}  {entry.about}  {entry.place}".rstrip()
+    click.echo(f"{visible(line)}  {_said(entry.said)}".rstrip())
+
+
+def _said(doc: Any) -> str:
+    """What an event keeps, in a few words."""
+    if not isinstance(doc, dict):
+        return ""
+    for name in ("error", "value", "result", "answer", "question", "args", "payload"):
+        if doc.get(name) not in (None, {}, []):
+            return shortened(f"{name}: {compact(doc[name])}", SAID_CHARS)
+    return ""

@@ -1,0 +1,143 @@
+"""`perdure runs`, and what a person says to a run: `resume`, `retry`, `cancel`, `unpark`, `pin`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.names import argument, run_names
+from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.show import records
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
+from perdure.model.records.runs import RunStatus
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
+
+COLUMNS = (
+    Column("run", lambda run: run.id),
+    Column("agent", lambda run: run.agent),
+    Column("status", lambda run: f"{run.status.value} (abandoned)" if run.abandoned else run.status),
+    Column("why", lambda run: run.reason),
+    Column("key", lambda run: run.key),
+    Column("session", lambda run: run.session),
+    Column("parent", lambda run: run.parent, spare=True),
+    prose("error", lambda run: f"{run.error.code}: {run.error.message}" if run.error else None),
+    Column("creator", lambda run: run.creator, spare=True),
+    Column("created", lambda run: run.created_at),
+    Column("wakes", lambda run: run.wake_at if run.status is RunStatus.WAITING else None, spare=True),
+)
+
+
+@command(
+    "runs",
+    "perdure runs --status waiting",
+    "perdure runs --agent fix --since 7d",
+    "perdure runs --status failed --json | jq -r '.items[].id'",
+)
+@click.option(
+    "--status", type=click.Choice([status.value for status in RunStatus]), help="Only those with this status."
+)
+@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@click.option("--session", metavar="NAME", help="Only those of this session.")
+@click.option("--parent", metavar="RUN", help="Only those that this run started.", shell_complete=run_names)
+@spans
+@pages
+@reads
+def runs(asked: Asked, **filters: Any) -> None:
+    """List runs, newest first. A run whose worker gives no sign of life reads as abandoned."""
+    with asked.open() as store:
+        found = records(store.runs(**filters))
+        say_page(found, COLUMNS, as_json=asked.as_json, what="runs", filtered=is_filtered(filters))
+
+
+def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str) -> None:
+    """Say something to a run, and show how it stands then."""
+    with asked.open() as store:
+        handle = store.run(name)
+        verb(handle)
+        record = handle.refresh().record
+    if asked.as_json:
+        say_json(record)
+        return
+    say_facts({"run": record.id, "agent": record.agent, "status": record.status, "why": record.reason})
+    note(done)
+
+
+@command("resume", "perdure resume 4f1c2a9b77d0", "perdure resume 4f1c2a9b77d0 --actor alice --json")
+@argument("run", run_names)
+@writes
+def resume(asked: Asked, *, run: str) -> None:
+    """Let RUN, which waits or is parked, be looked at again: after a deploy, or when what it waits for has come."""
+    _tell(asked, run, lambda handle: handle.resume(), "a worker may take it now")
+
+
+@command("retry", "perdure retry 4f1c2a9b77d0", "perdure retry 4f1c2a9b77d0 --actor alice --json")
+@argument("run", run_names)
+@writes
+def retry(asked: Asked, *, run: str) -> None:
+    """Try RUN again where it failed. What it did is kept; what failed last is done anew."""
+    _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
+
+
+@command("unpark", "perdure unpark 4f1c2a9b77d0", "perdure unpark 4f1c2a9b77d0 --actor alice --json")
+@argument("run", run_names)
+@writes
+def unpark(asked: Asked, *, run: str) -> None:
+    """Let RUN, which is parked, go on: after what parked it was mended."""
+    _tell(asked, run, lambda handle: handle.unpark(), "a worker may take it now")
+
+
+@command(
+    "cancel",
+    "perdure cancel 4f1c2a9b77d0 --dry-run",
+    "perdure cancel 4f1c2a9b77d0 --reason 'no longer wanted' --actor alice",
+)
+@argument("run", run_names)
+@click.option("--reason", metavar="TEXT", default="", help="Why: it is kept with the run.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
+@writes
+def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
+    """End RUN. One that nobody has is over at once; one that runs is told at its next step. What it did stays."""
+    if dry_run:
+        _say_what_ends(asked, run)
+    else:
+        _tell(asked, run, lambda handle: handle.cancel(reason), "what it did is kept; `perdure retry` goes on with it")
+
+
+def _say_what_ends(asked: Asked, name: str) -> None:
+    with asked.open() as store:
+        handle = store.run(name)
+        waits, effects = handle.waits(), [each.record for each in handle.effects(open=True)]
+    if asked.as_json:
+        ending = {"run": handle.record, "waits": [each.id for each in waits], "open": [each.id for each in effects]}
+        say_json({"dry_run": True, **ending})
+        return
+    say_facts(
+        {
+            "run": handle.id,
+            "status": handle.status,
+            "waits that end": [each.id for each in waits],
+            "effects that stay open": [f"{each.id} ({each.state})" for each in effects],
+        }
+    )
+    over = "it is over already: nothing would change" if handle.record.ended else "nothing was changed: a dry run"
+    note(over)
+
+
+@command(
+    "pin", "perdure pin 4f1c2a9b77d0 9f86d081884c7d65", "perdure pin 4f1c2a9b77d0", "perdure pin 4f1c2a9b77d0 --any"
+)
+@argument("run", run_names)
+@click.argument("program", required=False)
+@click.option("--any", "anything", is_flag=True, help="Take the pin away: any program may go on.")
+@writes
+def pin(asked: Asked, *, run: str, program: str | None, anything: bool) -> None:
+    """Let only workers with PROGRAM (default: the one that drove it last) go on with RUN."""
+    if anything and program is not None:
+        raise click.UsageError("--any takes the pin away: it names no program")
+    wanted = "it is pinned no longer" if anything else "only workers with this very program take it now"
+    _tell(asked, run, lambda handle: handle.pin(None if anything else program or handle.record.program), wanted)

@@ -1,0 +1,278 @@
+"""`perdure worker` and `perdure workers`: processes that drive runs, and what they are at.
+
+One command, three parts: the supervisor is what people start; it starts this very command again with --child for each worker,
+and with another --role for runs whose process died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.output import cell, counted, moment, note, say_heading, say_json, say_json_line
+from perdure.doors.cli.tables import Column, prose, say_table
+from perdure.errors import Invalid
+from perdure.model.display import visible
+from perdure.model.instants import SECOND_US, duration_us
+
+if TYPE_CHECKING:
+    from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
+    from perdure.runtime.agent import Agent
+    from perdure.runtime.lifeline import Lifeline
+    from perdure.runtime.worker import Worker
+
+LEASE_MIN_SECONDS, LEASE_MAX_SECONDS = 1, 86_400
+WATCH_SECONDS = 1.0
+LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not come back
+
+
+def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A duration that an option was given, in seconds."""
+    return duration_us(value, (param.name or "").replace("_", "-")) / SECOND_US
+
+
+@command(
+    "worker",
+    "perdure worker app:agents",
+    "perdure worker app --processes 4 --concurrency 50",
+    "perdure worker app --agent fix --agent review --lease 30s --store postgresql://db/agents",
+)
+@click.argument("target", metavar="MODULE[:AGENTS]")
+@click.option("--agent", "only", multiple=True, metavar="NAME", help="Only this agent; may be given several times.")
+@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Runs at once in each process."
+)
+@click.option(
+    "--lease", default="60s", show_default=True, metavar="TIME", callback=seconds,
+    help="A worker that gave no sign of life for so long has lost its runs; one that died on this machine, at once.",
+)  # fmt: skip
+@click.option(
+    "--poll", default="1s", show_default=True, metavar="TIME", callback=seconds,
+    help="How often to look even if nothing woke it.",
+)  # fmt: skip
+@click.option(
+    "--grace", default="5s", show_default=True, metavar="TIME", callback=seconds,
+    help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
+)  # fmt: skip
+@click.option(
+    "--suspects", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
+    help="Processes for runs whose process died, which run alone until they are cleared; one is kept ready.",
+)  # fmt: skip
+@click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
+@click.option("--role", default="worker", hidden=True, help="What this child is for: worker, standby or suspects.")
+@writes
+def worker(asked: Asked, **given: Any) -> None:
+    """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
+
+    MODULE is imported from this folder; AGENTS is an agent, or a list or dict of agents, in it; without it, all that it
+    declares. Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs go on for the time of grace and gives the rest back.
+    A second one ends it without the grace.
+    """
+    _log_by_default()
+    if not LEASE_MIN_SECONDS <= given["lease"] <= LEASE_MAX_SECONDS:
+        raise Invalid(f"expected {LEASE_MIN_SECONDS}s to 1d, got {given['lease']:g}s", path="lease")
+    if given["child"] is None:
+        _supervise(asked, given)
+    else:
+        _be_a_worker(asked, given)
+
+
+def _log_by_default() -> None:
+    """A worker says what it does: at level info unless another was asked for."""
+    said = click.get_current_context().find_root().meta
+    if not (said.get("log_level") or said.get("log_json")):
+        from perdure.telemetry import logs  # noqa: PLC0415 - as everywhere here: help must be light
+
+        logs.configure("info")
+
+
+# -- the supervisor -----------------------------------------------------------------------------------
+
+
+def _supervise(asked: Asked, given: dict[str, Any]) -> None:
+    from perdure.runtime.supervisor import Bounds, Role, Supervisor  # noqa: PLC0415
+
+    asked.check_exists()
+    bounds = Bounds(given["processes"], given["suspects"], grace_seconds=given["grace"])
+    words = _words(asked, given)
+    os.environ["PERDURE_STORE"] = asked.store  # not on a command line that everybody can read: it may hold a password
+
+    def command_of(number: int, role: Role) -> list[str]:
+        return [sys.executable, "-m", "perdure", *words, "--child", str(number), "--role", role.value]
+
+    sys.exit(Supervisor(command_of, bounds).run())
+
+
+def _words(asked: Asked, given: dict[str, Any]) -> list[str]:
+    """The command line of a child."""
+    said = click.get_current_context().find_root().meta
+    words = ["worker", given["target"], "--tenant", asked.tenant, "--actor", asked.actor]
+    for name in ("concurrency", "lease", "poll", "grace"):
+        words += [f"--{name}", str(given[name]) if name == "concurrency" else f"{max(given[name], 1e-6):f}s"]
+    for name in given["only"]:
+        words += ["--agent", name]
+    words += ["--log-level", said["log_level"]] if said.get("log_level") else []
+    return words + (["--log-json"] if said.get("log_json") else [])
+
+
+# -- a worker -----------------------------------------------------------------------------------------
+
+
+def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
+    from perdure.doors.cli.agents import agents_at  # noqa: PLC0415
+    from perdure.runtime.lifeline import Lifeline  # noqa: PLC0415
+
+    line = Lifeline.from_fd(given["child"])
+    agents = agents_at(given["target"], given["only"])
+    asyncio.run(_work(asked, given, agents, line))
+
+
+async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
+    from perdure.handles.working import open_desk  # noqa: PLC0415
+    from perdure.runtime.worker import Settings, Worker, threads_at_work  # noqa: PLC0415
+
+    desk = open_desk(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"])
+    role = given["role"]
+    settings = Settings(
+        given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
+        standby=role == "standby",
+    )  # fmt: skip
+    working = Worker(desk, agents, settings, lambda count: line.say(suspects=count))
+    _obey(working, line)
+    if await working.run(lambda: line.say(ready=desk.holder)):
+        _leave_at_once(LEFT_BEHIND)
+    await desk.close()
+    if threads_at_work():
+        _leave_at_once(0)
+
+
+def _obey(working: Worker, line: Lifeline) -> None:
+    """Signals and the supervisor's end stop a worker; whatever else the supervisor says makes it look."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, working.stop)
+
+    def heard() -> None:
+        line.hear()
+        if line.over:
+            loop.remove_reader(line)
+            working.stop()
+        else:
+            working.wake()
+
+    loop.add_reader(line, heard)
+
+
+def _leave_at_once(status: int) -> None:
+    """Threads that do not come back would keep this process for ever; its end is what frees their runs."""
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(status)
+
+
+# -- what they are at ---------------------------------------------------------------------------------
+
+
+RUN_COLUMNS = (
+    Column("worker", lambda row: _title(row[0])),
+    Column("run", lambda row: row[1].run if row[1] else "(idle)"),
+    Column("agent", lambda row: row[1] and row[1].agent),
+    Column("parent", lambda row: row[1] and row[1].parent, spare=True),
+    Column("since", lambda row: row[1].since if row[1] else row[0].started_at),
+    prose("last recorded", lambda row: row[1] and row[1].doing),
+    Column("quiet for", lambda row: row[1] and _span(row[1].quiet_seconds)),
+    Column("notes", lambda row: row[1] and _notes(row[1])),
+)
+QUEUE_COLUMNS = (
+    Column("agent", lambda queue: queue.agent),
+    Column("ready", lambda queue: queue.ready),
+    Column("running", lambda queue: queue.running),
+    Column("waiting", lambda queue: queue.waiting),
+    Column("parked", lambda queue: queue.parked),
+    Column("oldest ready", lambda queue: queue.oldest_ready_at),
+    Column("notes", lambda queue: "" if queue.known else "no living worker knows this agent"),
+)
+
+
+@command("workers", "perdure workers", "perdure workers --watch", "perdure workers --stuck 10m --json")
+@click.option(
+    "--stuck", default="10m", show_default=True, metavar="TIME", callback=seconds,
+    help="A run that recorded nothing for so long is without progress.",
+)  # fmt: skip
+@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C; with --json one line each time.")
+@reads
+def workers(asked: Asked, *, stuck: float, watch: bool) -> None:
+    """Show who is at work: workers, what each runs and since when, what waits for them, and what makes no progress."""
+    from perdure.handles.working import tree  # noqa: PLC0415 - help must be light
+
+    with asked.open() as store:
+        while True:
+            found = tree(store)
+            if asked.as_json:
+                (say_json_line if watch else say_json)(_plain(found, stuck))
+            else:
+                if watch:
+                    click.clear()
+                _say(found, stuck)
+            if not watch:
+                return
+            time.sleep(WATCH_SECONDS)
+
+
+def _plain(found: WorkersRecord, stuck: float) -> dict[str, Any]:
+    return {
+        "at": found.at, "workers": found.workers, "queue": found.queue,
+        "ready": sum(each.ready for each in found.queue),
+        "oldest_ready_at": min((each.oldest_ready_at for each in found.queue if each.oldest_ready_at), default=None),
+        "unknown": [each.agent for each in found.queue if not each.known and (each.ready or each.waiting)],
+        "stuck": [each.run for each in _stuck(found, stuck)],
+    }  # fmt: skip
+
+
+def _stuck(found: WorkersRecord, stuck: float) -> list[HeldRecord]:
+    return [run for each in found.workers for run in each.runs if run.quiet_seconds >= stuck]
+
+
+def _say(found: WorkersRecord, stuck: float) -> None:
+    if not found.workers:
+        note("nobody is at work: perdure worker MODULE starts one")
+    else:
+        say_table(RUN_COLUMNS, [(each, run) for each in found.workers for run in each.runs or (None,)])
+    if found.queue:
+        say_heading("Queue")
+        say_table(QUEUE_COLUMNS, found.queue)
+    held = _stuck(found, stuck)
+    if held:
+        say_heading(f"Without progress for {_span(stuck)}")
+        for run in held:
+            click.echo(visible(f"  {run.run}  {run.agent}  {run.doing}  since {moment(run.last_at)}"))
+
+
+def _title(each: WorkerRecord) -> str:
+    """Who it is, for people: machine, process, and whether it lives."""
+    about = each.about
+    who = f"{each.host}:{about.pid}" if about else cell(each.holder[:12])
+    kind = "" if about is None else f" <{about.supervisor}" if about.supervisor else ""
+    notes = [*(["suspects"] if about and about.suspects else []), *([] if each.alive else ["gone"])]
+    return f"{who}{kind}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _notes(run: HeldRecord) -> str:
+    notes = [*(["suspect"] if run.suspect else []), *(["being cancelled"] if run.cancelling else [])]
+    return ", ".join([*notes, *([counted(run.deaths, "death")] if run.deaths else [])])
+
+
+def _span(span_seconds: float) -> str:
+    """A time for people: 3s, 12m, 5h."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if span_seconds >= 2 * size:
+            return f"{span_seconds / size:.0f}{unit}"
+    return f"{span_seconds:.0f}s"

@@ -1,0 +1,373 @@
+"""The envelope of a run: what is needed to go on with it, what is recommended about its doubts, and a verdict (DESIGN §2).
+
+Bounded (P8): it holds what came since the last cut, at most two documents of 8 KiB for each entry (larger ones are blobs, which
+it names), so that a run that checkpoints has an envelope of the same size however long it runs. `hand_over` makes one and, in
+the same commit, lets the run go on nowhere but where the envelope is adopted (`effects.adopting`). Callers: the handles of runs.
+Keeps P3, P4, P13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from perdure.effects import ledger, settling
+from perdure.effects.settling import Action, Advice
+from perdure.errors import Conflict, Damaged, TooLarge
+from perdure.log.change import Stream
+from perdure.log.table import Row
+from perdure.model.instants import instant_us, to_datetime
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.envelope import (
+    CHILDREN_MAX_DEPTH,
+    CheckpointPart,
+    Cursor,
+    Document,
+    EffectPart,
+    Envelope,
+    PendingEffect,
+    RunPart,
+    RunVerdict,
+    SignalPart,
+    Standing,
+    StepPart,
+    WaitPart,
+)
+from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
+from perdure.planes import checkpoints, presence, runs, waits
+from perdure.planes.documents import doc_of, inline_body
+from perdure.planes.snapshots import one_state
+from perdure.planes.spans import store_now
+from perdure.planes.stored import stored_fields
+from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import EVENTS, LOG, Tx
+
+Q = Statements("perdure.effects", "envelope.sql")
+
+MOVED = "moved"  # the reason of a run that was handed over
+SEND, UNDO = "send", "undo"  # what is recommended besides the actions of settling
+
+P = TypeVar("P", bound=msgspec.Struct)
+_EFFECT = EffectPart.__struct_fields__[:-2]  # the columns: all but its two documents
+_WAIT = WaitPart.__struct_fields__[:-2]
+
+
+class Witness(NamedTuple):
+    """What is known where the envelope is made: the store, who is proved dead, which tools can be probed here."""
+
+    store: str
+    epoch: int
+    dead: frozenset[str] = frozenset()
+    probes: frozenset[str] = frozenset()
+
+
+# -- making ----------------------------------------------------------------------------------------------------------------
+
+
+@one_state
+def envelope(reads: Reads, stream: Stream, witness: Witness) -> Envelope:
+    """The envelope of a run and of the runs that it waits for. Changes nothing."""
+    return _envelope(reads, stream, witness, sealed=False, depth=0)
+
+
+def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, depth: int) -> Envelope:
+    if depth > CHILDREN_MAX_DEPTH:
+        raise TooLarge(f"runs wait for runs, more than {CHILDREN_MAX_DEPTH} deep", path=f"run {stream.name}")
+    row = _row(reads, stream)
+    after, now_us = row["cut_seq"], store_now(reads)
+    steps = [StepPart(seq=seq, meant=_document(body)) for seq, body in _steps(reads, stream, after)]
+    effects = [_quieted(part, witness, now_us) for part in _effects(reads, stream, after)]
+    found = _parts(
+        WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
+    )
+    signals = _signals(reads, stream)
+    children = [
+        _envelope(reads, runs.find(reads, each.name), witness, sealed=sealed, depth=depth + 1)
+        for each in found
+        if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN
+    ]
+    checkpoint = _checkpoint(reads, stream, row)
+    pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
+    run = _run(reads, stream, row)
+    made = Envelope(
+        store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
+        cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
+        verdict=_verdict(stream, row, pending, found, children), pending=tuple(pending), pins=_pins(steps),
+        workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
+        waits=tuple(found), signals=tuple(signals), children=tuple(children),
+    )  # fmt: skip
+    return msgspec.structs.replace(made, artifacts=tuple(sorted(set(_named(made)))))
+
+
+def _row(reads: Reads, stream: Stream) -> Row:
+    row = reads.row(RUNS, stream)
+    if row is None:
+        raise Damaged("the run has no row", path=f"run {stream.name}")
+    return row
+
+
+def _document(stored: bytes | None) -> Document:
+    body = inline_body(stored)
+    return Document(blob=body.doc_blob) if body.doc_blob else Document(doc=body.doc)
+
+
+def _parts(part: type[P], names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[P]:
+    """Rows with their two documents as parts."""
+    found = []
+    for *columns, meant, became in rows:
+        fields = dict(zip(names, columns, strict=True))
+        fields["meant"] = _document(meant)
+        fields["became"] = None if became is None else _document(became)
+        found.append(msgspec.convert(fields, part, from_attributes=True))
+    return found
+
+
+def _effects(reads: Reads, stream: Stream, after: int) -> list[EffectPart]:
+    rows = reads.query(Q.effects_kept, touches=[(EFFECTS, stream.id)], stream=stream.id, after=after)
+    return _parts(EffectPart, _EFFECT, rows)
+
+
+def _signals(reads: Reads, stream: Stream) -> list[SignalPart]:
+    rows = reads.query(Q.signals_kept, touches=[(SIGNALS, stream.id)], stream=stream.id)
+    return [SignalPart(seq=seq, name=name, meant=_document(body)) for seq, name, body in rows]
+
+
+def _steps(reads: Reads, stream: Stream, after: int) -> list[tuple[Any, ...]]:
+    return reads.query(runs.Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
+
+
+def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
+    """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
+    return ledger.effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
+
+
+def _quieted(part: EffectPart, witness: Witness, now_us: int) -> EffectPart:
+    """An effect whose sender is proved dead here can say so elsewhere, where its lock file is not to be had."""
+    flying = part.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT)
+    if flying and part.quiet_at is None and part.holder in witness.dead:
+        return msgspec.structs.replace(part, quiet_at=now_us)
+    return part
+
+
+def _event(reads: Reads, stream: Stream, seq: int | None) -> bytes | None:
+    rows = (
+        [] if seq is None else reads.query(LOG.event_by_seq, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    )
+    return event_of(rows[0]).body if rows else None
+
+
+def _run(reads: Reads, stream: Stream, row: Row) -> RunPart:
+    became = _event(reads, stream, row["outcome_seq"])
+    kept = (
+        "name", "agent", "status", "digest", "creator", "created_at", "token", "program", "key", "session", "parent",
+        "ended_at", "timeout_at", "reason",
+    )  # fmt: skip
+    fields = {name: row[name] for name in kept} | {"cancelling": bool(row["cancelling"]), "pinned": bool(row["pinned"])}
+    documents = {
+        "given": _document(_event(reads, stream, row["doc_seq"])),
+        "became": None if became is None else _document(became),
+    }
+    return msgspec.convert({"uid": stream.uid.hex(), **fields, **documents}, RunPart, from_attributes=True)
+
+
+def _checkpoint(reads: Reads, stream: Stream, row: Row) -> CheckpointPart | None:
+    if not row["cuts"]:
+        return None
+    found = checkpoints.listing(reads, stream, name="default", limit=1)
+    if not found:
+        raise Damaged("the run was cut, and has no checkpoint", path=f"run {stream.name}")
+    about = _document(_event(reads, stream, row["cut_seq"]))
+    return CheckpointPart(root=found[0].hash, size=found[0].size, at=instant_us(found[0].at, 0), about=about)
+
+
+def _cursor(reads: Reads, stream: Stream, row: Row, steps: list[StepPart], done: int) -> Cursor:
+    seq, digest = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0]
+    newest = _said(reads, steps[-1].meant) if steps else {}
+    last = f"{newest.get('place')} {newest.get('name')}" if newest else ""
+    return Cursor(seq=seq, hash=bytes(digest).hex(), cut=row["cuts"], cut_seq=row["cut_seq"], done=done, last=last)
+
+
+def _said(reads: Reads, document: Document) -> dict[str, Any]:
+    """The fields of a document, wherever it lies."""
+    body = msgspec.json.encode({"op": "note", "doc": document.doc, "doc_blob": document.blob})
+    return stored_fields(doc_of(reads, body), "document")
+
+
+def _pins(steps: list[StepPart]) -> Any:
+    """The pins of the newest step that called a model."""
+    for step in reversed(steps):
+        notes = (step.meant.doc or {}).get("notes") if isinstance(step.meant.doc, dict) else None
+        if isinstance(notes, dict) and notes.get("model"):
+            return notes["model"]
+    return None
+
+
+def _workspace(reads: Reads, checkpoint: CheckpointPart | None) -> Any:
+    return None if checkpoint is None else _said(reads, checkpoint.about).get("workspace")
+
+
+def documents(made: Envelope) -> Iterator[Document]:
+    """Every document of an envelope, its children's left out."""
+    yield made.run.given
+    if made.run.became is not None:
+        yield made.run.became
+    if made.checkpoint is not None:
+        yield made.checkpoint.about
+    for part in (*made.steps, *made.signals):
+        yield part.meant
+    for part in (*made.effects, *made.waits):
+        yield part.meant
+        if part.became is not None:
+            yield part.became
+
+
+def _named(made: Envelope) -> Iterator[str]:
+    """The blobs that an envelope names, its children's included."""
+    yield from (each.blob for each in documents(made) if each.blob)
+    if made.checkpoint is not None:
+        yield made.checkpoint.root
+    for child in made.children:
+        yield from child.artifacts
+
+
+# -- what is recommended -----------------------------------------------------------------------------------------------------
+
+
+def _pending(
+    reads: Reads, stream: Stream, row: Row, record: EffectRecord, witness: Witness, now_us: int
+) -> PendingEffect:
+    advice = _advice(reads, row, record, witness, now_us)
+    in_doubt = record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT)
+    return PendingEffect(
+        id=record.id, tool=record.tool, kind=record.kind, state=record.state, key=record.key, handed=record.handed,
+        attempt=record.attempt, action=str(advice.action), reason=advice.reason, until=advice.until_us,
+        undo=record.rule.undo, undo_idempotent=record.rule.undo_idempotent,
+        undoes=f"run:{stream.name}/{record.undoes}" if record.undoes else "",
+        settle=settling.ways_out(record) if in_doubt else "",
+    )  # fmt: skip
+
+
+class _Advised(NamedTuple):
+    action: str
+    reason: str
+    until_us: int | None = None
+
+
+def _advice(reads: Reads, row: Row, record: EffectRecord, witness: Witness, now_us: int) -> _Advised:
+    """What to do about an effect that is not settled, by the table of settling; nothing is done."""
+    holder = record.holder or ""
+    if record.state is EffectState.PLANNED:
+        return _Advised(SEND, "nothing was sent; it is sent when the run goes on")
+    if record.state is EffectState.UNDOING:
+        return _Advised(UNDO, "its undo is an effect of its own, and goes on with the run")
+    if record.state is EffectState.DISPATCHED and holder not in witness.dead and presence.is_alive(reads, holder):
+        return _Advised(Action.WAIT, f"{holder} is sending it")
+    if record.quiet_at is None and holder in witness.dead:
+        record = msgspec.structs.replace(record, quiet_at=to_datetime(now_us))
+    asked = (
+        row["status"] == RunStatus.WAITING and row["reason"] == "doubt" and row["wake_at"] in (None, row["timeout_at"])
+    )
+    if record.kind is ToolKind.PROBED and asked:
+        return _Advised(Action.PERSON, "its probe was asked and could not settle it")
+    can_probe = record.kind is ToolKind.PROBED or record.tool in witness.probes
+    return _with_absent(record, settling.advise(record, now_us, can_probe=can_probe), now_us)
+
+
+def _with_absent(record: EffectRecord, advice: Advice, now_us: int) -> _Advised:
+    """A probe's Absent is not always final: say what would follow."""
+    if advice.action is not Action.PROBE:
+        return _Advised(*advice)
+    then = settling.after_absent(record, now_us)
+    return _Advised(advice.action, f"{advice.reason}; if it says absent: {then.action}, {then.reason}", then.until_us)
+
+
+# -- the verdict -------------------------------------------------------------------------------------------------------------
+
+
+def _verdict(
+    stream: Stream, row: Row, pending: list[PendingEffect], found: list[WaitPart], children: list[Envelope]
+) -> RunVerdict:
+    status = RunStatus(row["status"])
+    asks = [f"run:{stream.name}/{each.seq}" for each in found if each.kind in waits.PEOPLE and each.state == "open"]
+    doubts = [each.id for each in pending if each.action == Action.PERSON]
+    if status in ENDED:
+        return RunVerdict(Standing.OVER, f"it is {status}")
+    if status is RunStatus.PARKED:
+        return RunVerdict(
+            Standing.PARKED, f"it is parked ({row['reason']}): `perdure resume|retry|cancel|pin {stream.name}`"
+        )
+    if doubts:
+        return RunVerdict(Standing.DOUBT, f"only a person can say whether {_and(doubts)} happened: `perdure settle`")
+    if asks:
+        return RunVerdict(Standing.PERSON, f"{_and(asks)} must be answered: `perdure answer`")
+    for child in children:
+        if child.verdict.standing not in (Standing.RESUMABLE, Standing.OVER):
+            return RunVerdict(child.verdict.standing, f"it waits for run {child.run.name}: {child.verdict.says}")
+    return RunVerdict(Standing.RESUMABLE, _going_on(status, pending, found))
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(names)
+
+
+def _going_on(status: RunStatus, pending: list[PendingEffect], found: list[WaitPart]) -> str:
+    open_ones = sorted({each.kind.value for each in found if each.state is WaitState.OPEN})
+    said = ["somebody is at it, or was until it died"] if status is RunStatus.RUNNING else []
+    said += [f"it waits for a {kind}" for kind in open_ones]
+    said += [f"{each.id}: {each.action}" for each in pending]
+    return "; ".join(said) or "nothing is open"
+
+
+# -- handing over --------------------------------------------------------------------------------------------------------------
+
+
+def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
+    """Who has, or sent something for, a run and the runs that it waits for: whose death is worth proving."""
+    found = {_row(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
+    if depth <= CHILDREN_MAX_DEPTH:
+        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
+            found |= holders(reads, runs.find(reads, child.name), depth + 1)
+    return {each for each in found if each}
+
+
+def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
+    """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
+    and so are the runs that it waits for. What was under way outside is in doubt.
+
+    Conflict when it is over, is being driven, or belongs to a run that stays.
+    """
+    parent = _row(tx, stream)["parent"]
+    if parent is not None and RunStatus(_row(tx, runs.find(tx, parent))["status"]) not in ENDED:
+        hint = f"hand over run {parent}: what it waits for goes with it"
+        raise Conflict(f"run {parent} waits for run {stream.name}", path="run", hint=hint)
+    family = list(_family(tx, stream))
+    for each in family:
+        _let_go(tx, each, witness)
+    made = _envelope(tx, stream, witness, sealed=True, depth=0)
+    for each in family:
+        runs.park(tx, each, MOVED, "it was handed over and goes on elsewhere", store=witness.store)
+    return made
+
+
+def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
+    yield stream
+    if depth <= CHILDREN_MAX_DEPTH:
+        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
+            yield from _family(reads, runs.find(reads, child.name), depth + 1)
+
+
+def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
+    row = _row(tx, stream)
+    if RunStatus(row["status"]) in ENDED:
+        raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run")
+    holder = row["holder"]
+    if holder is not None and holder not in witness.dead and presence.is_alive(tx, holder):
+        raise Conflict(f"run {stream.name} is being driven by {holder}", path="run", holder=holder)
+    for each in _open_effects(tx, stream):
+        if each.state is EffectState.DISPATCHED or (each.state is EffectState.IN_DOUBT and each.quiet_at is None):
+            said = each.error or EffectError(settling.DIED, "who sent it was gone when its run was handed over")
+            ledger.doubt(tx, stream, each.seq, each.attempt, said, quiet=each.holder in witness.dead)

@@ -1,0 +1,75 @@
+"""Calling isolated tools, in both colours by hand, like the callers: in a process that is killed at its deadline.
+
+Such a call is quiet when it is over, whatever ended it (`effects.isolated`). Callers: whoever acts. Keeps P4, P15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from perdure.effects.isolated import Child, Killed
+from perdure.effects.tool import Tool
+from perdure.handles.invoking import AsyncInvoker, Overdue
+from perdure.model.instants import SECOND_US
+from perdure.stores.living import Living
+
+
+def _seconds(tool: Tool) -> float | None:
+    return None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
+
+
+def _result(child: Child, seconds: float | None) -> Any:
+    try:
+        return child.result(seconds)
+    except Killed:
+        raise Overdue(seconds or 0.0, quiet=child.quiet) from None
+    except BaseException as error:
+        error.quiet = child.quiet  # type: ignore[attr-defined] - as Overdue says it
+        raise
+
+
+@contextmanager
+def _sending(living: Living) -> Iterator[tuple[int, ...]]:
+    """The lock that the child inherits: it is kept while the child lives, also when the store is closed meanwhile."""
+    living.sending(1)
+    try:
+        yield living.lock()
+    finally:
+        living.sending(-1)
+
+
+class Isolator:
+    """Calls isolated tools from sync code."""
+
+    __slots__ = ("_living",)
+
+    def __init__(self, living: Living) -> None:
+        self._living = living
+
+    def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
+        """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them."""
+        with _sending(self._living) as lock:
+            return _result(Child(tool, args, handed, lock), _seconds(tool))
+
+
+class AsyncIsolator:
+    """Calls isolated tools from async code: a thread waits for the child, the event loop does not."""
+
+    __slots__ = ("_living",)
+
+    def __init__(self, living: Living) -> None:
+        self._living = living
+
+    async def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
+        """Call it. Overdue when it did not answer in time and was killed. Cancelling kills it too, at once."""
+        from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
+
+        with _sending(self._living) as lock:
+            child = Child(tool, args, handed, lock)
+            try:
+                return await AsyncInvoker(None).call(lambda: _result(child, _seconds(tool)))
+            except CancelledError as error:
+                error.quiet = child.kill()  # type: ignore[attr-defined] - as Overdue says it
+                raise

@@ -1,0 +1,46 @@
+# Generated from handles/aio/envelope.py by tools/unasync.py: edit that one.
+"""Handles for the envelope of a run: what it says of itself, its timeline, and handing the run over to another store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.effects import envelope, timeline
+from perdure.effects.envelope import Witness
+from perdure.effects.tool import DECLARED
+from perdure.handles.sync.base import StreamHandle
+from perdure.model.records.envelope import Envelope
+from perdure.model.records.timeline import TimelineRecord
+
+
+class Enveloping(StreamHandle):
+    """What is needed to go on with a run, as data."""
+
+    __slots__ = ()
+
+    def envelope(self) -> Envelope:
+        """What is needed to go on with this run: cursor, effects that are not settled and what to do about each, waits, pins,
+        workspace, artifacts; and a verdict. Reads alone; costs what happened since the last checkpoint.
+
+        `envelope.to_json()` and `store.artifacts_of(envelope)` are enough to go on elsewhere: see `hand_over`.
+        """
+        return self._read(envelope.envelope, self._witness())
+
+    def hand_over(self) -> Envelope:
+        """The same, and from this commit on the run goes on nowhere but where the envelope is adopted (`store.adopt`).
+
+        Atomic. It is parked here with the reason `moved`, and so are the runs that it waits for; `unpark` takes it back, as
+        long as nobody has adopted it. Raises Conflict when it is over, is being driven, or another run waits for it.
+        """
+        return self._write(envelope.hand_over, self._witness())
+
+    def timeline(self, *, last: int = 100, before: int | None = None) -> list[TimelineRecord]:
+        """Its newest events, oldest first: steps, effects, waits, and what became of each. before: a sequence number."""
+        return self._read(timeline.timeline, last=last, before=before)
+
+    def _witness(self) -> Any:
+        core = self._caller.core
+        known = self._read(envelope.holders)
+        dead = frozenset(each for each in known if core.living.is_dead(each))
+        probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
+        return Witness(core.uid, core.epoch, dead, probes)

@@ -1,0 +1,109 @@
+"""What a worker needs of an open store: finding, claiming and driving runs. By hand, in async form, like the callers.
+
+The rules of a worker are in `runtime/worker.py`, which does not know handles: a door makes a desk and hands it over. `tree` is
+what `perdure workers` shows. Keeps P3, P7, P13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from perdure.handles import crossing
+from perdure.handles.callers import AsyncCaller
+from perdure.model.limits import check_name
+from perdure.model.records.workers import About, WorkersRecord
+from perdure.planes import runs, workers
+from perdure.planes.runs import Lease
+from perdure.planes.workers import Found, Look
+from perdure.runtime.agent import Agent
+from perdure.stores.core import Core, open_core
+from perdure.stores.watch import Watch
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
+
+DRIVERS = ("perdure.handles.aio.driving", "perdure.handles.sync.driving")
+WORKING = "worker"  # what the heartbeat goes on for while there is no run
+
+
+class AsyncDesk:
+    """One open store as a worker's: see `runtime.worker.Desk`. Open and closed by `open_desk` and `close`."""
+
+    def __init__(self, caller: AsyncCaller) -> None:
+        self._caller = caller
+        self._core: Core = caller.core
+        self.holder = caller.core.holder
+
+    async def introduce(self, about: About) -> None:
+        """Begin the heartbeat, and say what this worker can do. The lock file that proves its death comes first."""
+        self._core.living.begin()
+        dead = [each for each in await self._caller.read(workers.holders) if self._core.living.is_dead(each)]
+        await self._caller.write(workers.introduce, self.holder, about, dead)
+        self._caller.heartbeat.hold(WORKING)
+
+    async def look(self, agents: Collection[Agent], limit: int) -> Look:
+        """What there is to do: runs of these agents that are ready or due, and runs whose holders are gone."""
+        wanted = workers.wanted([each.name for each in agents], [each.program for each in agents])
+        return await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self.holder)
+
+    async def lost(self, known: Collection[bytes]) -> list[Found]:
+        """Runs that this holder has, but for those that it knows of."""
+        found = await self._caller.read(workers.held_by, self.holder)
+        return [each for each in found if each.uid not in known]
+
+    async def claim(self, found: Found, agent: Agent, *, alone: bool) -> Lease | None:
+        """Take a run; None when it is not to be had. Atomic; of many who try, one gets it."""
+        gone = found.holder is not None and self._core.living.is_dead(found.holder)
+        return await self._caller.write(
+            runs.claim, found.stream, holder=self.holder, program=agent.program, epoch=self._core.epoch,
+            dead={found.holder} if gone else (), alone=alone,
+        )  # fmt: skip
+
+    async def drive(self, agent: Agent, lease: Lease) -> None:
+        """Drive a run to its rest: an async agent here, a sync one on a thread of its own."""
+        await crossing.adrive(self._caller, agent, lease)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a run back. Stale if it is somebody else's by now."""
+        await self._caller.write(runs.fenced, lease, runs.release)
+
+    async def give_back(self, found: Found) -> None:
+        """Give a run back that this holder has without a lease to show for it."""
+        await self._caller.write(workers.give_back, found.stream, self.holder)
+
+    async def park(self, lease: Lease, why: str) -> None:
+        """Leave a run to people. Stale if it is somebody else's by now."""
+        await self._caller.write(runs.fenced, lease, runs.park, "broken", why)
+
+    def watch(self, *, commits: bool) -> Watch:
+        """What says that somebody else died, or wrote."""
+        return Watch(self._core.engine, self._core.living.folder, commits=commits)
+
+    async def close(self) -> None:
+        """Leave cleanly: what was leased is free at once."""
+        await self._caller.write(workers.leave, self.holder)
+        await self._caller.work(self._leave)
+
+    def _leave(self) -> None:
+        self._caller.heartbeat.close()
+        self._core.close()
+
+
+def open_desk(url: str, *, actor: str, tenant: str, lease_seconds: float) -> AsyncDesk:
+    """Open a store for a worker. lease_seconds: after so long without a heartbeat others take its runs."""
+    for module in DRIVERS:  # now, not at the first run: code that is replaced meanwhile must not be half loaded
+        import_module(module)
+    core = open_core(url, lease_seconds=lease_seconds)
+    try:
+        return AsyncDesk(AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant"))))
+    except BaseException:
+        core.close()
+        raise
+
+
+def tree(store: Store) -> WorkersRecord:
+    """Who lives, who runs what since when, and what waits for somebody to take it."""
+    caller = store._caller
+    return caller.read(workers.tree, caller.core.living.is_dead)

@@ -1,0 +1,16 @@
+"""What a recovery did: see `store.recover`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import RunRecord
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """What was gone on with. runs: those that were driven, as they stand now. settled, waiting: effects of sessions."""
+
+    runs: tuple[RunRecord, ...]
+    settled: tuple[EffectRecord, ...]
+    waiting: tuple[EffectRecord, ...]

@@ -1,0 +1,24 @@
+"""Records of timelines: what a run did, one line an event."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class TimelineRecord(msgspec.Struct, frozen=True):
+    """One event of a run, for people. about: the step, the tool, or what is waited for; of: the entry that it changes.
+
+    said: what the event keeps, if that is small; its values as they are stored.
+    """
+
+    seq: int
+    at: datetime
+    kind: str
+    actor: str
+    about: str
+    place: str
+    of: int | None
+    said: Any

@@ -1,0 +1,68 @@
+"""Records of workers: who lives, who runs what, and what waits for somebody to take it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a worker says of itself. supervisor: the process that started it; 0 when it stands alone.
+
+    agents: names of what it can drive. suspects: whether it takes only runs whose process died, one at a time.
+    """
+
+    pid: int
+    agents: tuple[str, ...]
+    concurrency: int
+    supervisor: int = 0
+    suspects: bool = False
+
+
+class HeldRecord(msgspec.Struct, frozen=True):
+    """A run that somebody has. doing: the last thing that it recorded; quiet_seconds: how long ago that was."""
+
+    run: str
+    agent: str
+    parent: str | None
+    session: str | None
+    since: datetime
+    doing: str
+    last_at: datetime
+    quiet_seconds: float
+    deaths: int
+    suspect: bool
+    cancelling: bool
+
+
+class WorkerRecord(msgspec.Struct, frozen=True):
+    """One worker, or anybody else who has runs. about: None for who never introduced itself as a worker."""
+
+    holder: str
+    actor: str
+    host: str
+    started_at: datetime | None
+    alive: bool
+    about: About | None
+    runs: tuple[HeldRecord, ...]
+
+
+class QueueRecord(msgspec.Struct, frozen=True):
+    """The runs of one agent by how they stand. known: whether a living worker can drive it."""
+
+    agent: str
+    known: bool
+    ready: int
+    running: int
+    waiting: int
+    parked: int
+    oldest_ready_at: datetime | None
+
+
+class WorkersRecord(msgspec.Struct, frozen=True):
+    """The living tree at one instant, on the store's clock."""
+
+    at: datetime
+    workers: tuple[WorkerRecord, ...]
+    queue: tuple[QueueRecord, ...]

@@ -1,0 +1,55 @@
+-- What workers take, and what people see of them.
+
+-- runs_takeable: runs of some agents (|a|b|) that can be taken now, oldest wake first. A filter that both databases have.
+SELECT r.agent, r.holder, r.suspect, r.parent, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM runs r JOIN streams s ON s.id = r.stream
+WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'running', 'waiting')
+  AND r.wake_at <= :now --? due
+  AND replace(:agents, '|' || r.agent || '|', '') <> :agents
+  AND (r.pinned = 0 OR replace(:programs, '|' || r.program || '|', '') <> :programs)
+ORDER BY r.wake_at, r.stream LIMIT :limit
+
+-- runs_held_by: the runs that a holder has.
+SELECT r.agent, r.holder, r.suspect, r.parent, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM runs r JOIN streams s ON s.id = r.stream
+WHERE r.holder = :holder AND r.tenant = :tenant
+ORDER BY r.stream LIMIT :limit
+
+-- holders_of_runs: who has runs, and whether the heartbeat of each is good.
+SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
+FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
+GROUP BY r.holder
+
+-- wake_left: microseconds until the next waiting run is to be looked at, and whether a worker is still written down.
+SELECT min(wake_at) - :now, (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me) FROM runs
+WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running', 'waiting') AND wake_at > :now
+
+-- workers_lapsed: workers whose heartbeat is gone.
+SELECT w.holder FROM workers w
+WHERE w.tenant = :tenant AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = w.holder AND h.expires_at > :now)
+
+-- workers_all: everybody who introduced itself as a worker.
+SELECT w.holder, w.about, h.actor, h.host, h.started_at,
+  CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END
+FROM workers w LEFT JOIN holders h ON h.holder = w.holder
+WHERE w.tenant = :tenant ORDER BY h.started_at, w.holder
+
+-- holder_get: who a holder is, and whether its heartbeat is good.
+SELECT h.actor, h.host, h.started_at, CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END FROM holders h WHERE h.holder = :holder
+
+-- runs_running: every run that somebody has, with its claim and the last thing that it recorded.
+SELECT r.holder, r.name, r.agent, r.parent, r.session, c.at, e.kind, e.tbl, e.at, e.body, r.deaths, r.suspect, r.cancelling
+FROM runs r JOIN streams s ON s.id = r.stream
+JOIN events c ON c.stream = r.stream AND c.seq = r.claimed_seq
+JOIN events e ON e.stream = r.stream AND e.seq = s.seq
+WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
+ORDER BY c.at, r.stream LIMIT :limit
+
+-- runs_counted: how the open runs of each agent stand.
+WITH found AS MATERIALIZED (
+  SELECT agent, status, wake_at FROM runs WHERE tenant = :tenant AND status IN ('ready', 'running', 'waiting'))
+SELECT agent, status, count(*), min(wake_at) FROM found GROUP BY agent, status
+
+-- runs_parked: how many runs of each agent are parked.
+WITH found AS MATERIALIZED (SELECT agent FROM runs WHERE tenant = :tenant AND status = 'parked')
+SELECT agent, count(*) FROM found GROUP BY agent

@@ -1,0 +1,67 @@
+"""What a supervisor and its workers say to each other: one JSON object a line, over a pair of sockets.
+
+    worker      {"ready": HOLDER}     it works, under this name
+                {"suspects": N}       so many runs need a process of their own
+    supervisor  {"dead": HOLDER}      that process is gone: look who has its runs
+
+A word is only a hint to look; nothing rests on it. The end of the line is the end of the other process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from typing import Any
+
+LINE_MAX_BYTES = 65_536
+
+
+class Lifeline:
+    """One end. Reading never blocks; writing to who is gone, or does not listen, is passed over."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.settimeout(0)
+        self._end = end
+        self._rest = b""
+        self.over = False  # whether the other end is gone
+
+    @classmethod
+    def from_fd(cls, number: int) -> Lifeline:
+        """The end that a supervisor handed down. What this process starts does not get it."""
+        end = socket.socket(fileno=number)
+        end.set_inheritable(False)
+        return cls(end)
+
+    def fileno(self) -> int:
+        """What to wait for."""
+        return self._end.fileno()
+
+    def say(self, **words: Any) -> None:
+        """Tell the other end."""
+        with contextlib.suppress(OSError):
+            self._end.send(json.dumps(words).encode() + b"\n")
+
+    def hear(self) -> list[dict[str, Any]]:
+        """What was said since the last call; `over` when the other end is gone. What is no such line is left out."""
+        with contextlib.suppress(BlockingIOError):
+            try:
+                data = self._end.recv(LINE_MAX_BYTES)
+            except ConnectionError:
+                data = b""
+            self.over = not data
+            self._rest = (self._rest + data)[-LINE_MAX_BYTES:]
+        *lines, self._rest = self._rest.split(b"\n")
+        return [words for words in map(_words, lines) if words]
+
+    def close(self) -> None:
+        """Let it go."""
+        self._end.close()
+
+
+def _words(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

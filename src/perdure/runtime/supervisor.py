@@ -1,0 +1,249 @@
+"""The supervisor: starts worker processes, starts them again when they die, and never works itself. Keeps P13, P15.
+
+    supervisor ─┬─ worker            started again when it dies; too often in a short time is the end, with an error
+                ├─ worker
+                ├─ standby           for suspects: runs whose process died run alone until they are cleared
+                └─ suspects          more of them, when workers ask for it; each ends by itself when there are none left
+
+It holds no store: whoever dies took nothing with it but a lock file, and that is how the others know. The first worker must be
+ready before the others are started, so that what is wrong with all of them is said once. Callers: `perdure worker`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.errors import Unavailable
+from perdure.runtime.lifeline import Lifeline
+
+log = logging.getLogger("perdure.supervisor")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILL_SECONDS = 10.0  # beyond their grace, before workers that do not end are killed
+FAILED_START_SECONDS = 1.0  # before another process for suspects is tried, doubled up to the next
+FAILED_START_MAX_SECONDS = 60.0
+LOOK_SECONDS = 1.0
+
+
+class Role(enum.StrEnum):
+    """What a worker process is for."""
+
+    WORKER = "worker"
+    STANDBY = "standby"  # for suspects; always there, so that they wait for no process to start
+    SUSPECTS = "suspects"
+
+
+Command = Callable[[int, Role], list[str]]  # (number of the lifeline, what it is for) -> what to run
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How many processes, and when it is too much: more than `restarts` deaths within `within_seconds` end it all."""
+
+    processes: int = 1
+    suspects: int = 4
+    restarts: int = 5
+    within_seconds: float = 10.0
+    grace_seconds: float = 5.0
+
+
+class Child:
+    """One worker process. holder: its name in the store, once it is ready."""
+
+    def __init__(self, program: subprocess.Popen[bytes], line: Lifeline, role: Role) -> None:
+        self.program = program
+        self.line = line
+        self.role = role
+        self.holder = ""
+
+
+class Supervisor:
+    """Runs until it is told to stop, or its workers die too often. For the main thread: it takes the signals."""
+
+    def __init__(self, command: Command, bounds: Bounds) -> None:
+        self._command = command
+        self._bounds = bounds
+        self._children: list[Child] = []
+        self._deaths: deque[float] = deque()
+        self._stopping = self._told = 0  # signals that said so, and those that were passed on
+        self._late_at = float("inf")  # when those who were told have had time enough
+        self._asked = 0  # for how many suspects workers want a process
+        self._failed_starts = 0
+        self._no_suspects_before = 0.0
+
+    def run(self) -> int:
+        """Supervise; returns an exit status. Raises Unavailable when workers die too often."""
+        with _told_of_signals(self._on_signal) as bell:
+            try:
+                self._start(Role.WORKER)
+                while self._children and time.monotonic() < self._late_at:
+                    self._wait(bell)
+                    self._pass_on()
+                    self._hear()
+                    status = self._bury()
+                    if status is not None:
+                        return status
+                    self._fill_up()
+            finally:
+                self._end_all()
+        return 0
+
+    # -- starting ------------------------------------------------------------------------------------------------------------
+
+    def _start(self, role: Role) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            # In a group of their own: a Ctrl-C is passed on once, not felt twice.
+            program = subprocess.Popen(self._command(number, role), pass_fds=[number], process_group=0)  # noqa: S603
+        self._children.append(Child(program, Lifeline(ours), role))
+        log.info("started", extra={"pid": program.pid, "role": role.value})
+
+    def _fill_up(self) -> None:
+        """Start what is missing; never more at once than there are cores."""
+        if self._stopping:
+            return
+        starting = sum(not each.holder for each in self._children)
+        for role in self._missing()[: max(0, (os.cpu_count() or 1) - starting)]:
+            self._start(role)
+
+    def _missing(self) -> list[Role]:
+        """What to start, most urgent first. The first worker is waited for before anything else is started."""
+        workers = self._count(Role.WORKER)
+        if not any(each.holder for each in self._children if each.role is Role.WORKER):
+            return [] if workers else [Role.WORKER]
+        missing = [Role.SUSPECTS] * self._missing_for_suspects()
+        missing += [Role.WORKER] * (self._bounds.processes - workers)
+        standby = self._bounds.suspects > 0 and time.monotonic() >= self._no_suspects_before
+        return missing + [Role.STANDBY] * (standby - self._count(Role.STANDBY))
+
+    def _missing_for_suspects(self) -> int:
+        """As many as are asked for, but for those that are just starting, and never more than allowed."""
+        alive = [each for each in self._children if each.role is not Role.WORKER]
+        if time.monotonic() < self._no_suspects_before:
+            return 0
+        asked, self._asked = self._asked, 0
+        return max(0, min(asked - sum(not each.holder for each in alive), self._bounds.suspects - len(alive)))
+
+    def _count(self, role: Role) -> int:
+        return sum(each.role is role for each in self._children)
+
+    # -- hearing -------------------------------------------------------------------------------------------------------------
+
+    def _wait(self, bell: int) -> None:
+        lines = {each.line.fileno(): each for each in self._children if not each.line.over}
+        with contextlib.suppress(InterruptedError):
+            ready = select.select([bell, *lines], [], [], LOOK_SECONDS)[0]
+            if bell in ready:
+                os.read(bell, 4096)
+
+    def _hear(self) -> None:
+        for child in [*self._children]:
+            for words in () if child.line.over else child.line.hear():
+                self._heard(child, words)
+
+    def _heard(self, child: Child, words: dict[str, Any]) -> None:
+        match words:
+            case {"ready": str(holder)}:
+                child.holder = holder
+                self._failed_starts = self._failed_starts if child.role is Role.WORKER else 0
+            case {"suspects": int(count)}:
+                self._asked = count
+
+    def _on_signal(self, number: int) -> None:
+        self._stopping += number != signal.SIGCHLD
+
+    def _pass_on(self) -> None:
+        """Pass on what was said: once lets workers end in their own time, twice without it."""
+        if self._told == self._stopping:
+            return
+        self._told = self._stopping
+        self._late_at = min(self._late_at, time.monotonic() + self._bounds.grace_seconds + KILL_SECONDS)
+        for child in self._children:
+            child.program.send_signal(signal.SIGTERM)
+
+    # -- dying ---------------------------------------------------------------------------------------------------------------
+
+    def _bury(self) -> int | None:
+        """See who died; an exit status when that is the end of it all."""
+        for child in [each for each in self._children if each.program.poll() is not None]:
+            self._children.remove(child)
+            child.line.close()
+            status = child.program.returncode
+            if child.holder:
+                for other in self._children:
+                    other.line.say(dead=child.holder)
+            if self._stopping or (child.role is Role.SUSPECTS and status == 0):
+                continue
+            log.warning("a worker died", extra={"pid": child.program.pid, "status": status, "worker": child.holder})
+            if child.role is not Role.WORKER:
+                self._count_suspect(child)
+            elif not child.holder and not self._deaths:
+                return status if status > 0 else 1  # it never worked, and has said why
+            else:
+                self._count_death(status)
+        return None
+
+    def _count_suspect(self, child: Child) -> None:
+        """That suspects die is what they are for; a process that does not even start is tried again more and more slowly."""
+        if not child.holder:
+            pause = min(FAILED_START_SECONDS * 2**self._failed_starts, FAILED_START_MAX_SECONDS)
+            self._no_suspects_before = time.monotonic() + pause
+            self._failed_starts += 1
+
+    def _count_death(self, status: int) -> None:
+        now = time.monotonic()
+        self._deaths.append(now)
+        while self._deaths[0] < now - self._bounds.within_seconds:
+            self._deaths.popleft()
+        if len(self._deaths) > self._bounds.restarts:
+            raise Unavailable(
+                f"{len(self._deaths)} workers died within {self._bounds.within_seconds:g} s, the last one with {status}",
+                path="worker",
+                hint="what they logged says why; their runs are safe and go on when workers are started again",
+            )
+
+    def _end_all(self) -> None:
+        """Let everybody end in their own time, and make sure that they do."""
+        self._stopping += 1
+        self._pass_on()
+        for child in self._children:
+            try:
+                child.program.wait(max(0.0, self._late_at - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("killed: it did not end", extra={"pid": child.program.pid})
+                child.program.kill()
+                child.program.wait()
+            child.line.close()
+        self._children.clear()
+
+
+@contextlib.contextmanager
+def _told_of_signals(on_signal: Callable[[int], None]) -> Iterator[int]:
+    """While inside, signals call a function, and make a descriptor readable so that who waits wakes up."""
+    bell, button = os.pipe()
+    os.set_blocking(button, False)
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCHLD)}
+    for number in before:
+        signal.signal(number, lambda number, _frame: on_signal(number))
+    waker = signal.set_wakeup_fd(button, warn_on_full_buffer=False)
+    try:
+        yield bell
+    finally:
+        signal.set_wakeup_fd(waker)
+        for number, action in before.items():
+            signal.signal(number, action)
+        os.close(bell)
+        os.close(button)

@@ -1,0 +1,390 @@
+"""A worker: takes runs that are ready, due, or left by the dead, and drives many of them at once. Keeps P3, P7, P13, P15.
+
+      look ──▶ claim ──▶ drive (a task each) ──▶ over, waiting, parked, or somebody else's
+       ▲                                              │
+       └── woken: by a commit, a death, the clock ◀───┘
+
+Async agents share one event loop; sync agents get a thread each. Suspects (runs whose process died) are never driven beside
+others: a worker of their own takes them, or this one when it has nothing else. What it needs of an open store it is handed as
+a `Desk`: claiming and driving are handles. Callers: `perdure worker`; programs that want a worker inside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+
+from perdure.errors import Error, Invalid, Stale, Unavailable
+from perdure.model.instants import SECOND_US
+from perdure.model.records.workers import About
+from perdure.planes.runs import Lease
+from perdure.planes.workers import Found, Look
+from perdure.runtime import driven
+from perdure.runtime.agent import Agent
+from perdure.runtime.pausing import Leaving
+from perdure.stores.watch import Watch
+
+log = logging.getLogger("perdure.worker")
+
+FOUND_MAX = 100  # runs that one look finds
+CALM_SECONDS = 0.005  # at least, between two looks that commits of others ask for
+CALM_LOOKS = 20  # and so many times as long as the last look took: a busy store costs an idle worker 5 % at most
+SUSPECTED_SECONDS = 0.1  # after which a suspect that nobody has taken needs another process
+CANCEL_SECONDS = 5.0  # for runs to give themselves back after the time of grace
+SPARE_THREADS = 32  # for sync steps of async agents
+THREADS = "perdure-agent"
+AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
+
+
+class Desk(Protocol):
+    """What a worker needs of an open store; `handles/working.py` is one."""
+
+    holder: str
+
+    async def introduce(self, about: About) -> None:
+        """Begin the heartbeat, and say what this worker can do."""
+        ...
+
+    async def look(self, agents: Collection[Agent], limit: int) -> Look:
+        """Runs of these agents that are ready or due, and suspects of any."""
+        ...
+
+    async def lost(self, known: Collection[bytes]) -> list[Found]:
+        """Runs that this holder has, but for those that it knows of."""
+        ...
+
+    async def claim(self, found: Found, agent: Agent, *, alone: bool) -> Lease | None:
+        """Take a run; None when it is not to be had."""
+        ...
+
+    async def drive(self, agent: Agent, lease: Lease) -> None:
+        """Drive a run until it is over, waits, is parked, or is somebody else's."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a run back that can go on at once, elsewhere."""
+        ...
+
+    async def give_back(self, found: Found) -> None:
+        """The same for one that this holder has without knowing it."""
+        ...
+
+    async def park(self, lease: Lease, why: str) -> None:
+        """Leave a run to people: it could not even be driven."""
+        ...
+
+    def watch(self, *, commits: bool) -> Watch:
+        """What says that somebody else died, or wrote."""
+        ...
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
+
+    suspects_only: take only suspects, one at a time, and end when there are none; a standby waits for the next instead.
+    """
+
+    concurrency: int = 10
+    poll_seconds: float = 1.0
+    grace_seconds: float = 5.0
+    supervisor: int = 0
+    suspects_only: bool = False
+    standby: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense. Raises Invalid."""
+        if self.concurrency < 1:
+            raise Invalid(f"expected at least 1 run at once, got {self.concurrency}", path="concurrency")
+        if self.poll_seconds <= 0 or self.grace_seconds < 0:
+            raise Invalid("expected a positive time", path="poll" if self.poll_seconds <= 0 else "grace")
+
+
+class Worker:
+    """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
+
+    isolate: asks for processes in which so many suspects can run; without it this one waits until it is alone.
+    """
+
+    def __init__(
+        self, desk: Desk, agents: dict[str, Agent], settings: Settings, isolate: Callable[[int], None] | None = None
+    ) -> None:
+        settings.check()
+        self._desk = desk
+        self._agents = agents
+        self._settings = settings
+        self._isolate = isolate
+        self._running: dict[asyncio.Task[None], tuple[Agent, Lease]] = {}
+        self._claiming: set[bytes] = set()
+        self._wake = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._unsure = False  # whether a claim or an end was sent whose outcome nobody heard
+        self._suspected: dict[bytes, float] = {}  # suspects that wait to be taken, and since when they are seen
+        self._look_seconds = 0.0
+
+    # -- being told ----------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Take nothing more, let runs go on for the time of grace, then give them back. Said twice: without the grace."""
+        if self._leaving.is_set():
+            self._hurried.set()
+        self._leaving.set()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look now: something may have become ready, or somebody may have died."""
+        self._wake.set()
+
+    # -- working -------------------------------------------------------------------------------------------------------------
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> int:
+        """Work until told to stop; returns how many runs had to be left behind (sync agents that do not come back).
+
+        ready: called once others can see it. Raises what the store refuses with; Unavailable is waited out.
+        """
+        loop = asyncio.get_running_loop()
+        threads = ThreadPoolExecutor(self._settings.concurrency + SPARE_THREADS, THREADS)
+        loop.set_default_executor(threads)
+        await self._desk.introduce(self._about())
+        ready()
+        log.info("working", extra={"worker": self._desk.holder, "agents": ", ".join(self._agents)})
+        watch = self._desk.watch(commits=not self._settings.suspects_only)
+        listener = threading.Thread(target=self._listen, args=(watch, loop), name="perdure-watch", daemon=True)
+        listener.start()
+        try:
+            await self._work()
+        finally:
+            left = await self._drain()
+            watch.interrupt()
+            await loop.run_in_executor(None, listener.join)
+            watch.close()
+            threads.shutdown(wait=False, cancel_futures=True)
+        return left
+
+    def _about(self) -> About:
+        settings = self._settings
+        return About(
+            os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only
+        )
+
+    def _listen(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
+        """On a thread: wake the worker when others wrote; not more often than looking is worth."""
+        while not self._leaving.is_set():
+            if watch.wait(self._settings.poll_seconds):
+                loop.call_soon_threadsafe(self._wake.set)
+                time.sleep(max(CALM_SECONDS, CALM_LOOKS * self._look_seconds))
+
+    async def _work(self) -> None:
+        failures = 0
+        while not self._leaving.is_set():
+            self._wake.clear()
+            try:
+                pause = await self._look()
+                failures = 0
+            except Unavailable as error:
+                pause = AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)]
+                failures += 1
+                log.warning("the store does not answer: %s", error)
+            if pause is None:
+                return
+            await _until(self._wake, pause)
+
+    async def _look(self) -> float | None:
+        """Take what there is to take; returns how long to wait if nothing happens, None when this worker is done."""
+        began = time.monotonic()
+        if self._unsure:
+            await self._find_lost()
+        room, at_work = self._room()
+        open_ones = [each for each in self._agents.values() if each.limit is None or at_work[each.name] < each.limit]
+        seen = await self._desk.look(open_ones, FOUND_MAX if room and open_ones else 0)
+        if not seen.introduced:
+            await self._desk.introduce(self._about())
+        suspects = [each for each in seen.suspects if each.agent in self._agents]
+        self._look_seconds = time.monotonic() - began
+        if self._settings.suspects_only:
+            return await self._take_next(suspects)
+        if not await self._see_to(suspects):
+            await self._take(seen.takeable, room, at_work)
+        soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
+        return min(soon, self._settings.poll_seconds, (seen.wake_left_us or math.inf) / SECOND_US)
+
+    def _room(self) -> tuple[int, Counter[str]]:
+        """How many more runs there is room for, and how many each agent has at work."""
+        room = 0 if self._settings.suspects_only else self._settings.concurrency - len(self._running)
+        return room, Counter(agent.name for agent, _ in self._running.values())
+
+    async def _take(self, takeable: Sequence[Found], room: int, at_work: Counter[str]) -> None:
+        """Claim as many as there is room for, all at once."""
+        chosen: list[Found] = []
+        for found in self._in_own_order(takeable, room):
+            limit = self._agents[found.agent].limit
+            if limit is None or at_work[found.agent] < limit:
+                at_work[found.agent] += 1
+                chosen.append(found)
+        await asyncio.gather(*(self._claim(found, alone=False) for found in chosen[:room]))
+
+    def _in_own_order(self, found: Sequence[Found], room: int) -> list[Found]:
+        """Where there is more than enough, workers begin at different places: else all would want the same."""
+        known = [each for each in found if each.agent in self._agents]
+        at = int(self._desk.holder[:8], 16) % len(known) if len(known) > room else 0
+        return [*known[at:], *known[:at]]
+
+    async def _claim(self, found: Found, *, alone: bool) -> asyncio.Task[None] | None:
+        agent = self._agents[found.agent]
+        self._claiming.add(found.uid)
+        try:
+            lease = await self._desk.claim(found, agent, alone=alone)
+            if lease is None:
+                return None
+            task = asyncio.create_task(self._drive(found, agent, lease))
+            self._running[task] = (agent, lease)
+            task.add_done_callback(self._ended)
+            return task
+        except Error as error:
+            self._unsure = True
+            log.warning("a run could not be taken: %s", error, extra={"run": found.stream.name, "agent": found.agent})
+            return None
+        finally:
+            self._claiming.discard(found.uid)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._wake.set()
+
+    async def _drive(self, found: Found, agent: Agent, lease: Lease) -> None:
+        """Drive one run to its rest. Whatever happens in here is this run's alone."""
+        with driven.driving(found.stream.name, found.agent, found.parent):
+            log.info("taken", extra={"token": lease.token})
+            try:
+                await self._desk.drive(agent, lease)
+            except (Leaving, asyncio.CancelledError):
+                log.info("given back")
+            except Unavailable as error:
+                log.warning("the store does not answer: %s", error)
+                await self._release(lease)
+            except Exception as error:
+                log.exception("it cannot be driven")
+                await self._park(lease, error)
+            else:
+                log.info("at rest")
+
+    async def _release(self, lease: Lease) -> None:
+        """Give a run back as soon as the store answers. Nobody else can have it while this worker lives."""
+        for pause in AGAIN_SECONDS:
+            try:
+                await self._desk.release(lease)
+                return
+            except Stale:
+                return
+            except Error as error:
+                log.warning("the run cannot be given back: %s", error)
+            await asyncio.sleep(pause)
+        self._unsure = True
+
+    async def _park(self, lease: Lease, error: Exception) -> None:
+        try:
+            await self._desk.park(lease, f"{type(error).__name__}: {error}")
+        except Stale:
+            return
+        except Error:
+            self._unsure = True
+
+    async def _find_lost(self) -> None:
+        """Give back what this worker has without driving it: what a lost answer of the store left behind."""
+        self._unsure = False
+        known = {lease.stream.uid for _, lease in self._running.values()} | self._claiming
+        for found in await self._desk.lost(known):
+            if found.uid not in {lease.stream.uid for _, lease in self._running.values()}:
+                await self._desk.give_back(found)
+
+    # -- suspects ------------------------------------------------------------------------------------------------------------
+
+    async def _see_to(self, suspects: list[Found]) -> bool:
+        """Whether nothing else is to be taken now, because suspects wait until this worker is alone."""
+        if self._isolate is None:
+            if suspects and not self._running:
+                await self._take_suspect(suspects)
+            return bool(suspects)
+        now = time.monotonic()
+        self._suspected = {each.uid: self._suspected.get(each.uid, now) for each in suspects}
+        waiting = sum(since <= now - SUSPECTED_SECONDS for since in self._suspected.values())
+        if waiting:
+            self._isolate(waiting)
+        return False
+
+    async def _take_next(self, suspects: list[Found]) -> float | None:
+        """The work of a worker for suspects: one at a time; for the others it asks for more processes."""
+        if len(suspects) > 1 and self._isolate is not None:
+            self._isolate(len(suspects) - 1)
+        if suspects and await self._take_suspect(suspects):
+            return 0.0
+        return self._settings.poll_seconds if self._settings.standby else None
+
+    async def _take_suspect(self, suspects: list[Found]) -> bool:
+        """Drive one of them alone, to its rest; whether one could be had."""
+        for found in self._in_own_order(suspects, 1):
+            task = await self._claim(found, alone=True)
+            if task is not None:
+                await _first({task}, self._leaving)
+                return True
+        return False
+
+    # -- ending --------------------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> int:
+        """Wait for what runs, then make it give itself back; returns how many do neither."""
+        self._leaving.set()
+        if self._running:
+            log.info("letting %d runs go on for %g s", len(self._running), self._settings.grace_seconds)
+            await self._wait_for_runs(self._settings.grace_seconds, self._hurried)
+        for task, (agent, lease) in [*self._running.items()]:
+            lease.leaving = True
+            if agent.is_async:
+                task.cancel()
+        await self._wait_for_runs(CANCEL_SECONDS)
+        if self._running:
+            log.warning("%d runs do not come back: they go on elsewhere once this process is gone", len(self._running))
+        return len(self._running)
+
+    async def _wait_for_runs(self, seconds: float, sooner: asyncio.Event | None = None) -> None:
+        sooner = sooner or asyncio.Event()
+        deadline = time.monotonic() + seconds
+        while self._running and not sooner.is_set() and (left := deadline - time.monotonic()) > 0:
+            await _first({*self._running}, sooner, left)
+
+
+def threads_at_work(seconds: float = 1.0) -> int:
+    """How many threads of a worker that has ended do not come back: steps and agents that nothing can stop."""
+    deadline = time.monotonic() + seconds
+    while found := sum(each.name.startswith(THREADS) for each in threading.enumerate()):
+        if time.monotonic() > deadline:
+            return found
+        time.sleep(0.01)
+    return 0
+
+
+async def _first(tasks: set[asyncio.Task[None]], event: asyncio.Event, seconds: float | None = None) -> None:
+    """Until one of the tasks is done, the event is set, or the time is over."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({*tasks, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(seconds, 0.001)):
+            await event.wait()
+    except TimeoutError:
+        return

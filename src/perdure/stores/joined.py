@@ -1,0 +1,149 @@
+"""Writing on the user's own psycopg connection, inside his open transaction: both commit or neither (docs/decisions/0010).
+
+Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so
+until his transaction ends: nobody else writes there meanwhile, and what his rollback takes back was seen by nobody. Nothing is
+acknowledged here: his COMMIT makes it durable. Keeps P3, P5, P7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from perdure.errors import Conflict, Error, Refused
+from perdure.model.ids import Entropy
+from perdure.stores.core import Core
+from perdure.stores.postgres import PostgresConnection, PostgresEngine
+from perdure.stores.statements import Statements
+from perdure.stores.store import Fault, FaultKind, Head, Writes
+from perdure.stores.tx import LOG, Batch, Tx
+
+Q = Statements("perdure.stores", "joined.sql")
+T = TypeVar("T")
+
+_OPEN = "with psycopg.connect(…) as connection: store.atomic(fn, on=connection)"
+_ANEW = "roll back and run your whole transaction again; ask the store before you write rows of your own"
+
+
+class _Cursors:
+    """The user's connection as ours are used: rows are tuples and parameters go to the server, whatever he has set."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self.pipeline = connection.pipeline
+        self.info = connection.info
+
+    def execute(self, text: Any, params: Any = None, **how: Any) -> Any:
+        """Run one statement."""
+        return psycopg.Cursor(self._connection, row_factory=tuple_row).execute(text, params, **how)
+
+
+class JoinedConnection(PostgresConnection):
+    """The user's own connection. Each call of ours sees our schema and leaves his settings as they were."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str, timeout_ms: int) -> None:
+        super().__init__(_Cursors(connection))  # type: ignore[arg-type] - offers what is used of a connection
+        self._ours = {"search_path": schema, "lock_timeout": f"{timeout_ms}ms"}
+        self._inside = False
+
+    @contextmanager
+    def _our_settings(self) -> Iterator[None]:
+        """What fails inside has spoiled the whole transaction, and its settings go with it."""
+        if self._inside:
+            yield
+            return
+        path, timeout = self._put(self._ours)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+        self._put({"search_path": path, "lock_timeout": timeout})
+
+    def _put(self, settings: dict[str, str]) -> tuple[str, str]:
+        ((path, timeout, *_),) = super()._fetch(Q.settings_put.text("postgres", settings), settings)
+        return path, timeout
+
+    def _fetch(self, text: str, params: Any) -> list[tuple[Any, ...]]:
+        with self._our_settings():
+            return super()._fetch(text, params)
+
+    def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - nobody verifies them later
+        """The heads of these streams, locked until his transaction ends."""
+        return super().heads(streams, lock=True)
+
+    def write(self, writes: Writes, *, commit: bool) -> None:
+        """Flush. The commit is his."""
+        assert not commit
+        with self._our_settings():
+            super().write(writes, commit=False)
+
+    def rollback(self) -> None:
+        """His to do."""
+
+    def close(self) -> None:
+        """His to do."""
+
+
+def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, actor: str, tenant: int) -> T:
+    """Run a verb on the user's connection, inside his transaction, and flush what it wrote. It is durable with his COMMIT.
+
+    Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: his
+    transaction is spoiled then, and must be run again as a whole.
+    """
+    joined = _joined(core, connection)
+    batch = Batch(joined, core.blobs, Entropy())
+    tx = Tx(batch, actor, tenant, core.clocks)
+    try:
+        result = verb(tx, *args)
+        batch.absorb(tx)
+        batch.flush(commit=False)
+    except Fault as fault:
+        raise _error_of(fault) from fault
+    finally:
+        tx.end()
+    return result
+
+
+def _joined(core: Core, connection: Any) -> JoinedConnection:
+    engine = core.engine
+    assert isinstance(engine, PostgresEngine)
+    if not isinstance(connection, psycopg.Connection):
+        raise Refused(f"expected a psycopg.Connection, got {type(connection).__name__}", path="on", hint=_OPEN)
+    _check_open(connection)
+    joined = JoinedConnection(connection, engine.schema, round(core.timeout_seconds * 1000))
+    try:
+        _check_store(joined, core.uid, engine.schema)
+        joined.query(Q.durable, {})
+    except Fault as fault:
+        raise _error_of(fault) from fault
+    return joined
+
+
+def _check_open(connection: psycopg.Connection[Any]) -> None:
+    status = connection.info.transaction_status
+    if status is TransactionStatus.IDLE and connection.autocommit:
+        hint = "with connection.transaction(): store.atomic(fn, on=connection)"
+        raise Refused("the connection commits each statement by itself", path="on", hint=hint)
+    if status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
+        raise Refused("the connection has no transaction that can still be committed", path="on", hint="roll it back")
+
+
+def _check_store(joined: JoinedConnection, uid: str, schema: str) -> None:
+    """The same store, not only one of the same name: what is written there must be what is read here."""
+    if joined.query(Q.store_known, {"schema": schema}) == [(True,)] and joined.query(LOG.meta_get, {"name": "uid"}) == [
+        (uid,)
+    ]:
+        return
+    raise Refused("the connection leads to another database than the store's", path="on")
+
+
+def _error_of(fault: Fault) -> Error:
+    if fault.kind is not FaultKind.RACED:
+        return fault.as_error("on")
+    return Conflict("the stream went on while your transaction was open", path="on", hint=_ANEW)

@@ -1,0 +1,11 @@
+-- What is said on a connection of the user's own, inside his transaction. PostgreSQL only.
+
+-- settings_put: for this transaction, giving those before; a rollback, also one to a savepoint, takes it back.
+WITH before AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('lock_timeout') AS timeout)
+SELECT path, timeout, set_config('search_path', :search_path, true), set_config('lock_timeout', :lock_timeout, true) FROM before
+
+-- durable: a commit that does not wait for its sync would acknowledge what a power loss takes back.
+SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
+
+-- store_known: whether this database has such a schema with a store in it; asking does not spoil his transaction.
+SELECT to_regclass(quote_ident(:schema) || '.meta') IS NOT NULL

@@ -1,0 +1,578 @@
+"""The contract of what runs wait for (people, times, signals, children), of branches, and of sagas (P13, P15)."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+
+from perdure.effects.tool import Refuse, tool
+from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.handles.aio.run import AsyncRun
+from perdure.model.records.effects import Absent, Happened
+from perdure.model.records.runs import WaitKind
+from perdure.runtime.agent import agent
+from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.runs import driven, program
+from perdure.testing.openers import AsyncOpener
+from perdure.testing.races import AsyncRace
+
+
+class AsyncWaitsContract:
+    """Each wait is opened once and ends once."""
+
+    async def test_an_answer_is_taken_once_and_names_who_gave_it(self, opener: AsyncOpener) -> None:
+        async def asking(run: AsyncRun) -> list[Any]:
+            return [await run.ask("Merge?", choices=["merge", "hold"], detail={"n": 1}), await run.ask("Why?")]
+
+        made = program(asking)
+        async with await opener(actor="ann") as x, await opener(actor="ann") if opener.shared else x as y:
+            await driven(x, made)
+            (ask,) = await x.asks()
+            assert (ask.question, ask.choices, ask.detail, ask.actor) == ("Merge?", ("merge", "hold"), {"n": 1}, "ann")
+            with pytest.raises(Invalid) as no_choice:
+                await x.answer(ask.id, "burn")
+            assert no_choice.value.path == "answer"
+            outcomes = await AsyncRace.between(
+                partial(x.answer, ask.id, "merge", by="bob"), partial(y.answer, ask.id, "hold", by="eve")
+            )
+            assert len(outcomes.won) == 1
+            assert type(outcomes.refused[0]) is Conflict
+            (won,) = outcomes.won
+            assert outcomes.refused[0].facts["met_by"] == won.met_by
+            assert type(await driven(x, made)) is Waiting
+            (free,) = await x.asks()
+            await x.answer(free.id, {"any": "value"})
+            assert await x.drive(made, key="k") == [won.answer, {"any": "value"}]
+            assert [each.met_by for each in await x.asks(state="met")] == ["ann", won.met_by]
+            for wrong in ("run:nobody/1", ask.id.rpartition("/")[0] + "/999"):
+                with pytest.raises(NotFound):
+                    await x.answer(wrong, "x")
+            assert (await x.verify()).ok
+
+    async def test_after_its_time_the_default_stands(self, opener: AsyncOpener) -> None:
+        async def asking(run: AsyncRun) -> Any:
+            return await run.ask("Merge?", choices=["merge", "hold"], timeout="2d", default="hold")
+
+        async def wrong(run: AsyncRun) -> Any:
+            return await run.ask("Merge?", choices=["merge"], timeout="2d", default="burn")
+
+        made = program(asking)
+        async with await opener() as store:
+            await driven(store, made)
+            (ask,) = await store.asks()
+            opener.clock.advance("2d")
+            with pytest.raises(Conflict, match="is over"):
+                await store.answer(ask.id, "merge")
+            assert await store.drive(made, key="k") == "hold"
+            assert (await store.asks(state="expired"))[0].met_by == "the clock"
+            assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"
+
+    async def test_a_sleep_ends_by_the_clock_of_the_store(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def nap(run: AsyncRun) -> str:
+            await run.sleep("10m")
+            return await run.step(outside.seen, "awake")
+
+        made = program(nap)
+        async with await opener() as store:
+            for passed in ("1m", "9m"):
+                assert type(await driven(store, made)) is Waiting
+                (handle,) = await store.runs()
+                assert (handle.status, handle.record.reason, outside.count) == ("waiting", "sleep", 0)
+                opener.clock.advance(passed)
+            assert await store.drive(made, key="k") == "awake"
+            assert outside.count == 1
+
+    async def test_a_signal_is_kept_until_it_is_taken(self, opener: AsyncOpener) -> None:
+        async def listen(run: AsyncRun) -> list[Any]:
+            return [await run.wait("ci"), await run.wait("ci"), await run.wait("other", timeout="1h", default="none")]
+
+        made = program(listen)
+        async with await opener() as store:
+            handle = await store.start(made, key="k")
+            await handle.signal("ci", {"n": 1})  # before anybody waits
+            assert type(await driven(store, made)) is Waiting
+            await handle.signal("unheard")
+            assert (await handle.refresh()).status == "waiting"
+            await store.signal(handle.id, "ci", {"n": 2})  # after
+            assert (await handle.refresh()).status == "ready"
+            await driven(store, made)
+            opener.clock.advance("1h")
+            assert await store.drive(made, key="k") == [{"n": 1}, {"n": 2}, "none"]
+            with pytest.raises(Conflict) as over:
+                await handle.signal("ci")
+            assert over.value.facts["status"] == "completed"
+            with pytest.raises(Invalid):
+                await store.signal(handle.id, "")
+            assert (await store.verify()).ok
+
+    async def test_a_signal_that_does_not_come_is_timed_out(self, opener: AsyncOpener) -> None:
+        async def listen(run: AsyncRun) -> str:
+            try:
+                await run.wait("ci", timeout="1h")
+            except TimedOut as late:
+                return late.path
+            return "came"
+
+        made = program(listen)
+        async with await opener() as store:
+            await driven(store, made)
+            opener.clock.advance("1h")
+            assert await store.drive(made, key="k") == "signal"
+
+    # -- children --------------------------------------------------------------------------------------------------
+
+    async def test_a_child_is_started_once_and_its_parent_hears_of_its_end(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def work(run: AsyncRun, how: str) -> str:
+            await run.step(outside.seen, how)
+            if how == "fails":
+                raise ValueError("no")
+            if how == "asks":
+                return await run.ask("Child?")
+            return how
+
+        child = agent(name="child")(work)
+
+        async def lead(run: AsyncRun) -> list[str]:
+            said = [await run.call(child, "works")]
+            try:
+                await run.call(child, "fails")
+            except Failed as failed:
+                said.append(failed.code)
+            asked = await run.start(child, "asks")
+            return [*said, await asked.result()]
+
+        made = program(lead)
+        async with await opener() as store:
+            with pytest.raises(Waiting) as waiting:
+                await store.drive(made, key="k")
+            assert type(await driven(store, made)) is Waiting
+            (ask,) = await store.asks()
+            assert (waiting.value.facts["asks"], ask.question) == ([ask.id], "Child?")
+            await store.answer(ask.id, "answered")
+            assert await store.drive(made, key="k") == ["works", "ValueError", "answered"]
+            assert outside.calls == ["works", "fails", "asks"]
+            (parent,) = await store.runs(agent="a")
+            assert len(await store.runs(parent=parent.id)) == 3
+            assert (await store.verify()).ok
+
+    async def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: AsyncOpener) -> None:
+        async def wait(run: AsyncRun) -> None:
+            await run.ask("?")
+
+        child = agent(name="child")(wait)
+
+        async def lead(run: AsyncRun) -> str:
+            try:
+                await run.call(child)
+            except Failed as failed:
+                return failed.code
+            return "?"
+
+        made = program(lead)
+        async with await opener() as store:
+            await driven(store, made)
+            (handle,) = await store.runs(agent="child")
+            await handle.cancel("enough")
+            assert await store.drive(made, key="k") == "Cancelled"
+
+    async def test_what_a_failed_run_waited_for_is_waited_for_anew(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def work(run: AsyncRun) -> str:
+            return await run.step(outside.seen, "child")
+
+        child = agent(name="child")(work)
+
+        async def lead(run: AsyncRun) -> str:
+            started = await run.start(child)
+            if outside.seen("lead") and outside.count == 1:
+                raise ValueError("too early")
+            return await started.result()
+
+        made = program(lead)
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Failed
+            assert await store.drive(child, key="other") == "child"
+            for each in await store.runs(agent="child", status="ready"):
+                assert await store._driven(each, {"child": child}) == "child"
+            (handle,) = await store.runs(agent="a")
+            await handle.retry()
+            assert await store.drive(made, key="k") == "child"
+            assert len(await store.runs(agent="child")) == 2
+
+    # -- approvals in runs -----------------------------------------------------------------------------------------
+
+    async def test_an_approval_is_of_one_call_and_is_used_once(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool
+        async def pay(n: int) -> int:
+            if outside.seen(n) and outside.count == 1:
+                raise Failed("not now", code="NotNow")
+            return n
+
+        async def spend(run: AsyncRun) -> int:
+            return await run.act(pay, 5, approve="Pay?")
+
+        made = program(spend)
+        async with await opener() as store:
+            for answers, expected in ((["refuse"], "Refused"), (["approve"], "NotNow")):
+                for answer in answers:
+                    await driven(store, made)
+                    (ask,) = await store.asks()
+                    assert (ask.question, ask.detail) == ("Pay?", {"tool": "pay", "args": {"n": 5}})
+                    await store.answer(ask.id, answer, by="ann")
+                refused = await driven(store, made)
+                assert refused.code == expected
+                (handle,) = await store.runs()
+                await handle.retry()
+            assert type(await driven(store, made)) is Waiting  # what was approved was tried; it must be approved anew
+            await store.answer((await store.asks())[0].id, "approve")
+            assert await store.drive(made, key="k") == 5
+            assert outside.count == 2
+            assert (await store.verify()).ok
+
+    async def test_guards_and_time_refuse_in_a_run_too(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool(guards=[lambda *_: Refuse("never")])
+        async def never() -> None:
+            outside.seen()
+
+        @tool
+        async def late() -> None:
+            outside.seen()
+
+        async def careless(run: AsyncRun) -> list[str]:
+            said = []
+            for act in (partial(run.act, never), partial(run.act, late, approve="?", approve_within="1h")):
+                try:
+                    await act()
+                except Failed as refused:
+                    said.append(refused.message)
+            return said
+
+        made = program(careless)
+        async with await opener() as store:
+            await driven(store, made)
+            opener.clock.advance("1h")
+            assert await store.drive(made, key="k") == ["never", "the clock did not approve"]
+            assert outside.count == 0
+
+
+class AsyncSagasContract:
+    """What was done is undone in reverse, durably."""
+
+    async def test_what_was_done_is_undone_in_reverse(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def delete(name: str, result: str) -> None:
+            outside.seen(f"deleted {name} {result}")
+
+        @tool(undo=delete)
+        async def create(name: str) -> str:
+            return outside.seen(f"created {name}").upper()
+
+        @tool
+        async def refuse() -> None:
+            raise Failed("no", code="No")
+
+        async def trip(run: AsyncRun) -> str:
+            await run.act(create, "kept")
+            try:
+                async with run.saga():
+                    await run.act(create, "a")
+                    await run.act(create, "b")
+                    await run.act(refuse)
+            except Failed as failed:
+                await run.ask("?")
+                return failed.code
+            return "?"
+
+        made = program(trip)
+        async with await opener() as store:
+            await driven(store, made)
+            (handle,) = await store.runs()
+            for _ in range(2):
+                await handle.resume()
+                await driven(store, made)
+            await store.answer((await store.asks())[0].id, "x")
+            assert await store.drive(made, key="k") == "No"
+            assert outside.calls == [
+                "created kept", "created a", "created b", "deleted b CREATED B", "deleted a CREATED A",
+            ]  # fmt: skip
+            states = {
+                each.record.args.get("name"): each.state for each in await handle.effects() if each.tool == "create"
+            }
+            assert states == {"kept": "committed", "a": "undone", "b": "undone"}
+            assert (await store.verify()).ok
+
+    async def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool(kind="idempotent", fails=[PermissionError])
+        async def delete(name: str) -> None:
+            if outside.seen(f"delete {name}") and outside.calls.count(f"delete {name}") == 1:
+                raise PermissionError("locked")
+
+        @tool(undo=delete)
+        async def create(name: str) -> str:
+            return outside.seen(name)
+
+        async def trip(run: AsyncRun) -> None:
+            try:
+                async with run.saga():
+                    await run.act(create, "a")
+                    await run.step(int, "no number")
+            except Exception:  # noqa: BLE001 - what a careless agent does: a parked run stays parked
+                await run.act(create, "after")
+
+        made = program(trip)
+        async with await opener() as store:
+            with pytest.raises(Parked, match="create could not be undone: locked"):
+                await store.drive(made, key="k")
+            (handle,) = await store.runs(status="parked")
+            assert [each.state for each in await handle.effects()] == ["undoing", "failed"]
+            assert outside.calls == ["a", "delete a"]
+            await handle.retry()
+            await store.drive(made, key="k")
+            assert outside.calls == ["a", "delete a", "delete a", "after"]
+            assert [each.state for each in await handle.effects()] == ["undone", "committed", "committed"]
+
+    async def test_doubt_inside_a_saga_waits_visibly(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        async def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        async def trip(run: AsyncRun) -> None:
+            async with run.saga():
+                await run.act(create)
+                raise ValueError("no")
+
+        made = program(trip)
+        async with await opener() as store:
+            for verdict, expected in ((Happened(1), ["created", "deleted"]), (Absent(), ["created", "created"])):
+                outside.calls.clear()
+                key = type(verdict).__name__
+                with pytest.raises(Waiting) as waiting:
+                    await store.drive(made, key=key)
+                (doubt,) = waiting.value.facts["doubts"]
+                assert f"perdure settle {doubt}" in waiting.value.hint
+                assert outside.calls == ["created"]
+                await (await store.effect(doubt)).settle(verdict, by="ann")
+                refused = await driven(store, made, key=key)
+                if type(verdict) is Happened:
+                    assert refused.code == "ValueError"
+                else:
+                    assert type(refused) is Waiting  # it was tried again, and is in doubt again
+                assert outside.calls == expected
+
+    async def test_a_cancelled_run_undoes_what_it_did(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        async def create() -> None:
+            outside.seen("created")
+
+        async def trip(run: AsyncRun) -> None:
+            async with run.saga():
+                await run.act(create)
+                await run.ask("?")
+
+        made = program(trip, timeout="1h")
+        async with await opener() as store:
+            for end in ("cancel", "timeout"):
+                outside.calls.clear()
+                await driven(store, made, key=end)
+                (handle,) = await store.runs(status="waiting")
+                if end == "cancel":
+                    assert (await handle.cancel("enough")).record.cancelling
+                else:
+                    opener.clock.advance("1h")
+                refused = await driven(store, made, key=end)
+                assert type(refused) is (Cancelled if end == "cancel" else Failed)
+                assert outside.calls == ["created", "deleted"]
+                assert [each.state for each in await handle.effects()] == ["undone", "committed"]
+
+    async def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(kind="idempotent", undo=delete)
+        async def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        async def trip(run: AsyncRun) -> None:
+            async with run.saga():
+                await run.act(create)
+
+        async with await opener() as store:
+            assert (await driven(store, program(trip))).code == "OSError"
+            assert outside.calls == ["created", "deleted"]
+
+
+# async-only
+class AsyncBranchesContract:
+    """Branches replay the same, whatever finishes first."""
+
+    @pytest.mark.parametrize("seed", range(4))
+    async def test_branches_replay_whatever_finishes_first(self, opener: AsyncOpener, seed: int) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        outside, dice = Outside(), random.Random(seed)
+
+        async def look(name: str) -> str:
+            await asyncio.sleep(dice.random() / 100)
+            return outside.seen(name)
+
+        def slow(name: str) -> str:
+            return outside.seen(name)
+
+        send = tool(timeout=30)(slow)  # a thread with a deadline: no branch of the run
+
+        async def branch(run: AsyncRun, name: str) -> list[Any]:
+            first = await run.act(send, f"{name}0")
+            both = await asyncio.gather(*[run.step(look, f"{name}{n}") for n in (1, 2)])
+            return [first, *both, await run.ask(name)]
+
+        async def fan(run: AsyncRun) -> Any:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(branch(run, name)) for name in "xyz"]
+            return [task.result() for task in tasks] + [await asyncio.gather(run.step(look, "p"), run.step(look, "q"))]
+
+        made = program(fan)
+        async with await opener() as store:
+            while type(await driven(store, made)) is Waiting:
+                asks = await store.asks()
+                ask = dice.choice(asks)
+                await store.answer(ask.id, ask.question)
+            expected = [[f"{n}0", f"{n}1", f"{n}2", n] for n in "xyz"] + [["p", "q"]]
+            assert await store.drive(made, key="k") == expected
+            assert sorted(outside.calls) == sorted([f"{n}{i}" for n in "xyz" for i in range(3)] + ["p", "q"])
+            assert (await store.verify()).ok
+
+    async def test_an_answer_that_comes_while_another_branch_works_is_not_lost(self, opener: AsyncOpener) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        asked = asyncio.Event()
+        async with await opener() as store:
+
+            async def answered() -> None:
+                await asked.wait()
+                await store.answer((await store.asks())[0].id, "yes")
+
+            async def both(run: AsyncRun) -> Any:
+                async def work() -> None:
+                    await run.step(answered)
+                    await run.step(str, 1)  # a write after the answer
+
+                async def ask() -> str:
+                    opened = await run._opened(WaitKind.ASK, "", {"question": "?"}, "mark", None)
+                    asked.set()
+                    return await run._met(opened)
+
+                return (await asyncio.gather(ask(), work()))[0]
+
+            assert await store.drive(program(both), key="k") == "yes"
+
+    async def test_a_changed_branch_parks_and_undoes_nothing(self, opener: AsyncOpener) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        outside = Outside()
+
+        async def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        async def create() -> None:
+            outside.seen("created")
+
+        def fan(word: str) -> Any:
+            async def grouped(run: AsyncRun) -> None:
+                async with run.saga():
+                    await run.act(create)
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(run.step(str, word))
+                    await run.ask("?")
+
+            return program(grouped)
+
+        async with await opener() as store:
+            await driven(store, fan("old"))
+            await (await store.runs())[0].resume()
+            assert type(await driven(store, fan("new"))) is Parked
+            assert outside.calls == ["created"]
+
+    async def test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone(
+        self, opener: AsyncOpener
+    ) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        outside, begun = Outside(), asyncio.Event()
+
+        async def delete(name: str) -> None:
+            outside.seen(f"deleted {name}")
+
+        async def look(name: str) -> Happened:
+            return Happened(f"found {name}")
+
+        @tool(undo=delete, probe=look)
+        async def create(name: str) -> str:
+            outside.seen(name)
+            if name == "slow":
+                begun.set()
+                await asyncio.sleep(60)
+            return name
+
+        async def fails() -> None:
+            await begun.wait()
+            raise ValueError("no")
+
+        async def inside(run: AsyncRun) -> str:
+            try:
+                async with run.saga():
+                    await asyncio.gather(run.act(create, "slow"), run.step(fails))
+            except Failed as failed:
+                return failed.code
+            return "?"
+
+        async def both(run: AsyncRun) -> Any:
+            return await asyncio.gather(inside(run), run.act(create, "other"))
+
+        async with await opener() as store:
+            assert await store.drive(program(both), key="k") == ["ValueError", "other"]
+            assert sorted(outside.calls) == ["deleted slow", "other", "slow"]
+
+    async def test_what_an_agent_catches_does_not_end_its_run(self, opener: AsyncOpener) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        async def greedy(run: AsyncRun) -> Any:
+            return [str(each) for each in await asyncio.gather(run.ask("?"), return_exceptions=True)]
+
+        made = program(greedy)
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            await store.answer((await store.asks())[0].id, "yes")
+            assert await store.drive(made, key="k") == ["yes"]
+
+
+# end

@@ -1,0 +1,410 @@
+# Generated from testing/contract/aio/doubt.py by tools/unasync.py: edit that one.
+"""The contract of doubt: deadlines and late answers, probes, death, restores; and what must be allowed first (P4, P15)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure.effects.ledger import Intent
+from perdure.effects.tool import Refuse, RequireApproval, tool
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waiting
+from perdure.handles.sync.store import Store
+from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Unknown
+from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.openers import Opener
+
+
+def until(store: Store, condition: Callable[[], Any]) -> None:
+    """Wait, within bounds, for what another thread does."""
+    for _ in range(600):
+        if condition():
+            return
+        store._caller.pause(0.01)
+    raise AssertionError("it never came")
+
+
+def settled(store: Store, name: str, *states: str) -> None:
+    """Wait until an effect is in one of these states."""
+    for _ in range(600):
+        if (store.effect(name)).state in states:
+            return
+        store._caller.pause(0.01)
+    raise AssertionError("it never was")
+
+
+def probing(outside: Outside, answers: list[Any], **rule: Any) -> Any:
+    """A tool that fails in the middle, with a probe that gives these answers, the last one for ever."""
+
+    def look(to: str) -> Any:
+        outside.seen(f"looked for {to}")
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    @tool(probe=look, backoff="1ms", **rule)
+    def send(to: str) -> str:
+        outside.seen(f"sent {to}")
+        if outside.calls.count(f"sent {to}") == 1:
+            raise OSError("reset")
+        return f"{to}!"
+
+    return send
+
+
+class DoubtContract:
+    """What becomes of what is not known."""
+
+    # -- deadlines -------------------------------------------------------------------------------------------------
+
+    def test_a_late_answer_settles_its_own_doubt(self, opener: Opener) -> None:
+        go, outside = threading.Event(), Outside()
+
+        def slow() -> str:
+            go.wait(60)
+            return outside.seen("late")
+
+        send = tool(timeout=0.02)(slow)
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt, match=r"Overdue: no answer within 0\.02 s"):
+                session.act(send, key="k")
+            (effect,) = session.effects()
+            assert (effect.state, effect.record.quiet_at) == ("in_doubt", None)  # its thread may still send
+            go.set()
+            settled(store, effect.id, "committed")
+            assert (effect.refresh()).record.settled_by == "a late answer"
+            assert session.act(send, key="k") == "late"
+            assert outside.count == 1
+            assert (store.verify()).ok
+
+    def test_a_late_no_fails_and_a_late_exception_is_quiet_from_then_on(self, opener: Opener) -> None:
+        go = threading.Event()
+
+        def slow(how: str) -> None:
+            go.wait(60)
+            raise {"no": ValueError, "doubt": OSError}[how](how)
+
+        send = tool(timeout=0.02, fails=[ValueError])(slow)
+        with opener() as store:
+            session = store.session("s")
+            for how in ("no", "doubt"):
+                with pytest.raises(InDoubt):
+                    session.act(send, how, key=how)
+            go.set()
+            said_no, doubt = session.effects()
+            settled(store, said_no.id, "failed")
+            for _ in range(600):
+                if (doubt.refresh()).record.quiet_at is not None:
+                    break
+                store._caller.pause(0.01)
+            assert (doubt.state, doubt.record.quiet_at is None) == ("in_doubt", False)
+
+    def test_after_settlement_a_late_answer_is_noted_and_changes_nothing(self, opener: Opener) -> None:
+        go = threading.Event()
+
+        def slow() -> str:
+            go.wait(60)
+            return "late"
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt):
+                session.act(tool(timeout=0.02)(slow), key="k")
+            (effect,) = session.effects()
+            effect.settle(Declined("give it up"), by="ann")
+            go.set()
+            late = session.events(kind="effect.late")
+            for _ in range(600):
+                if late:
+                    break
+                store._caller.pause(0.01)
+                late = session.events(kind="effect.late")
+            assert late[0].data["said"] == "commit"
+            assert ((effect.refresh()).state, effect.record.settled_by) == ("failed", "ann")
+            assert (store.verify()).ok
+
+    def test_a_late_answer_that_cannot_be_kept_is_known_to_have_happened(self, opener: Opener) -> None:
+        go = threading.Event()
+
+        def slow() -> object:
+            go.wait(60)
+            return object()
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt):
+                session.act(tool(timeout=0.02)(slow), key="k")
+            go.set()
+            (effect,) = session.effects()
+            settled(store, effect.id, "committed")
+            assert (effect.refresh()).result == {"unstorable": "object"}
+
+    def test_what_hangs_for_ever_is_given_up_after_its_retries(self, opener: Opener) -> None:
+        go, outside = threading.Event(), Outside()
+
+        def hangs() -> None:
+            outside.seen()
+            go.wait(60)
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Failed) as given_up:
+                session.act(tool(kind="idempotent", timeout=0.02, retries=2, backoff="1ms")(hangs), key="k")
+            go.set()
+            assert (given_up.value.code, outside.count) == ("Overdue", 3)
+            until(store, lambda: not [t for t in threading.enumerate() if t.name == "perdure-call"])
+
+    # -- probes ----------------------------------------------------------------------------------------------------
+
+    def test_a_probe_that_finds_it_settles_it(self, opener: Opener) -> None:
+        outside = Outside()
+        with opener() as store:
+            session = store.session("s")
+            send = probing(outside, [Happened("found")])
+            assert session.act(send, "a", key="k") == "found"
+            assert outside.calls == ["sent a", "looked for a"]
+            assert (session.effects())[0].record.settled_by == "probe"
+
+    def test_a_probe_that_says_no_fails_it(self, opener: Opener) -> None:
+        outside = Outside()
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Failed, match="closed for good"):
+                session.act(probing(outside, [Declined("closed for good")]), "a", key="k")
+            assert outside.calls == ["sent a", "looked for a"]
+
+    @pytest.mark.parametrize("answer", [Unknown("remote unreachable"), True, None, "yes"])
+    def test_a_probe_that_cannot_tell_leaves_it_to_a_person(self, opener: Opener, answer: Any) -> None:
+        outside = Outside()
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt, match=r"remote unreachable|the probe returned"):
+                session.act(probing(outside, [answer]), "a", key="k")
+            assert outside.calls == ["sent a", "looked for a"]
+
+    def test_a_probe_that_raises_has_told_nothing(self, opener: Opener) -> None:
+        def look() -> Absent:
+            raise ZeroDivisionError("oh")
+
+        @tool(probe=look)
+        def send() -> None:
+            raise OSError("reset")
+
+        with opener() as store:
+            with pytest.raises(InDoubt, match="the probe failed: ZeroDivisionError: oh"):
+                (store.session("s")).act(send, key="k")
+
+    def test_absent_is_final_only_when_what_was_sent_has_had_its_time(self, opener: Opener) -> None:
+        outside = Outside()
+        with opener() as store:
+            session = store.session("s")
+            send = probing(outside, [Absent()], lands_within="30s", retries=1)
+            with pytest.raises(InDoubt) as early:
+                session.act(send, "a", key="k")
+            assert early.value.facts["action"] == "wait"
+            assert early.value.facts["until"] == opener.clock.now_us + 30_000_000
+            opener.clock.advance("29s")
+            with pytest.raises(InDoubt):
+                session.act(send, "a", key="k")
+            assert outside.calls.count("sent a") == 1
+            opener.clock.advance("1s")
+            assert session.act(send, "a", key="k") == "a!"
+            assert outside.calls.count("sent a") == 2
+            (effect,) = session.effects()
+            assert (effect.record.attempt, effect.state) == (2, "committed")
+
+    def test_absent_is_not_final_while_the_caller_may_still_send(self, opener: Opener) -> None:
+        go, outside = threading.Event(), Outside()
+
+        def slow() -> str:
+            outside.seen()
+            go.wait(60)
+            return "late"
+
+        send = tool(timeout=0.02, lands_within=0, retries=5, probe=Absent)(slow)
+        with opener() as store:
+            session = store.session("s")
+            for _ in range(2):
+                with pytest.raises(InDoubt, match="its caller may still send it"):
+                    session.act(send, key="k")
+                opener.clock.advance("1h")
+            assert outside.count == 1
+            go.set()
+            (effect,) = session.effects()
+            settled(store, effect.id, "committed")
+            assert session.act(send, key="k") == "late"
+
+    def test_a_probe_that_finds_nothing_often_enough_gives_up(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(probe=Absent, lands_within=0, retries=2, backoff="1ms")
+        def send() -> None:
+            outside.seen()
+            raise OSError("reset")
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Failed) as refused:
+                session.act(send, key="k")
+            assert (refused.value.code, outside.count) == ("OSError", 3)
+
+    # -- other stores ----------------------------------------------------------------------------------------------
+
+    def test_who_left_without_a_word_leaves_doubt(self, opener: Opener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store dies with its process")
+        outside = Outside()
+
+        @tool(kind="idempotent")
+        def send() -> str:
+            return outside.seen("again")
+
+        with opener() as a, opener() as b:
+            one, other = a.session("s"), b.session("s")
+            (one.begin(send, key="k")).dispatch()
+            with pytest.raises(Conflict) as alive:
+                other.act(send, key="k")
+            assert alive.value.facts["state"] == "dispatched"
+            assert (other.begin(send, key="k")).state == "dispatched"
+            opener.clock.advance("1h")  # no heartbeat comes any more
+            assert (other.begin(send, key="k")).state == "in_doubt"
+            assert other.act(send, key="k") == "again"
+            (effect,) = other.effects()
+            assert effect.record.attempt == 2
+
+    def test_a_person_can_settle_what_a_dead_one_left(self, opener: Opener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store dies with its process")
+        with opener() as a, opener() as b:
+            sent = ((a.session("s")).begin("t", key="k")).dispatch()
+            seen = b.effect(sent.id)
+            with pytest.raises(Conflict):
+                seen.settle(Happened(1))
+            opener.clock.advance("1h")
+            assert (seen.settle(Happened(1), by="ann")).state == "committed"
+
+    def test_after_a_restore_what_was_begun_is_doubt(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> None:
+            outside.seen()
+
+        with opener() as store:
+            session = store.session("s")
+            planned = session.begin(send, key="planned")
+            sent = (session.begin(send, key="sent")).dispatch()
+            store._caller.core.epoch += 1  # as a store that was restored from a backup
+            with pytest.raises(Conflict, match="restored"):
+                planned.dispatch()
+            for effect in (planned, sent):
+                with pytest.raises(InDoubt, match="Restored"):
+                    session.act(send, key=effect.key)
+                assert (effect.refresh()).state is EffectState.IN_DOUBT
+            assert outside.count == 0
+            planned.settle(Absent(), by="ann")
+            session.act(send, key="planned")  # that was said after the restore
+            assert outside.count == 1
+
+
+class GuardsContract:
+    """What must be allowed before it happens."""
+
+    def test_verdicts_of_guards_are_recorded_also_when_they_pass(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def only_small(intent: Intent, actor: str) -> Any:
+            outside.seen((intent.tool, actor))
+            return Refuse("too much") if intent.args["n"] > 9 else None
+
+        @tool(guards=[only_small])
+        def pay(n: int) -> int:
+            return n
+
+        with opener(actor="ann") as store:
+            session = store.session("s")
+            assert session.act(pay, 1, key="a") == 1
+            with pytest.raises(Failed) as refused:
+                session.act(pay, 10, key="b")
+            assert (refused.value.code, refused.value.message) == ("Refused", "too much")
+            assert outside.calls == [("pay", "ann")] * 2
+            passed, meant = session.events(kind="effect.dispatched"), session.events(kind="effect.planned")
+            assert passed[0].data["guards"] == [{"guard": "only_small", "said": "pass"}]
+            assert meant[0].data["guards"] == [{"guard": "only_small", "said": "refuse", "why": "too much"}]
+            assert [each.state for each in session.effects()] == ["committed", "withdrawn"]
+
+    def test_a_guard_that_says_something_else_is_refused(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(guards=[lambda *_: True])
+        def pay() -> None:
+            outside.seen()
+
+        with opener() as store:
+            with pytest.raises(Invalid) as wrong:
+                (store.session("s")).act(pay)
+            assert (wrong.value.path, outside.count) == ("guard", 0)
+
+    @pytest.mark.parametrize("by_guard", [True, False])
+    def test_an_approval_is_waited_for_and_names_who_gave_it(self, opener: Opener, by_guard: bool) -> None:
+        outside = Outside()
+
+        @tool(guards=[lambda *_: RequireApproval("Really?")] if by_guard else [])
+        def pay(n: int) -> int:
+            return outside.seen(n)
+
+        approve: Any = {} if by_guard else {"approve": "Really?"}
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Waiting) as waiting:
+                session.act(pay, 5, key="k", **approve)
+            with pytest.raises(Waiting):
+                session.act(pay, 5, key="k", **approve)
+            (ask,) = store.asks()
+            assert waiting.value.facts["asks"] == [ask.id]
+            assert (ask.question, ask.choices, ask.detail) == (
+                "Really?",
+                ("approve", "refuse"),
+                {"tool": "pay", "args": {"n": 5}},
+            )
+            with pytest.raises(Invalid) as no_choice:
+                store.answer(ask.id, "maybe", by="ann")
+            assert no_choice.value.path == "answer"
+            store.answer(ask.id, "approve", by="ann")
+            with pytest.raises(Conflict):
+                store.answer(ask.id, "refuse", by="bob")
+            with pytest.raises(KeyReused):  # other arguments: another call, not approved
+                session.act(pay, 6, key="k", **approve)
+            assert session.act(pay, 5, key="k", **approve) == 5
+            assert session.act(pay, 5, key="k", **approve) == 5
+            assert outside.calls == [5]
+            with pytest.raises(Waiting):  # the approval was for that call alone
+                session.act(pay, 5, key="another", **approve)
+            assert (store.verify()).ok
+
+    def test_no_answer_in_time_is_a_no(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def pay() -> None:
+            outside.seen()
+
+        with opener() as store:
+            session = store.session("s")
+            for key, answer in (("k", None), ("r", "refuse")):
+                with pytest.raises(Waiting):
+                    session.act(pay, key=key, approve="Really?", approve_within="1h")
+                (ask,) = store.asks()
+                if answer is None:
+                    opener.clock.advance("1h")
+                    with pytest.raises(Conflict, match="is over"):
+                        store.answer(ask.id, "approve")
+                else:
+                    store.answer(ask.id, answer, by="ann")
+                with pytest.raises(Failed) as refused:
+                    session.act(pay, key=key, approve="Really?", approve_within="1h")
+                assert refused.value.message == f"{'the clock' if answer is None else 'ann'} did not approve"
+            assert outside.count == 0
+            assert [each.state for each in session.effects()] == ["withdrawn"] * 2

@@ -1,0 +1,569 @@
+# Generated from testing/contract/aio/effects.py by tools/unasync.py: edit that one.
+"""The contract of the effect ledger: every arrow and no other, keys, calls, doubt and how it is settled (P2, P3, P4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from perdure.effects import ledger
+from perdure.effects.ledger import ARROWS, Intent, Outcome, Sender
+from perdure.effects.tool import tool
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, NotFound, Refused, Unavailable
+from perdure.handles.sync.effects import Effect
+from perdure.handles.sync.session import Session
+from perdure.model.ids import new_uid
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    Rule,
+    ToolKind,
+    Unknown,
+)
+from perdure.testing.openers import Opener
+from perdure.testing.races import Race
+
+SENDER = Sender("f" * 32, 1)
+NO = EffectError("No", "no")
+WAYS = {  # arrows that lead to each state from nothing
+    "planned": ["plan"],
+    "dispatched": ["plan", "dispatch"],
+    "in_doubt": ["plan", "dispatch", "doubt"],
+    "committed": ["plan", "dispatch", "commit"],
+    "failed": ["plan", "dispatch", "fail"],
+    "withdrawn": ["plan", "withdraw"],
+    "undoing": ["plan", "dispatch", "commit", "undo"],
+    "undone": ["plan", "dispatch", "commit", "undo", "undone"],
+}
+NOTED = {"commit", "fail", "absent"}  # what comes after settlement is recorded and changes nothing
+QUIET = {  # arrows that lead nowhere new where they stand already, and write nothing
+    ("withdraw", "withdrawn"),
+    ("undo", "undoing"),
+    ("undo", "undone"),
+}
+
+
+class Outside:
+    """The outside world, as a tool's counter sees it."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def seen(self, value: Any = None) -> Any:
+        """Something arrived."""
+        self.calls.append(value)
+        return value
+
+    @property
+    def count(self) -> int:
+        """How much arrived."""
+        return len(self.calls)
+
+
+def intent(key: str, **changes: Any) -> Intent:
+    """An effect that may be called again, so that no arrow is refused because of its kind."""
+    given: dict[str, Any] = {
+        "tool": "t",
+        "kind": ToolKind.IDEMPOTENT,
+        "digest": "d",
+        "args": {},
+        "rule": Rule(retries=9),
+    }
+    return Intent(key=key, **(given | changes))
+
+
+def follow(tx: Any, stream: Any, arrow: str, seq: int) -> EffectRecord | None:
+    """Follow one arrow, as whoever acts would."""
+    found = ledger.effect(tx, stream, seq) if seq else None
+    attempt = found.attempt if found else 0
+    match arrow:
+        case "plan":
+            return ledger.plan(tx, stream, intent(new_uid().hex()), 1)
+        case "dispatch":
+            return ledger.dispatch_planned(tx, stream, seq, SENDER)
+        case "again":
+            return ledger.dispatch_again(tx, stream, seq, attempt, SENDER)
+        case "doubt":
+            return ledger.doubt(tx, stream, seq, attempt, NO)
+        case "withdraw":
+            return ledger.withdraw(tx, stream, seq, NO)
+        case "retry":
+            return ledger.revive(tx, stream, seq)
+        case "undo":
+            ledger.begin_undo(tx, stream, seq, intent(f"undo {seq}", tool="u", digest="u"), 1)
+        case "undone":
+            undo = ledger.find(tx, stream, f"undo {seq}") or ledger.plan(tx, stream, intent("u", undoes=seq), 1)
+            sent = ledger.dispatch_planned(tx, stream, undo.seq, SENDER)
+            ledger.commit(tx, stream, sent.seq, sent.attempt, Outcome())
+        case _:
+            outcome = Outcome({"n": 1}) if arrow == "commit" else Outcome(error=NO)
+            return getattr(ledger, arrow)(tx, stream, seq, attempt, outcome)
+    return ledger.effect(tx, stream, seq)
+
+
+def effect_in(session: Session, state: str) -> Effect:
+    """An effect in this state."""
+    seq = 0
+    for arrow in WAYS[state]:
+        record = session._write(follow, arrow, seq)
+        seq = record.seq
+    return next(each for each in session.effects() if each.record.seq == seq)
+
+
+def events_of(session: Session) -> int:
+    """How many events it has."""
+    return len(session.events(limit=1_000))
+
+
+class LedgerContract:
+    """The state table, generated from the drawing."""
+
+    def test_every_state_can_be_reached_by_the_arrows_of_the_drawing(self) -> None:
+        assert WAYS.keys() == {state.value for state in EffectState}
+        for state, arrows in WAYS.items():
+            at: EffectState | None = None
+            for arrow in arrows:
+                assert arrow == "plan" or at in ARROWS[arrow].sources
+                at = ARROWS[arrow].target
+            assert at == state
+
+    @pytest.mark.parametrize("arrow", [name for name in ARROWS if name != "plan"])
+    @pytest.mark.parametrize("state", [state.value for state in EffectState])
+    def test_every_arrow_and_no_other(self, opener: Opener, arrow: str, state: str) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = effect_in(session, state)
+            before = events_of(session)
+            if EffectState(state) in self.sources(arrow):
+                session._write(follow, arrow, effect.record.seq)
+                assert (effect.refresh()).state is ARROWS[arrow].target
+                assert [e.kind for e in session.events(after=0, limit=1_000)].count(ARROWS[arrow].kind) > 0
+            elif (arrow, state) in QUIET or arrow in ("doubt", "retry"):
+                session._write(follow, arrow, effect.record.seq)
+            elif arrow in NOTED and effect.record.attempt:
+                session._write(follow, arrow, effect.record.seq)
+                late = [event for event in session.events(limit=1_000) if event.kind == "effect.late"]
+                assert len(late) == (ARROWS[arrow].target != state)
+            else:
+                with pytest.raises(Conflict) as refused:
+                    session._write(follow, arrow, effect.record.seq)
+                assert refused.value.path == "effect"
+                assert events_of(session) == before
+            if EffectState(state) not in self.sources(arrow):
+                assert (effect.refresh()).state == state
+            assert (store.verify()).ok
+
+    @staticmethod
+    def sources(arrow: str) -> set[EffectState]:
+        """Where an arrow may begin here: doubt that stands already is not written again unless it is now proved quiet."""
+        return set(ARROWS[arrow].sources) - ({EffectState.IN_DOUBT} if arrow in ("doubt", "undo") else set())
+
+    def test_two_at_once_follow_an_arrow_once(self, opener: Opener) -> None:
+        with opener() as x, opener() if opener.shared else x as y:
+            one, other = x.session("s"), y.session("s")
+            for arrow, state in (("dispatch", "planned"), ("again", "in_doubt")):
+                for _ in range(4):
+                    effect = effect_in(one, state)
+                    calls = [partial(each._write, _expecting, effect.record, arrow) for each in (one, other)]
+                    outcomes = Race.between(*calls)
+                    assert len(outcomes.won) == 1
+                    assert type(outcomes.refused[0]) is Conflict
+                    assert (effect.refresh()).record.attempt == effect.record.attempt
+                    assert effect.state is EffectState.DISPATCHED
+
+    def test_a_probe_that_proves_quiet_is_written_once(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = effect_in(session, "in_doubt")
+            assert effect.record.quiet_at is None
+            for _ in range(2):
+                session._write(_quiet, effect.record)
+            events = [event.kind for event in session.events(limit=1_000)]
+            assert events.count("effect.doubted") == 2
+            assert (effect.refresh()).record.quiet_at is not None
+
+
+def _expecting(tx: Any, stream: Any, record: EffectRecord, arrow: str) -> EffectRecord | None:
+    """The arrow, from the attempt that was seen before the race."""
+    if arrow == "again":
+        return ledger.dispatch_again(tx, stream, record.seq, record.attempt, SENDER)
+    return follow(tx, stream, arrow, record.seq)
+
+
+def _quiet(tx: Any, stream: Any, record: EffectRecord) -> EffectRecord:
+    return ledger.doubt(tx, stream, record.seq, record.attempt, NO, quiet=True)
+
+
+class ActingContract:
+    """Acting in a session: once, whatever the key, the call and the tool say."""
+
+    def test_the_same_key_gives_the_stored_result_without_a_call(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send(to: str) -> dict[str, str]:
+            return outside.seen({"to": to})
+
+        with opener() as store:
+            session = store.session("s")
+            for _ in range(3):
+                assert session.act(send, "ann", key="m1") == {"to": "ann"}
+            assert outside.count == 1
+            with pytest.raises(KeyReused) as refused:
+                session.act(send, "bob", key="m1")
+            facts = refused.value.facts
+            assert (refused.value.path, facts["seq"]) == ("key", 2)
+            assert facts["stored"] != facts["given"]
+            (effect,) = session.effects()
+            assert facts["stored"] == effect.record.digest
+            session.act(send, "ann")  # without a key every call is a new action
+            session.act(send, "ann")
+            (store.session("other")).act(send, "ann", key="m1")  # a key is of its session
+            assert outside.count == 4
+            assert (store.verify()).ok
+
+    def test_a_tool_gets_a_key_of_this_effect_alone(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="keyed")
+        def pay(*, key: str) -> None:
+            outside.seen(key)
+
+        with opener() as store:
+            for name in ("a", "b"):
+                session = store.session(name)
+                session.act(pay, key="k")
+                assert (session.effects())[0].handed == outside.calls[-1]
+            assert len(set(outside.calls)) == 2
+
+    def test_the_result_of_a_call_lands_in_the_same_commit(self, opener: Opener) -> None:
+        @tool(fails=[ValueError])
+        def look(q: str) -> str:
+            if q == "bad":
+                raise ValueError("no such thing")
+            return f"found {q}"
+
+        with opener() as store:
+            session = store.session("s")
+            session.say("user", "go")
+            calls = [Call("c1", "look", {"q": "x"}), Call("c2", "look", {"q": "bad"})]
+            session.say("assistant", "let me look", calls=calls)
+            assert session.act(look, "x", call=calls[0]) == "found x"
+            with pytest.raises(Failed) as refused:
+                session.act(look, "bad", call=calls[1])
+            assert refused.value.code == "ValueError"
+            answered = {turn.call: turn for turn in session.turns(last=5) if turn.call}
+            assert (answered["c1"].content, answered["c1"].error) == ("found x", False)
+            assert (answered["c2"].content, answered["c2"].error) == ("ValueError: no such thing", True)
+            first, second = session.events(kind="effect.committed"), session.events(kind="call.answered")
+            assert first[0].ref.seq + 1 == second[0].ref.seq
+            assert not getattr(session.pending(), "calls", ())
+            assert [each["role"] for each in session.transcript(format="openai")][-2:] == ["tool", "tool"]
+            assert session.act(look, "x", call=calls[0]) == "found x"
+            assert (store.verify()).ok
+
+    def test_a_call_that_nobody_made_is_refused_before_anything_is_sent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> None:
+            outside.seen()
+
+        with opener() as store:
+            session = store.session("s")
+            for verb in (session.act, session.begin):
+                with pytest.raises(NotFound) as refused:
+                    verb(send, call=Call("c9", "send", {}))
+                assert refused.value.path == "call"
+            with pytest.raises(Invalid):
+                session.act(send, call="c9")  # type: ignore[arg-type] - wrong on purpose
+            assert (outside.count, session.effects()) == (0, [])
+
+    def test_a_call_that_was_answered_by_hand_keeps_that_answer(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+
+            @tool
+            def look() -> str:
+                session.result("c1", "by hand")
+                return "by tool"
+
+            session.say("user", "go")
+            session.say("assistant", calls=[Call("c1", "look", {})])
+            assert session.act(look, call=Call("c1", "look", {})) == "by tool"
+            assert [turn.content for turn in session.turns(last=1)] == ["by hand"]
+            assert [each.state for each in session.effects()] == ["committed"]
+
+    # -- what a tool says ------------------------------------------------------------------------------------------
+
+    def test_a_clear_no_is_a_failure_and_is_not_tried_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="idempotent", retries=5, fails=[KeyError])
+        def ask(how: str) -> None:
+            outside.seen()
+            raise KeyError(how) if how == "declared" else Failed("no", code="No")
+
+        with opener() as store:
+            session = store.session("s")
+            for how, code in (("declared", "KeyError"), ("said", "No")):
+                for _ in range(2):
+                    with pytest.raises(Failed) as refused:
+                        session.act(ask, how, key=how)
+                    assert refused.value.code == code
+            assert outside.count == 2
+            assert [each.state for each in session.effects()] == ["failed", "failed"]
+            assert len(store.effects(errors=True)) == 2
+
+    def test_an_exception_is_doubt_and_an_unsafe_tool_is_never_called_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def send() -> None:
+            outside.seen()
+            raise RuntimeError("connection reset")
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt) as doubt:
+                session.act(send, key="k")
+            for _ in range(2):
+                with pytest.raises(InDoubt):
+                    session.act(send, key="k")
+            assert outside.count == 1
+            (effect,) = session.effects(open=True)
+            assert doubt.value.path == effect.id
+            for way in ("perdure settle", 'kind="idempotent"', 'kind="keyed"', "probe="):
+                assert way in doubt.value.hint
+            assert "RuntimeError: connection reset" in doubt.value.message
+            effect.settle(Happened("sent"), by="ann")
+            assert session.act(send, key="k") == "sent"
+            assert (effect.refresh()).record.settled_by == "ann"
+            assert outside.count == 1
+
+    def test_what_may_be_called_again_is_until_its_retries_are_used_up(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def flaky(good_at: int) -> int:
+            outside.seen()
+            if outside.count < good_at:
+                raise OSError("reset")
+            return outside.count
+
+        again = tool(kind="idempotent", retries=2, backoff="1ms")(flaky)
+        with opener() as store:
+            session = store.session("s")
+            assert session.act(again, 3) == 3
+            outside.calls.clear()
+            with pytest.raises(Failed) as given_up:
+                session.act(again, 9, key="k")
+            assert (outside.count, given_up.value.code) == (3, "OSError")
+            effects = session.effects()
+            assert [(each.state, each.record.attempt) for each in effects] == [("committed", 3), ("failed", 3)]
+
+    def test_a_keyed_tool_is_called_with_the_same_key_and_then_a_person_is_asked(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="keyed", retries=2, backoff="1ms")
+        def pay(*, key: str) -> None:
+            outside.seen(key)
+            raise OSError("reset")
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt):
+                session.act(pay, key="k")
+            assert outside.count == 3
+            assert len(set(outside.calls)) == 1
+            (effect,) = session.effects()
+            effect.settle(Declined("give it up"), by="ann")
+            with pytest.raises(Failed, match="give it up"):
+                session.act(pay, key="k")
+
+    def test_unavailable_says_that_nothing_was_sent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(retries=2, backoff="1ms")
+        def send(good_at: int) -> int:
+            outside.seen()
+            if outside.count < good_at:
+                raise Unavailable("no route")
+            return outside.count
+
+        with opener() as store:
+            session = store.session("s")
+            assert session.act(send, 3) == 3
+            outside.calls.clear()
+            with pytest.raises(Failed) as refused:
+                session.act(send, 9)
+            assert (outside.count, refused.value.code) == (3, "Unavailable")
+
+    def test_a_result_that_cannot_be_kept_happened_all_the_same(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> object:
+            outside.seen()
+            return {"a": [object()]}
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Invalid) as refused:
+                session.act(send, key="k")
+            assert refused.value.path == "result.a[0]"
+            assert session.act(send, key="k") == {"unstorable": "dict"}
+            assert outside.count == 1
+
+    def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(self, opener: Opener) -> None:
+        @tool(kind="keyed")
+        def pay(amount: int, *, key: str) -> None: ...
+
+        @tool(kind="read")
+        def look() -> None: ...
+
+        with opener() as store:
+            session = store.session("s")
+            for args, path in (((), "args"), ((1, 2), "args"), ((object(),), "args.amount")):
+                with pytest.raises(Invalid) as refused:
+                    session.act(pay, *args)
+                assert refused.value.path.startswith(path)
+            with pytest.raises(Refused):
+                session.act(look)
+            for kind, args, path in (("wrong", {}, "kind"), (None, [1], "args")):
+                with pytest.raises(Invalid) as wrong:
+                    session.begin("t", args, kind=kind)  # type: ignore[arg-type]
+                assert wrong.value.path == path
+            with pytest.raises(Refused):
+                session.begin("t", kind="read")
+            assert session.effects() == []
+
+    # -- one's own loop --------------------------------------------------------------------------------------------
+
+    def test_a_loop_of_ones_own(self, opener: Opener) -> None:
+        with opener(actor="ann") as store:
+            session = store.session("s")
+            effect = session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")
+            assert (effect.state, effect.settled, effect.tool, effect.key) == ("planned", False, "open_pr", "pr")
+            with pytest.raises(Conflict) as early:  # what was never sent cannot have happened (P2)
+                effect.commit({"number": 7})
+            assert early.value.facts["state"] == "planned"
+            effect.dispatch()
+            with pytest.raises(Conflict):
+                (session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")).dispatch()
+            effect.commit({"number": 7}, checkpoint={"cursor": 8})
+            assert (effect.state, effect.result) == ("committed", {"number": 7})
+            assert session.restore() == {"cursor": 8}
+            again = session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")
+            assert (again.settled, again.result, again.record.actor) == (True, {"number": 7}, "ann")
+            again.commit({"number": 7})
+            assert not session.events(kind="effect.late")
+            again.fail("no")
+            assert (again.state, len(session.events(kind="effect.late"))) == ("committed", 1)
+            failed = (session.begin("t")).dispatch()
+            assert (failed.fail(ValueError("x"))).record.error == EffectError("ValueError", "x")
+            assert [each.id for each in session.effects(open=True)] == []
+            assert (store.verify()).ok
+
+    def test_a_checkpoint_stands_or_falls_with_its_effect(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = session.begin("t")
+            with pytest.raises(Conflict):
+                effect.commit(1, checkpoint={"n": 1})
+            assert session.restore() is None
+
+    def test_of_two_who_settle_one_does(self, opener: Opener) -> None:
+        with opener() as x, opener() if opener.shared else x as y:
+            one, other = x.session("s"), y.session("s")
+            for number in range(4):
+                effect = effect_in(one, "in_doubt")
+                seen = y.effect(effect.id)
+                outcomes = Race.between(
+                    partial(effect.settle, Happened(number), by="ann"), partial(seen.settle, Declined("no"), by="bob")
+                )
+                assert len(outcomes.won) == 1
+                assert type(outcomes.refused[0]) is Conflict
+                assert outcomes.refused[0].facts["settled_by"] == outcomes.won[0].record.settled_by
+            assert len(other.effects()) == 4
+
+    def test_of_two_who_act_under_one_key_one_sends(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> int:
+            return outside.seen(1)
+
+        with opener() as x, opener() if opener.shared else x as y:
+            one, other = x.session("s"), y.session("s")
+            for number in range(4):
+                key = f"k{number}"
+                outcomes = Race.between(partial(one.act, send, key=key), partial(other.act, send, key=key))
+                assert outside.count == number + 1
+                assert set(outcomes.won) == {1}
+                assert {type(each) for each in outcomes.refused} <= {Conflict}
+
+    def test_a_verdict_is_no_boolean_and_unknown_settles_nothing(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = effect_in(session, "in_doubt")
+            for wrong in (Unknown("?"), True, None, "happened"):
+                with pytest.raises(Invalid) as refused:
+                    effect.settle(wrong)  # type: ignore[arg-type] - wrong on purpose
+                assert refused.value.path == "verdict"
+            with pytest.raises(Invalid, match="not true or false"):
+                bool(Happened(1))
+            with pytest.raises(Invalid) as unkept:
+                effect.settle(Happened({"a": object()}))
+            assert unkept.value.path == "result.a"
+            assert (effect.refresh()).state == "in_doubt"
+            assert (effect.settle(Absent())).state == "planned"
+
+    def test_effects_are_found_across_the_store(self, opener: Opener) -> None:
+        with opener() as store:
+            for name in ("a", "b"):
+                session = store.session(name)
+                for state in ("committed", "in_doubt", "failed"):
+                    effect_in(session, state)
+            assert len(store.effects()) == 6
+            assert {each.state for each in store.effects(state="in_doubt")} == {"in_doubt"}
+            assert len(store.effects(errors=True)) == 4
+            assert store.effects(tool="other") == []
+            page = store.effects(limit=4)
+            rest = store.effects(limit=4, after=page.next)
+            assert (len(page), len(rest), rest.next) == (4, 2, None)
+            assert len({each.id for each in [*page, *rest]}) == 6
+            with pytest.raises(Invalid):
+                store.effects(state="lost")
+            for wrong in ("x", "run:1", "session:a/x", "session:nobody/1"):
+                with pytest.raises(Invalid):
+                    store.effect(wrong)
+
+    def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> int:
+            outside.seen()
+            raise OSError("reset")
+
+        with opener() as store:
+            session = store.session("s")
+            for state in ("planned", "dispatched", "in_doubt", "committed"):
+                effect_in(session, state)
+            with pytest.raises(InDoubt):
+                session.act(send, key="k")
+            fork = session.fork(name="f")
+            assert fork.effects(open=True) == []
+            states = [each.state for each in fork.effects()]
+            assert states == ["withdrawn"] * 3 + ["committed", "withdrawn"]
+            with pytest.raises(Failed):
+                fork.act(send, key="k")
+            assert outside.count == 1
+            assert len(session.effects(open=True)) == 4
+            assert (store.verify()).ok

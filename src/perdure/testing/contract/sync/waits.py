@@ -1,0 +1,427 @@
+# Generated from testing/contract/aio/waits.py by tools/unasync.py: edit that one.
+"""The contract of what runs wait for (people, times, signals, children), of branches, and of sagas (P13, P15)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from perdure.effects.tool import Refuse, tool
+from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.handles.sync.run import Run
+from perdure.model.records.effects import Absent, Happened
+from perdure.runtime.agent import agent
+from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.contract.sync.runs import driven, program
+from perdure.testing.openers import Opener
+from perdure.testing.races import Race
+
+
+class WaitsContract:
+    """Each wait is opened once and ends once."""
+
+    def test_an_answer_is_taken_once_and_names_who_gave_it(self, opener: Opener) -> None:
+        def asking(run: Run) -> list[Any]:
+            return [run.ask("Merge?", choices=["merge", "hold"], detail={"n": 1}), run.ask("Why?")]
+
+        made = program(asking)
+        with opener(actor="ann") as x, opener(actor="ann") if opener.shared else x as y:
+            driven(x, made)
+            (ask,) = x.asks()
+            assert (ask.question, ask.choices, ask.detail, ask.actor) == ("Merge?", ("merge", "hold"), {"n": 1}, "ann")
+            with pytest.raises(Invalid) as no_choice:
+                x.answer(ask.id, "burn")
+            assert no_choice.value.path == "answer"
+            outcomes = Race.between(
+                partial(x.answer, ask.id, "merge", by="bob"), partial(y.answer, ask.id, "hold", by="eve")
+            )
+            assert len(outcomes.won) == 1
+            assert type(outcomes.refused[0]) is Conflict
+            (won,) = outcomes.won
+            assert outcomes.refused[0].facts["met_by"] == won.met_by
+            assert type(driven(x, made)) is Waiting
+            (free,) = x.asks()
+            x.answer(free.id, {"any": "value"})
+            assert x.drive(made, key="k") == [won.answer, {"any": "value"}]
+            assert [each.met_by for each in x.asks(state="met")] == ["ann", won.met_by]
+            for wrong in ("run:nobody/1", ask.id.rpartition("/")[0] + "/999"):
+                with pytest.raises(NotFound):
+                    x.answer(wrong, "x")
+            assert (x.verify()).ok
+
+    def test_after_its_time_the_default_stands(self, opener: Opener) -> None:
+        def asking(run: Run) -> Any:
+            return run.ask("Merge?", choices=["merge", "hold"], timeout="2d", default="hold")
+
+        def wrong(run: Run) -> Any:
+            return run.ask("Merge?", choices=["merge"], timeout="2d", default="burn")
+
+        made = program(asking)
+        with opener() as store:
+            driven(store, made)
+            (ask,) = store.asks()
+            opener.clock.advance("2d")
+            with pytest.raises(Conflict, match="is over"):
+                store.answer(ask.id, "merge")
+            assert store.drive(made, key="k") == "hold"
+            assert (store.asks(state="expired"))[0].met_by == "the clock"
+            assert (driven(store, program(wrong), key="wrong")).code == "Invalid"
+
+    def test_a_sleep_ends_by_the_clock_of_the_store(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def nap(run: Run) -> str:
+            run.sleep("10m")
+            return run.step(outside.seen, "awake")
+
+        made = program(nap)
+        with opener() as store:
+            for passed in ("1m", "9m"):
+                assert type(driven(store, made)) is Waiting
+                (handle,) = store.runs()
+                assert (handle.status, handle.record.reason, outside.count) == ("waiting", "sleep", 0)
+                opener.clock.advance(passed)
+            assert store.drive(made, key="k") == "awake"
+            assert outside.count == 1
+
+    def test_a_signal_is_kept_until_it_is_taken(self, opener: Opener) -> None:
+        def listen(run: Run) -> list[Any]:
+            return [run.wait("ci"), run.wait("ci"), run.wait("other", timeout="1h", default="none")]
+
+        made = program(listen)
+        with opener() as store:
+            handle = store.start(made, key="k")
+            handle.signal("ci", {"n": 1})  # before anybody waits
+            assert type(driven(store, made)) is Waiting
+            handle.signal("unheard")
+            assert (handle.refresh()).status == "waiting"
+            store.signal(handle.id, "ci", {"n": 2})  # after
+            assert (handle.refresh()).status == "ready"
+            driven(store, made)
+            opener.clock.advance("1h")
+            assert store.drive(made, key="k") == [{"n": 1}, {"n": 2}, "none"]
+            with pytest.raises(Conflict) as over:
+                handle.signal("ci")
+            assert over.value.facts["status"] == "completed"
+            with pytest.raises(Invalid):
+                store.signal(handle.id, "")
+            assert (store.verify()).ok
+
+    def test_a_signal_that_does_not_come_is_timed_out(self, opener: Opener) -> None:
+        def listen(run: Run) -> str:
+            try:
+                run.wait("ci", timeout="1h")
+            except TimedOut as late:
+                return late.path
+            return "came"
+
+        made = program(listen)
+        with opener() as store:
+            driven(store, made)
+            opener.clock.advance("1h")
+            assert store.drive(made, key="k") == "signal"
+
+    # -- children --------------------------------------------------------------------------------------------------
+
+    def test_a_child_is_started_once_and_its_parent_hears_of_its_end(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def work(run: Run, how: str) -> str:
+            run.step(outside.seen, how)
+            if how == "fails":
+                raise ValueError("no")
+            if how == "asks":
+                return run.ask("Child?")
+            return how
+
+        child = agent(name="child")(work)
+
+        def lead(run: Run) -> list[str]:
+            said = [run.call(child, "works")]
+            try:
+                run.call(child, "fails")
+            except Failed as failed:
+                said.append(failed.code)
+            asked = run.start(child, "asks")
+            return [*said, asked.result()]
+
+        made = program(lead)
+        with opener() as store:
+            with pytest.raises(Waiting) as waiting:
+                store.drive(made, key="k")
+            assert type(driven(store, made)) is Waiting
+            (ask,) = store.asks()
+            assert (waiting.value.facts["asks"], ask.question) == ([ask.id], "Child?")
+            store.answer(ask.id, "answered")
+            assert store.drive(made, key="k") == ["works", "ValueError", "answered"]
+            assert outside.calls == ["works", "fails", "asks"]
+            (parent,) = store.runs(agent="a")
+            assert len(store.runs(parent=parent.id)) == 3
+            assert (store.verify()).ok
+
+    def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: Opener) -> None:
+        def wait(run: Run) -> None:
+            run.ask("?")
+
+        child = agent(name="child")(wait)
+
+        def lead(run: Run) -> str:
+            try:
+                run.call(child)
+            except Failed as failed:
+                return failed.code
+            return "?"
+
+        made = program(lead)
+        with opener() as store:
+            driven(store, made)
+            (handle,) = store.runs(agent="child")
+            handle.cancel("enough")
+            assert store.drive(made, key="k") == "Cancelled"
+
+    def test_what_a_failed_run_waited_for_is_waited_for_anew(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def work(run: Run) -> str:
+            return run.step(outside.seen, "child")
+
+        child = agent(name="child")(work)
+
+        def lead(run: Run) -> str:
+            started = run.start(child)
+            if outside.seen("lead") and outside.count == 1:
+                raise ValueError("too early")
+            return started.result()
+
+        made = program(lead)
+        with opener() as store:
+            assert type(driven(store, made)) is Failed
+            assert store.drive(child, key="other") == "child"
+            for each in store.runs(agent="child", status="ready"):
+                assert store._driven(each, {"child": child}) == "child"
+            (handle,) = store.runs(agent="a")
+            handle.retry()
+            assert store.drive(made, key="k") == "child"
+            assert len(store.runs(agent="child")) == 2
+
+    # -- approvals in runs -----------------------------------------------------------------------------------------
+
+    def test_an_approval_is_of_one_call_and_is_used_once(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def pay(n: int) -> int:
+            if outside.seen(n) and outside.count == 1:
+                raise Failed("not now", code="NotNow")
+            return n
+
+        def spend(run: Run) -> int:
+            return run.act(pay, 5, approve="Pay?")
+
+        made = program(spend)
+        with opener() as store:
+            for answers, expected in ((["refuse"], "Refused"), (["approve"], "NotNow")):
+                for answer in answers:
+                    driven(store, made)
+                    (ask,) = store.asks()
+                    assert (ask.question, ask.detail) == ("Pay?", {"tool": "pay", "args": {"n": 5}})
+                    store.answer(ask.id, answer, by="ann")
+                refused = driven(store, made)
+                assert refused.code == expected
+                (handle,) = store.runs()
+                handle.retry()
+            assert type(driven(store, made)) is Waiting  # what was approved was tried; it must be approved anew
+            store.answer((store.asks())[0].id, "approve")
+            assert store.drive(made, key="k") == 5
+            assert outside.count == 2
+            assert (store.verify()).ok
+
+    def test_guards_and_time_refuse_in_a_run_too(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(guards=[lambda *_: Refuse("never")])
+        def never() -> None:
+            outside.seen()
+
+        @tool
+        def late() -> None:
+            outside.seen()
+
+        def careless(run: Run) -> list[str]:
+            said = []
+            for act in (partial(run.act, never), partial(run.act, late, approve="?", approve_within="1h")):
+                try:
+                    act()
+                except Failed as refused:
+                    said.append(refused.message)
+            return said
+
+        made = program(careless)
+        with opener() as store:
+            driven(store, made)
+            opener.clock.advance("1h")
+            assert store.drive(made, key="k") == ["never", "the clock did not approve"]
+            assert outside.count == 0
+
+
+class SagasContract:
+    """What was done is undone in reverse, durably."""
+
+    def test_what_was_done_is_undone_in_reverse(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete(name: str, result: str) -> None:
+            outside.seen(f"deleted {name} {result}")
+
+        @tool(undo=delete)
+        def create(name: str) -> str:
+            return outside.seen(f"created {name}").upper()
+
+        @tool
+        def refuse() -> None:
+            raise Failed("no", code="No")
+
+        def trip(run: Run) -> str:
+            run.act(create, "kept")
+            try:
+                with run.saga():
+                    run.act(create, "a")
+                    run.act(create, "b")
+                    run.act(refuse)
+            except Failed as failed:
+                run.ask("?")
+                return failed.code
+            return "?"
+
+        made = program(trip)
+        with opener() as store:
+            driven(store, made)
+            (handle,) = store.runs()
+            for _ in range(2):
+                handle.resume()
+                driven(store, made)
+            store.answer((store.asks())[0].id, "x")
+            assert store.drive(made, key="k") == "No"
+            assert outside.calls == [
+                "created kept", "created a", "created b", "deleted b CREATED B", "deleted a CREATED A",
+            ]  # fmt: skip
+            states = {each.record.args.get("name"): each.state for each in handle.effects() if each.tool == "create"}
+            assert states == {"kept": "committed", "a": "undone", "b": "undone"}
+            assert (store.verify()).ok
+
+    def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="idempotent", fails=[PermissionError])
+        def delete(name: str) -> None:
+            if outside.seen(f"delete {name}") and outside.calls.count(f"delete {name}") == 1:
+                raise PermissionError("locked")
+
+        @tool(undo=delete)
+        def create(name: str) -> str:
+            return outside.seen(name)
+
+        def trip(run: Run) -> None:
+            try:
+                with run.saga():
+                    run.act(create, "a")
+                    run.step(int, "no number")
+            except Exception:  # noqa: BLE001 - what a careless agent does: a parked run stays parked
+                run.act(create, "after")
+
+        made = program(trip)
+        with opener() as store:
+            with pytest.raises(Parked, match="create could not be undone: locked"):
+                store.drive(made, key="k")
+            (handle,) = store.runs(status="parked")
+            assert [each.state for each in handle.effects()] == ["undoing", "failed"]
+            assert outside.calls == ["a", "delete a"]
+            handle.retry()
+            store.drive(made, key="k")
+            assert outside.calls == ["a", "delete a", "delete a", "after"]
+            assert [each.state for each in handle.effects()] == ["undone", "committed", "committed"]
+
+    def test_doubt_inside_a_saga_waits_visibly(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+                raise ValueError("no")
+
+        made = program(trip)
+        with opener() as store:
+            for verdict, expected in ((Happened(1), ["created", "deleted"]), (Absent(), ["created", "created"])):
+                outside.calls.clear()
+                key = type(verdict).__name__
+                with pytest.raises(Waiting) as waiting:
+                    store.drive(made, key=key)
+                (doubt,) = waiting.value.facts["doubts"]
+                assert f"perdure settle {doubt}" in waiting.value.hint
+                assert outside.calls == ["created"]
+                (store.effect(doubt)).settle(verdict, by="ann")
+                refused = driven(store, made, key=key)
+                if type(verdict) is Happened:
+                    assert refused.code == "ValueError"
+                else:
+                    assert type(refused) is Waiting  # it was tried again, and is in doubt again
+                assert outside.calls == expected
+
+    def test_a_cancelled_run_undoes_what_it_did(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        def create() -> None:
+            outside.seen("created")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+                run.ask("?")
+
+        made = program(trip, timeout="1h")
+        with opener() as store:
+            for end in ("cancel", "timeout"):
+                outside.calls.clear()
+                driven(store, made, key=end)
+                (handle,) = store.runs(status="waiting")
+                if end == "cancel":
+                    assert (handle.cancel("enough")).record.cancelling
+                else:
+                    opener.clock.advance("1h")
+                refused = driven(store, made, key=end)
+                assert type(refused) is (Cancelled if end == "cancel" else Failed)
+                assert outside.calls == ["created", "deleted"]
+                assert [each.state for each in handle.effects()] == ["undone", "committed"]
+
+    def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(kind="idempotent", undo=delete)
+        def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+
+        with opener() as store:
+            assert (driven(store, program(trip))).code == "OSError"
+            assert outside.calls == ["created", "deleted"]

@@ -1,0 +1,196 @@
+"""Effects and asks on the command line: what is in doubt, settling it, answering, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import perdure
+from perdure import errors
+
+EFFECT = {"id", "state", "tool", "kind", "key", "attempt", "actor", "at", "error", "settled_by", "args", "result"}
+ASK = {"id", "kind", "state", "question", "choices", "answer", "met_by", "at", "expires_at"}
+
+
+@pytest.fixture
+def doubted(ask, runs_url) -> str:
+    """The effect of a run that is in doubt."""
+    found = ask("effects", "--in-doubt", "--store", runs_url)["items"]
+    return next(item["id"] for item in found if item["stream_kind"] == "run")
+
+
+def effect(url: str, name: str) -> perdure.EffectRecord:
+    with perdure.open(url, actor="me") as store:
+        return store.effect(name).record
+
+
+# -- listing -------------------------------------------------------------------------------------------------
+
+
+def test_effects_as_json(ask, runs_url) -> None:
+    found = ask("effects", "--store", runs_url)
+    assert found["next"] is None
+    assert all(item.keys() >= EFFECT for item in found["items"])
+    assert sorted(item["state"] for item in found["items"]) == ["failed", "in_doubt", "in_doubt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("--in-doubt",), 2), (("--state", "failed"), 1), (("--tool", "send"), 2), (("--errors",), 3),
+        (("--errors", "--tool", "refuse"), 1), (("--since", "1h"), 3), (("--until", "1h"), 0), (("--state", "committed"), 0),
+    ],
+)  # fmt: skip
+def test_filters(ask, runs_url, words, count) -> None:
+    assert len(ask("effects", "--store", runs_url, *words)["items"]) == count
+
+
+def test_pages(ask, runs_url) -> None:
+    first = ask("effects", "--store", runs_url, "--limit", 2)
+    second = ask("effects", "--store", runs_url, "--limit", 2, "--after", first["next"])
+    assert first["items"] + second["items"] == ask("effects", "--store", runs_url)["items"]
+
+
+def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
+    result = run("effects", "--in-doubt", "--store", runs_url)
+    assert doubted in result.stdout
+    assert result.stderr == "settle one: perdure settle EFFECT happened|absent|failed\n"
+    assert run("effects", "--in-doubt", "--state", "failed", "--store", runs_url).exit_code == 2
+
+
+# -- settling ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (("happened", "--result", '{"number": 7}'), "committed"),
+        (("absent", "--reason", "I looked"), "planned"),
+        (("failed", "--reason", "I stopped it"), "failed"),
+    ],
+)
+def test_settle(ask, run, runs_url, doubted, words, state) -> None:
+    shown = run("settle", doubted, *words, "--dry-run", "--store", runs_url)
+    assert "a dry run" in shown.stderr
+    assert effect(runs_url, doubted).state == "in_doubt"
+    found = ask("settle", doubted, *words, "--by", "carol", "--actor", "bob", "--store", runs_url)
+    assert (found["state"], found["settled_by"]) == (state, "carol")
+    after = effect(runs_url, doubted)
+    assert (after.state, after.settled_by) == (state, "carol")
+    assert after.result == ({"number": 7} if state == "committed" else None)
+    with perdure.open(runs_url, actor="me") as store:
+        assert store.run(doubted.partition(":")[2].partition("/")[0]).status == "ready"  # it may go on
+
+
+def test_of_two_who_settle_one_does(run, runs_url, doubted) -> None:
+    assert run("settle", doubted, "happened", "--store", runs_url, "--by", "bob").exit_code == 0
+    second = run("settle", doubted, "absent", "--store", runs_url, "--by", "carol")
+    assert second.exit_code == errors.Conflict.exit_code
+    assert effect(runs_url, doubted).settled_by == "bob"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("happened", "--result", "{no json"), errors.Invalid.exit_code),
+        (("happened", "--result", "[" * 100_000), errors.Invalid.exit_code),
+        (("happened", "--reason", "x"), 2),
+        (("absent", "--result", "1"), 2),
+        (("perhaps",), 2),
+    ],
+)
+def test_a_settlement_that_says_nothing_clear_changes_nothing(run, runs_url, doubted, words, code) -> None:
+    assert run("settle", doubted, *words, "--store", runs_url).exit_code == code
+    assert effect(runs_url, doubted).state == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("run:nothing/3", errors.NotFound.exit_code), ("session:issue-42/9999", errors.NotFound.exit_code),
+        ("7", errors.Invalid.exit_code), ("run:../x/1", errors.NotFound.exit_code), ("run:x/-1", errors.Invalid.exit_code),
+        (f"run:x/{'9' * 30}", errors.Invalid.exit_code),
+    ],
+)  # fmt: skip
+def test_an_effect_that_is_not_there(run, runs_url, name, code) -> None:
+    assert run("settle", name, "happened", "--store", runs_url).exit_code == code
+
+
+def test_an_effect_of_a_session(ask, runs_url) -> None:
+    found = ask("effects", "--in-doubt", "--store", runs_url)["items"]
+    name = next(item["id"] for item in found if item["stream_kind"] == "session")
+    assert ask("settle", name, "happened", "--result", '"sent"', "--store", runs_url)["result"] == "sent"
+
+
+# -- asks ------------------------------------------------------------------------------------------------------------
+
+
+def open_ask(ask, url: str) -> str:
+    return next(item["id"] for item in ask("asks", "--store", url)["items"] if item["question"] == "Merge?")
+
+
+def test_asks(ask, run, runs_url) -> None:
+    found = ask("asks", "--store", runs_url)["items"]
+    assert all(item.keys() >= ASK for item in found)
+    assert {item["question"] for item in found} == {"Merge?", "A child asks?"}
+    assert len(ask("asks", "--all", "--store", runs_url)["items"]) == 3
+    assert [item["answer"] for item in ask("asks", "--state", "met", "--store", runs_url)["items"]] == ["go"]
+    result = run("asks", "--store", runs_url)
+    assert "merge|hold" in result.stdout
+    assert result.stderr == "answer one: perdure answer ASK VALUE\n"
+
+
+def test_an_answer_is_taken_once_and_names_who_gave_it(ask, run, runs_url) -> None:
+    name = open_ask(ask, runs_url)
+    wrong = run("answer", name, "burn", "--store", runs_url)
+    assert wrong.exit_code == errors.Invalid.exit_code
+    assert "merge, hold" in wrong.stderr
+    found = ask("answer", name, "hold", "--by", "carol", "--store", runs_url)
+    assert (found["answer"], found["met_by"], found["state"]) == ("hold", "carol", "met")
+    assert run("answer", name, "merge", "--store", runs_url).exit_code == errors.Conflict.exit_code
+    with perdure.open(runs_url, actor="me") as store:
+        assert store.run(name.partition(":")[2].partition("/")[0]).status == "ready"
+
+
+def test_the_actor_answers_if_nobody_else_is_named(ask, runs_url) -> None:
+    assert ask("answer", open_ask(ask, runs_url), "hold", "--actor", "bob", "--store", runs_url)["met_by"] == "bob"
+
+
+def test_an_ask_that_is_not_there(run, runs_url) -> None:
+    assert run("answer", "run:nothing/3", "x", "--store", runs_url).exit_code == errors.NotFound.exit_code
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_errors_say_what_was_done(ask, run, runs_url) -> None:
+    found = ask("errors", "--store", runs_url)
+    assert found["more"] is False
+    said = {(item["what"], item["code"], item["done"].partition(":")[0].partition(";")[0]) for item in found["items"]}
+    assert said == {
+        ("send", "OSError", "in doubt"),
+        ("refuse", "NoSuchUser", "given up"),
+        ("failing", "NoSuchUser", "it ended"),
+        ("changing", "changed", "parked"),
+    }
+    assert "NoSuchUser" in run("errors", "--store", runs_url).stdout
+
+
+def test_errors_are_filtered(ask, run, runs_url) -> None:
+    assert [item["what"] for item in ask("errors", "--tool", "refuse", "--store", runs_url)["items"]] == ["refuse"]
+    assert [item["what"] for item in ask("errors", "--agent", "failing", "--store", runs_url)["items"]] == ["failing"]
+    assert run("errors", "--until", "1h", "--store", runs_url).stderr == "nothing went wrong\n"
+    short = ask("errors", "--limit", 1, "--store", runs_url)
+    assert (len(short["items"]), short["more"]) == (1, True)
+
+
+def test_a_settlement_shows_there(ask, run, runs_url, doubted) -> None:
+    run("settle", doubted, "failed", "--by", "carol", "--store", runs_url)
+    done = [item["done"] for item in ask("errors", "--store", runs_url)["items"] if item["where"] == doubted]
+    assert done == ["given up, by carol"]
+
+
+def test_json_is_one_document(run, runs_url) -> None:
+    for words in (("effects",), ("asks",), ("errors",)):
+        json.loads(run(*words, "--json", "--store", runs_url).stdout)

@@ -1,0 +1,269 @@
+"""The envelope is sufficient: a run that is killed anywhere goes on in another store from its envelope and blobs alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import perdure
+from effects import moving_agent as moving
+from perdure import errors
+from perdure.model.records.envelope import Envelope, Standing
+
+STOPS = (
+    "effect.dispatch.before:1", "effect.dispatch.after:1", "effect.call.after:1",  # idempotent, before the checkpoint
+    "effect.dispatch.after:2", "effect.call.after:2", "effect.commit.after:2",  # keyed
+    "effect.dispatch.after:3", "effect.call.after:3",  # probed
+    "effect.call.after:4", "effect.undo.after:1", "effect.call.after:5",  # a saga that is being undone
+    "answers:0+", "answers:1+", "answers:2+", "answers:3+",  # it waits: approval, ask, signal, a child's ask
+    "answers:1", "answers:2", "answers:3", "answers:4",  # they were given, and nobody has gone on
+)  # fmt: skip
+ROADS = (("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> str:
+    folder = tmp_path / "world"
+    folder.mkdir()
+    return str(folder)
+
+
+@pytest.fixture
+def url_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str, str], str]:
+    """The URL of a store of one kind; there is one PostgreSQL, so that a road never has two of them."""
+
+    def url(kind: str, name: str) -> str:
+        return f"sqlite:///{tmp_path}/{name}.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+
+    return url
+
+
+def drive_until_killed(url: str, world: str, stop: str) -> None:
+    """In a process of its own, which dies there."""
+    name, _, count = stop.partition(":")
+    answers = count if name == "answers" else "100"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    if name != "answers":
+        env["PERDURE_CRASH_AT"] = stop
+    command = [sys.executable, "-m", "effects.moving_agent", url, world, answers]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+
+
+def handed_over(url: str) -> tuple[bytes, dict[str, bytes]]:
+    """What another store gets, as it would travel; nothing else of the first one is looked at again."""
+    with perdure.open(url, actor="mover") as store:
+        handle = store.runs(agent="move_house")[0]
+        envelope = handle.hand_over()
+        return envelope.to_json(), store.artifacts_of(envelope)
+
+
+def remove(url: str) -> None:
+    if url.startswith("sqlite"):
+        for path in Path(url.removeprefix("sqlite:///")).parent.glob("one.db*"):
+            if path.is_file():
+                path.unlink()
+
+
+def check_world(world: str) -> None:
+    counts = {what: moving.arrived(world, what) for what in ("pulls", "pushes", "mails")}
+    assert counts == {"pulls": 1, "pushes": 1, "mails": 1}
+    assert Path(world, "label").read_text() == "in review"
+    assert Path(world, "given-back").read_text() == "yes"
+
+
+@pytest.mark.parametrize("road", ROADS, ids="-".join)
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_run_goes_on_elsewhere_from_its_envelope_and_blobs_alone(url_of, world, road, stop) -> None:
+    first, second = url_of(road[0], "one"), url_of(road[1], "two")
+    drive_until_killed(first, world, stop)
+    envelope, artifacts = handed_over(first)
+    remove(first)
+    with perdure.open(second, actor="adopter") as store:
+        run = store.adopt(envelope, artifacts)
+        assert run.refresh().status == "ready"
+        assert moving.finish(store, world) == moving.EXPECTED
+        assert store.verify().ok
+        assert store.runs(agent="move_house")[0].envelope().verdict.standing is Standing.OVER
+    check_world(world)
+
+
+def test_the_control_another_identity_is_another_key(url_of, world) -> None:
+    """What the proof rests on: the run stays the same run. A variant that makes a new one of it opens two pull requests."""
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "effect.call.after:2")
+    envelope, artifacts = handed_over(first)
+    found = Envelope.from_json(envelope)
+    forged = msgspec.structs.replace(found, effects=(), run=msgspec.structs.replace(found.run, uid="0" * 32))
+    with perdure.open(second, actor="adopter") as store:
+        store.adopt(forged, artifacts)
+        moving.finish(store, world)
+    assert moving.arrived(world, "pulls") == 2
+
+
+def test_it_can_be_handed_on_and_on(url_of, world) -> None:
+    """Three stores, and a person's answer in each."""
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:0+")
+    for name in ("two", "three"):
+        envelope, artifacts = handed_over(url)
+        url = url_of("sqlite", name)
+        with perdure.open(url, actor="adopter") as store:
+            store.adopt(envelope, artifacts)
+            moving.finish(store, world, 1)
+    with perdure.open(url, actor="adopter") as store:
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
+def test_what_was_handed_over_goes_on_nowhere_else(url_of, world) -> None:
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:3+")
+    handed_over(url)
+    with perdure.open(url, actor="mover") as store:
+        with pytest.raises(errors.Parked):
+            moving.finish(store, world)
+        assert {run.record.reason for run in store.runs()} == {"moved"}  # the child too
+        assert store.recover().runs == ()
+
+
+def test_a_run_that_somebody_drives_is_not_handed_over(url_of, world) -> None:
+    def hand_over(run: perdure.Run) -> str:
+        with pytest.raises(errors.Conflict, match="is being driven"):
+            other.run(run.id).hand_over()
+        return "still here"
+
+    url = url_of("sqlite", "one")
+    with perdure.open(url, actor="a") as store, perdure.open(url, actor="b") as other:
+        assert store.drive(hand_over) == "still here"
+
+
+def test_a_child_goes_with_its_parent_alone(url_of, world) -> None:
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:3+")
+    with perdure.open(url, actor="mover") as store:
+        child = store.runs(agent="review")[0]
+        with pytest.raises(errors.Conflict, match="waits for run"):
+            child.hand_over()
+        assert child.refresh().status == "waiting"
+
+
+# -- a store that is lost ----------------------------------------------------------------------------------
+
+
+def test_what_was_not_handed_over_is_refused_unless_its_store_is_lost(url_of, world) -> None:
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "effect.call.after:3")
+    with perdure.open(first, actor="mover") as store:
+        envelope = store.runs()[0].envelope()
+        artifacts = store.artifacts_of(envelope)
+        assert store.runs()[0].status == "running"  # reading it changed nothing
+    with perdure.open(second, actor="adopter") as store:
+        with pytest.raises(errors.Refused, match="not handed over"):
+            store.adopt(envelope, artifacts)
+        assert not store.runs()
+        run = store.adopt(envelope, artifacts, lost=True)
+        doubted = [effect.record for effect in run.effects(open=True)]
+        assert [(each.tool, each.state, each.error and each.error.code) for each in doubted] == [
+            ("push", "in_doubt", "Restored")
+        ]
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
+def test_what_was_only_planned_is_doubt_when_its_store_is_lost(url_of, world) -> None:
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "answers:0+")
+    with perdure.open(first, actor="mover") as store:
+        envelope = store.runs()[0].envelope()
+        artifacts = store.artifacts_of(envelope)
+    with perdure.open(second, actor="adopter") as store:
+        run = store.adopt(envelope, artifacts, lost=True)
+        with pytest.raises(errors.Waiting):
+            store.drive(moving.move_house, world, key=moving.KEY)
+        assert run.envelope().verdict.standing is Standing.DOUBT
+        (left,) = run.effects(open=True)
+        assert (left.tool, left.state) == ("mail", "in_doubt")
+        left.settle(perdure.Absent("the store is gone, and no mail came"), by="alice")
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------
+
+
+def test_it_is_adopted_once(url_of, world) -> None:
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "answers:0+")
+    envelope, artifacts = handed_over(first)
+    with perdure.open(second, actor="adopter") as store:
+        store.adopt(envelope, artifacts)
+        with pytest.raises(errors.Conflict, match="already"):
+            store.adopt(envelope, artifacts)
+    with perdure.open(first, actor="mover") as store, pytest.raises(errors.Conflict, match="already"):
+        store.adopt(envelope, artifacts)
+
+
+def test_a_key_that_stands_for_another_run_is_a_conflict(url_of, world) -> None:
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "answers:0+")
+    envelope, artifacts = handed_over(first)
+    with perdure.open(second, actor="adopter") as store:
+        store.start(moving.move_house, world, key=moving.KEY)
+        with pytest.raises(errors.Conflict, match="another run"):
+            store.adopt(envelope, artifacts)
+        assert len(store.runs()) == 1
+
+
+def test_blobs_that_are_missing_or_altered(url_of, world) -> None:
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "answers:0+")
+    envelope, artifacts = handed_over(first)
+    assert set(Envelope.from_json(envelope).artifacts) <= artifacts.keys()
+    with perdure.open(second, actor="adopter") as store:
+        for address in artifacts:
+            with pytest.raises((errors.NotFound, errors.Damaged), match=address[:8]):
+                store.adopt(envelope, {name: data for name, data in artifacts.items() if name != address})
+            with pytest.raises(errors.Damaged, match=address[:8]):
+                store.adopt(envelope, {**artifacts, address: artifacts[address] + b"x"})
+        assert not store.runs()
+        assert store.adopt(envelope, artifacts).status == "ready"
+
+
+@perdure.tool(name="no_such_user")
+def no_such_user(world: str) -> str:
+    if not Path(world, "user").exists():
+        raise perdure.Failed("nobody", code="NoSuchUser")
+    return "somebody"
+
+
+@perdure.agent(name="greet")
+def greet(run: perdure.Run, world: str) -> str:
+    run.step(len, "abc")
+    return run.act(no_such_user, world)
+
+
+def test_a_run_that_failed_is_tried_again_elsewhere(url_of, world) -> None:
+    """The effect that is to be tried again has another number there."""
+    with perdure.open(url_of("sqlite", "one"), actor="mover") as store:
+        for _ in range(3):
+            store.start(greet, world)  # so that names and numbers differ
+        with pytest.raises(errors.Failed):
+            store.drive(greet, world, key="k")
+        failed = next(run for run in store.runs() if run.record.key == "k")
+        with pytest.raises(errors.Conflict, match="nothing to hand over"):
+            failed.hand_over()
+        envelope = failed.envelope()
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        run = store.adopt(envelope, lost=True)
+        assert run.status == "failed"
+        Path(world, "user").touch()
+        run.retry()
+        assert store.drive(greet, world, key="k") == "somebody"

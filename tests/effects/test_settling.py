@@ -1,0 +1,89 @@
+"""The whole table of DESIGN §5: what is done about doubt, for every kind and every circumstance."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from perdure.effects import settling
+from perdure.effects.settling import DIED, INTERRUPTED, OVERDUE, RESTORED, Action, advise, after_absent, ways_out
+from perdure.model.instants import to_datetime
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind
+from perdure.model.refs import Ref
+
+NOW = 1_800_000_000_000_000
+KINDS = [kind for kind in ToolKind if kind is not ToolKind.READ]
+
+
+def doubt(
+    kind: ToolKind, *, attempt: int = 1, error: str | None = None, quiet_us: int | None = None, **rule: object
+) -> EffectRecord:
+    at = to_datetime(NOW - 1_000_000)
+    return EffectRecord(
+        7, "session", "s", "send", kind, EffectState.IN_DOUBT, "k", "d", {}, Rule(**rule), attempt, "h", None, None, None, 1,
+        "me", at, at, None, None if quiet_us is None else to_datetime(quiet_us), None,
+        None if error is None else EffectError(error, "said"), None, Ref("u", 7),
+    )  # fmt: skip
+
+
+def expected(kind: ToolKind, *, used_up: bool, forgotten: bool, can_probe: bool) -> Action:
+    """The table, said once more in other words."""
+    if kind is ToolKind.IDEMPOTENT:
+        return Action.FAIL if used_up else Action.AGAIN
+    if kind is ToolKind.KEYED and not (used_up or forgotten):
+        return Action.AGAIN
+    return Action.PROBE if can_probe and kind in (ToolKind.KEYED, ToolKind.PROBED) else Action.PERSON
+
+
+@pytest.mark.parametrize(("used_up", "forgotten", "can_probe"), [*itertools.product([False, True], repeat=3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_table(kind, used_up, forgotten, can_probe):
+    effect = doubt(
+        kind, attempt=3 if used_up else 2, error="OSError", retries=2, keeps_keys=1_000_000 if forgotten else 1_000_001
+    )
+    advice = advise(effect, NOW, can_probe=can_probe)
+    assert advice.action is expected(kind, used_up=used_up, forgotten=forgotten, can_probe=can_probe)
+    assert advice.reason
+
+
+@pytest.mark.parametrize("code", [DIED, INTERRUPTED, RESTORED])
+def test_what_is_not_the_tools_doing_uses_up_no_retry(code):
+    assert advise(doubt(ToolKind.IDEMPOTENT, attempt=99, error=code), NOW, can_probe=False).action is Action.AGAIN
+
+
+@pytest.mark.parametrize("code", [OVERDUE, "OSError"])
+def test_what_is_the_tools_doing_does(code):
+    """A tool that hangs for ever would be called for ever otherwise (P15)."""
+    assert advise(doubt(ToolKind.IDEMPOTENT, attempt=99, error=code), NOW, can_probe=False).action is Action.FAIL
+
+
+@pytest.mark.parametrize(
+    ("quiet_us", "attempt", "action"),
+    [
+        (None, 1, Action.PERSON),
+        (NOW, 1, Action.WAIT),
+        (NOW - 59_999_999, 1, Action.WAIT),
+        (NOW - 60_000_000, 1, Action.AGAIN),
+        (NOW - 60_000_000, 2, Action.FAIL),
+    ],
+)
+def test_absent_is_final_only_when_nothing_can_arrive_any_more(quiet_us, attempt, action):
+    effect = doubt(ToolKind.PROBED, quiet_us=quiet_us, attempt=attempt, error="OSError", retries=1)
+    advice = after_absent(effect, NOW)
+    assert advice.action is action
+    assert (advice.until_us is not None) == (action is Action.WAIT)
+    if quiet_us is not None and action is Action.WAIT:
+        assert advice.until_us == quiet_us + 60_000_000
+
+
+def test_an_unsafe_tool_is_told_what_it_could_have_said():
+    for kind in KINDS:
+        hint = ways_out(doubt(kind))
+        assert "perdure settle session:s/7 happened|absent|failed" in hint
+        assert ("@perdure.tool(" in hint) == (kind is ToolKind.UNSAFE)
+
+
+def test_the_control_a_mishap_that_counts_shows(monkeypatch):
+    monkeypatch.setattr(settling, "MISHAPS", frozenset())
+    assert advise(doubt(ToolKind.IDEMPOTENT, attempt=99, error=DIED), NOW, can_probe=False).action is Action.FAIL

@@ -1,0 +1,95 @@
+"""Tools: what a declaration may say, and what it is refused for, at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.effects.tool import as_tool, digest_of, digest_of_parts, tool
+from perdure.errors import Invalid
+from perdure.model.records.effects import Absent, ToolKind
+
+
+def keyed(a, *, key): ...
+
+
+def plain(a): ...
+
+
+def generator():
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "declared", "path"),
+    [
+        (plain, {"kind": "keyed"}, "key"),
+        (plain, {"kind": "probed"}, "probe"),
+        (plain, {"kind": "safe"}, "kind"),
+        (plain, {"kind": "unsafe", "probe": plain}, "kind"),
+        (plain, {"probe": 7}, "probe"),
+        (plain, {"retries": -1}, "retries"),
+        (plain, {"retries": True}, "retries"),
+        (plain, {"retries": 1_001}, "retries"),
+        (plain, {"limit": 0}, "limit"),
+        (plain, {"fails": [7]}, "fails"),
+        (plain, {"fails": [KeyboardInterrupt]}, "fails"),
+        (plain, {"timeout": "soon"}, "timeout"),
+        (plain, {"timeout": -1}, "timeout"),
+        (plain, {"lands_within": "x"}, "lands_within"),
+        (plain, {"keeps_keys": "x"}, "keeps_keys"),
+        (plain, {"backoff": "x"}, "backoff"),
+        (plain, {"name": "a\0b"}, "name"),
+        (generator, {}, "tool"),
+        (7, {}, "tool"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_at_import(fn, declared, path):
+    with pytest.raises(Invalid) as refused:
+        tool(**declared)(fn)
+    assert refused.value.path == path
+
+
+def test_what_a_tool_is_follows_from_what_it_says():
+    assert as_tool(plain).kind is ToolKind.UNSAFE
+    assert not as_tool(plain).declared
+    assert tool(plain).kind is ToolKind.UNSAFE
+    assert tool(probe=lambda a: Absent())(plain).kind is ToolKind.PROBED
+    made = tool(kind="keyed", timeout=30, retries=3, undo=plain, lands_within=0)(keyed)
+    assert (made.rule.timeout, made.rule.retries, made.rule.lands_within) == (30_000_000, 3, 0)
+    assert (made.rule.undo, made.rule.undo_idempotent, made.takes) == ("keyed.undo", True, {"key"})
+    assert as_tool(made) is made
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "kwargs", "bound"),
+    [
+        (lambda a, b=2: (a, b), (1,), {}, {"a": 1}),
+        (lambda a, *rest: (a, rest), (1, 2, 3), {}, {"a": 1, "rest": [2, 3]}),
+        (lambda a, /, **more: (a, more), (1,), {"x": 2}, {"a": 1, "more": {"x": 2}}),
+        (lambda a, *rest, b=0: (a, rest, b), (1,), {"b": 4}, {"a": 1, "b": 4}),
+    ],
+)
+def test_arguments_go_by_name_and_come_back_as_they_were_passed(fn, args, kwargs, bound):
+    made = tool(name="t")(fn)
+    assert made.bind(args, kwargs) == bound
+    assert made.call(made.fn, bound) == fn(*args, **kwargs)
+
+
+def test_what_the_ledger_hands_in_is_not_passed_by_hand():
+    made = tool(kind="keyed")(keyed)
+    assert made.bind((1,), {}) == {"a": 1}
+    with pytest.raises(Invalid) as refused:
+        made.bind((1,), {"key": "mine"})
+    assert refused.value.path == "args.key"
+    for wrong in ((), (1, 2)):
+        with pytest.raises(Invalid):
+            made.bind(wrong, {})
+
+
+def test_a_digest_says_which_argument_cannot_be_kept():
+    assert digest_of("t", {"a": 1}) == digest_of_parts(tool="t", args={"a": 1})
+    assert digest_of("t", {"a": 1}) != digest_of("t", {"a": 1.0})
+    assert digest_of("t", {"a": 1}) != digest_of("u", {"a": 1})
+    with pytest.raises(Invalid) as refused:
+        digest_of("t", {"a": [1, object()]})
+    assert refused.value.path == "args.a[1]"

@@ -1,0 +1,222 @@
+"""kill -9 at every point of an agent's life: nothing is done twice, nothing is lost, and every run comes to its end (P2-P4, P13).
+
+The story (`sweep_agent`) has every kind of effect against a witness in a process of its own. It is killed at each named crash
+point, at each write and sync of the database and at each send to the witness, in its recovery too, and is then left alone. What
+the witness saw is what counts. PERDURE_ROUNDS makes every sweep complete; without it they are samples of the first time of each
+point and the first commit of each transition. With `--log-cli-level=INFO` the tests say how many points they swept.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from faults.forks import Order, Report
+from faults.sweeps import (
+    FULL,
+    LANE,
+    Ground,
+    Outcome,
+    counted,
+    every_point,
+    first_points,
+    remade,
+    sampled,
+    verified,
+    wrong,
+)
+from faults.writer import SEED
+from perdure.effects.ledger import ARROWS
+from perdure.model.records.runs import RunStatus
+from perdure.planes import runs, waits
+
+log = logging.getLogger(__name__)
+
+AT_THE_CALL = re.compile(
+    r"lane\..*|tool\..*|effect\.(call\..*|dispatch\.after|again\.after|(commit|fail|doubt|absent)\.before)"
+)
+
+
+# -- named crash points -------------------------------------------------------------------------------------------
+
+
+def test_a_kill_at_every_crash_point(swept):
+    report = counted(swept)
+    points = every_point(report) if FULL else sampled(swept, first_points(report), 36)
+    outcomes = {point: swept.killed(swept.case(at=point)) for point in points}
+    assert not wrong(outcomes.values())
+    missed = [point for point, each in outcomes.items() if not each.kills]
+    assert len(missed) <= len(points) // 50, missed  # how often a run looks at the clock varies
+    asked = {name for (name, _), each in outcomes.items() if each.settled and not AT_THE_CALL.fullmatch(name)}
+    assert not asked  # doubt that a person must settle comes from the call alone
+    verified(swept)
+    log.info("killed at %d of %d points", len(points) - len(missed), len(points))
+
+
+def test_a_kill_in_the_recovery_from_a_kill(swept):
+    """Killed when something has just arrived, and again wherever the recovery gets to."""
+    arrivals = counted(swept).points["tool.told"]
+    pairs = sampled(swept, [(first, second) for first in range(1, arrivals + 1) for second in range(1, 25)], 8)
+    outcomes = [swept.killed(swept.case(at=("tool.told", first)), ("*", second)) for first, second in pairs]
+    assert not wrong(outcomes)
+    assert {each.kills for each in outcomes} == {2}
+    verified(swept)
+    log.info("killed again at %d points of recovery", len(pairs))
+
+
+def test_random_kills_around_the_call(swept):
+    """Whatever is sent takes a while to land; the sender is killed some time in between, and sometimes once more."""
+    rng = random.Random(SEED)
+    slow = dict.fromkeys(("label", "pay", "push", "mail", "shove", "ring", "lend", "stumble"), 0.004)
+    began = time.monotonic()
+    counted(swept, slow=slow)
+    life_seconds = time.monotonic() - began
+    outcomes = []
+    for _ in range(300 if FULL else 4):
+        order = swept.case(slow=slow)
+        kills = sum(killed_after(swept, order, rng.uniform(0, life_seconds)) for _ in range(rng.choice([1, 1, 2])))
+        outcomes.append(swept.killed(order)._replace(kills=kills))
+    log.info("seed %d: %d random kills, %d settled by a person", SEED, sum(each.kills for each in outcomes),
+             sum(each.settled for each in outcomes))  # fmt: skip
+    assert not wrong(outcomes)
+    verified(swept)
+
+
+def killed_after(swept: Ground, order: Order, seconds: float) -> bool:
+    """Begin a life and kill it after some time; whether it had not ended by itself."""
+    pid = swept.forks.hold(order)
+    swept.forks.start(pid)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    return swept.forks.wait(pid).how == "kill"
+
+
+# -- system calls -------------------------------------------------------------------------------------------------
+
+FILES = ("pwrite64", "fdatasync")
+SENDS = ("connect", "sendto", "recvfrom")
+
+
+@pytest.fixture
+def strace(on_sqlite) -> str:
+    found = shutil.which("strace")
+    if found is None:
+        pytest.skip("strace is missing: no kills at single system calls")
+    order = on_sqlite.case(held=True, chapter="none")
+    if not traced(on_sqlite, found, order, "connect"):
+        pytest.skip("strace may not trace here: no kills at single system calls")
+    return found
+
+
+def traced(swept: Ground, strace: str, order: Order, call: str, *more: str, output: str = os.devnull) -> str:
+    """Live with a tracer attached from the first moment on; gives how it ended, "" if nothing can be traced here."""
+    pid = swept.forks.hold(order)
+    files = [f"{swept.path(order.case)}{end}" for end in ("", "-wal")] if call in FILES else []
+    flags = [*(flag for path in files for flag in ("-P", path)), "-e", f"trace={call}", *more]
+    tracer = subprocess.Popen([strace, "-f", "-o", output, *flags, "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr is not None
+    attached = "attached" in tracer.stderr.readline()
+    ended = swept.forks.go(pid)
+    tracer.communicate()
+    return ended.how if attached else ""
+
+
+def calls_of_a_life(swept: Ground, strace: str, call: str) -> int:
+    order = swept.case(held=True, chapter="sync")
+    output = Path(f"{swept.path(order.case)}.calls")
+    assert traced(swept, strace, order, call, output=str(output)) == "exit"
+    return sum(f" {call}(" in line for line in output.read_text().splitlines())
+
+
+PARTS = 4 if FULL else 1  # of what takes long, for several workers
+SHARDS = [("pwrite64", part, PARTS) for part in range(PARTS)] + [(call, 0, 1) for call in ("fdatasync", *SENDS)]
+
+
+@pytest.mark.parametrize(("call", "part", "parts"), SHARDS)
+def test_a_kill_at_every_write_sync_and_send(on_sqlite, strace, call, part, parts):
+    times = calls_of_a_life(on_sqlite, strace, call)
+    assert times > 20
+    chosen = sampled(on_sqlite, [*range(1 + part, times + 1, parts)], 3)
+    outcomes = []
+    for nth in chosen:
+        order = on_sqlite.case(held=True, chapter="sync")
+        how = traced(on_sqlite, strace, order, call, "-e", f"inject={call}:signal=KILL:when={nth}")
+        outcomes.append(on_sqlite.killed(order)._replace(kills=int(how == "kill")))
+    assert not wrong(outcomes)
+    assert sum(each.kills for each in outcomes) >= len(outcomes) - 1 - len(outcomes) // 50
+    log.info("%s: killed at %d of %d calls", call, sum(each.kills for each in outcomes), times)
+
+
+# -- controls -----------------------------------------------------------------------------------------------------
+
+
+def test_control_a_variant_that_records_no_dispatch_does_things_twice(swept):
+    report = counted(swept, variant="unrecorded", chapter="journey")
+    points = sampled(swept, [("effect.call.after", nth) for nth in range(2, report.points["effect.call.after"])], 4)
+    outcomes = [swept.killed(swept.case(variant="unrecorded", chapter="journey", at=point)) for point in points]
+    twice = {what.rpartition("/")[2] for each in outcomes for what in each.twice}
+    assert twice
+    log.info("a variant without a dispatch record did twice: %s", ", ".join(sorted(twice)))
+
+
+@pytest.mark.parametrize(("variant", "again"), [("", False), ("trusting", True)])
+def test_control_a_variant_that_trusts_absent_at_once_does_things_twice(swept, variant, again):
+    """What was sent lands after its sender died: who asks at once hears "absent"."""
+    outcome = late_landing(swept, variant)
+    assert bool(outcome.twice) is again
+    assert not outcome.lost
+
+
+def late_landing(swept: Ground, variant: str) -> Outcome:
+    """Killed at the moment when something is under way that lands within its time."""
+    return swept.killed(swept.case(slow={"drift": 1.0}, at=("tool.sent", 1), variant=variant, chapter="drifter"))
+
+
+# -- every transition ---------------------------------------------------------------------------------------------
+
+IN_RECOVERY = {"run.recovered"}
+IN_ANOTHER = {"undone", "retry"}  # arrows in the commit of something else: its points are theirs
+
+
+def transitions() -> set[str]:
+    """The kinds of events that move an effect, a run or a wait: of the ledger's table, and as the planes write them."""
+    literal = re.compile(r'"((?:run|step)\.[a-z_]+)"')
+    of_runs = {kind for module in (runs, waits) for kind in literal.findall(Path(str(module.__file__)).read_text())}
+    ends = {f"run.{status}" for status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)}
+    of_waits = {
+        f"{what}.{end}" for what in ("ask", "run.wait") for end in ("opened", "answered", "expired", "withdrawn")
+    }
+    return {arrow.kind for arrow in ARROWS.values()} | (of_runs - {"run.wait"}) | ends | of_waits
+
+
+def uncovered(report: Report, wanted: set[str]) -> set[str]:
+    """Transitions whose commit has no crash point before it and after it."""
+    before, after = (report.points.get(name, 0) for name in LANE)
+    covered = {kind for number, kinds in enumerate(report.commits, 1) if number <= min(before, after) for kind in kinds}
+    return wanted - covered
+
+
+def test_every_transition_has_a_crash_point_before_and_after_it(on_sqlite):
+    first = counted(on_sqlite)
+    killed = on_sqlite.case(at=("effect.call.after", 9))
+    on_sqlite.forks.run(killed)
+    recovery = on_sqlite.forks.run(remade(killed, at=None, counting=True)).report
+    assert not uncovered(first, transitions() - IN_RECOVERY)
+    assert not uncovered(recovery, IN_RECOVERY)
+    named = {f"effect.{arrow}.{side}" for arrow in ARROWS.keys() - IN_ANOTHER for side in ("before", "after")}
+    assert not named - first.points.keys()
+
+
+def test_control_a_transition_without_a_crash_point_is_found(on_sqlite):
+    report = counted(on_sqlite, chapter="journey")
+    assert "run.parked" in uncovered(report, transitions())
+    assert uncovered(report, {"effect.invented"}) == {"effect.invented"}

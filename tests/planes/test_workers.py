@@ -1,0 +1,195 @@
+"""What workers find and what people see of them: nothing that is not theirs, and no scans (P8)."""
+
+from __future__ import annotations
+
+import pytest
+
+import perdure
+from perdure.model.records.workers import About
+from perdure.planes import runs, workers
+from perdure.testing.clock import FakeClock
+from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
+
+ME, OTHER = "a" * 32, "b" * 32
+BOTH = workers.wanted(["one", "two"], ["p1"])
+
+
+@perdure.agent(name="one")
+def one(run):
+    return None
+
+
+@perdure.agent(name="two")
+def two(run):
+    return None
+
+
+@perdure.agent(name="tw")
+def tw(run):
+    return None
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    with perdure.open(url, clock=FakeClock()) as store:
+        yield store
+
+
+@pytest.fixture
+def look(store):
+    def call(what=BOTH, limit=100, dead=()):
+        return store._caller.read(workers.look, what, limit, lambda holder: holder in dead, ME)
+
+    return call
+
+
+def claim(store, handle, holder=OTHER, **given):
+    return store._caller.write(runs.claim, handle._stream, holder=holder, program="p1", epoch=0, **given)
+
+
+def named(found):
+    return [each.stream.name for each in found]
+
+
+def test_runs_of_these_agents_oldest_first(store, look):
+    clock = store._caller.core.clocks.now
+    started = []
+    for agent in (two, one, tw, one):
+        started.append(store.start(agent))
+        clock.advance(1)
+    assert named(look().takeable) == [started[number].id for number in (0, 1, 3)]
+    assert named(look(limit=1).takeable) == [started[0].id]
+    assert look(limit=0).takeable == []
+    assert look(workers.wanted(["t", "o|n", "|"], [])).takeable == []
+
+
+def test_a_pinned_run_is_only_for_its_program(store, look):
+    handle = store.start(one)
+    handle.pin("p1")
+    assert named(look().takeable) == [handle.id]
+    assert look(workers.wanted(["one"], ["p2"])).takeable == []
+
+
+def test_waiting_runs_come_when_they_are_due_and_until_then_it_is_said_how_long(store, look):
+    handle = store.start(one)
+    lease = claim(store, handle)
+    due = store._caller.core.clocks.now() + 5_000_000
+    store._caller.write(runs.fenced, lease, runs.wait, "sleep", due)
+    assert (look().takeable, look().wake_left_us) == ([], 5_000_000)
+    store._caller.core.clocks.now.advance(5)
+    assert (named(look().takeable), look().wake_left_us) == ([handle.id], None)
+
+
+def test_runs_of_the_dead_and_the_lapsed_are_suspects(store, look):
+    handle = store.start(one)
+    assert claim(store, handle)
+    assert look().suspects == []
+    assert named(look(dead=[OTHER]).suspects) == [handle.id]
+    store._caller.core.clocks.now.advance("61s")
+    assert named(look().suspects) == [handle.id]
+    mine = store.start(one)
+    claim(store, mine, ME)
+    assert named(look(dead=[ME]).suspects) == [handle.id]  # one's own are never
+
+
+def test_the_length_of_a_lease_is_a_setting_of_the_open_store(store, look):
+    object.__setattr__(store._caller.core, "clocks", store._caller.core.clocks)
+    lane = store._caller.core.lane
+    lane._clocks = lane._clocks._replace(lease_us=5_000_000)
+    handle = store.start(one)
+    assert claim(store, handle)
+    store._caller.core.clocks.now.advance("4s")
+    assert look().suspects == []
+    store._caller.core.clocks.now.advance("2s")
+    assert named(look().suspects) == [handle.id]
+
+
+class TestDeaths:
+    def die(self, store, handle, *, alone):
+        return claim(store, handle, OTHER, dead=[OTHER, ME], alone=alone)
+
+    def test_suspects_are_only_taken_alone(self, store):
+        handle = store.start(one)
+        assert claim(store, handle, alone=False)
+        assert self.die(store, handle, alone=False) is None
+        assert self.die(store, handle, alone=True)
+        assert handle.refresh().record.suspect
+
+    def test_only_deaths_alone_and_without_progress_count(self, store):
+        handle = store.start(one)
+        claim(store, handle, alone=False)
+        lease = self.die(store, handle, alone=True)
+        assert handle.refresh().record.deaths == 0  # it was not alone: nobody knows whose fault it was
+        lease = self.die(store, handle, alone=True)
+        assert handle.refresh().record.deaths == 1
+        store._caller.write(runs.fenced, lease, runs.step, {"place": "0//1", "name": "a", "digest": ""})
+        lease = self.die(store, handle, alone=True)
+        assert handle.refresh().record.deaths == 1  # it got on: the count begins anew
+        for deaths in range(2, runs.DEATHS_MAX):
+            assert self.die(store, handle, alone=True)
+            assert handle.refresh().record.deaths == deaths
+        assert self.die(store, handle, alone=True) is None
+        assert (handle.refresh().status.value, handle.record.reason) == ("parked", "deaths")
+
+    def test_who_came_to_rest_is_cleared(self, store):
+        handle = store.start(one)
+        claim(store, handle)
+        lease = self.die(store, handle, alone=True)
+        store._caller.write(runs.fenced, lease, runs.release)
+        assert not handle.refresh().record.suspect
+        assert claim(store, handle, alone=False)
+
+
+class TestWorkers:
+    def test_they_are_written_down_until_they_leave(self, store, look):
+        about = About(7, ("one",), 10)
+        assert not look().introduced
+        store._caller.write(workers.introduce, ME, about)
+        assert look().introduced
+        store._caller.write(workers.leave, ME)
+        assert store._caller.read(workers.holders) == []
+
+    def test_those_that_are_gone_are_forgotten(self, store):
+        for holder in (OTHER, "c" * 32):
+            store._caller.write(workers.introduce, holder, About(7, (), 1))
+        store._caller.write(workers.introduce, ME, About(8, (), 1), ["c" * 32])
+        assert store._caller.read(workers.holders) == [ME, OTHER]
+        store._caller.core.clocks.now.advance("61s")
+        store._caller.write(workers.introduce, ME, About(8, (), 1))
+        assert store._caller.read(workers.holders) == [ME]
+
+    def test_a_run_that_a_worker_has_without_knowing_is_given_back_once(self, store):
+        handle = store.start(one)
+        claim(store, handle, ME)
+        assert named(store._caller.read(workers.held_by, ME)) == [handle.id]
+        assert not store._caller.write(workers.give_back, handle._stream, OTHER)
+        assert store._caller.write(workers.give_back, handle._stream, ME)
+        assert handle.refresh().status.value == "ready"
+        assert not store._caller.write(workers.give_back, handle._stream, ME)
+
+    def test_who_drives_without_being_a_worker_is_shown_too(self, store):
+        handle = store.start(one)
+        claim(store, handle)
+        (shown,) = store._caller.read(workers.tree, lambda _: False).workers
+        assert (shown.holder, shown.about, shown.alive, shown.runs[0].run) == (OTHER, None, True, handle.id)
+        (shown,) = store._caller.read(workers.tree, lambda _: True).workers
+        assert not shown.alive
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "expected"),
+    [
+        ("runs_takeable", (), "runs_open (tenant=? AND status=?)"),
+        ("runs_takeable", ("due",), "runs_open (tenant=? AND status=? AND wake_at<?)"),
+        ("runs_held_by", (), "runs_by_holder (holder=?)"),
+        ("holders_of_runs", (), "runs_open (tenant=? AND status=?)"),
+        ("wake_left", (), "runs_open (tenant=? AND status=? AND wake_at>?)"),
+        ("runs_running", (), "runs_open (tenant=? AND status=?)"),
+        ("runs_counted", (), "runs_by_status (tenant=? AND status=?)"),
+        ("runs_parked", (), "runs_by_status (tenant=? AND status=?)"),
+    ],
+)
+def test_plans(database, statement, given, expected):  # noqa: F811
+    plan = plan_of(database, getattr(workers.Q, statement), given)
+    assert any(expected in line for line in plan), plan

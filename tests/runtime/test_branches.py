@@ -1,0 +1,84 @@
+"""Branches of sync agents: known by their names, in threads, in any order."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import perdure
+
+SEEN: list[str] = []
+
+
+def look(name: str) -> str:
+    SEEN.append(name)
+    return name
+
+
+@perdure.tool
+def send(name: str) -> str:
+    SEEN.append(f"sent {name}")
+    return name
+
+
+@perdure.agent
+def fan(run: perdure.Run, names: list[str]) -> list[str]:
+    def work(branch: perdure.Run, name: str) -> str:
+        return branch.step(look, name) + branch.act(send, name)
+
+    branches = {name: run.branch(name) for name in names}
+    order = random.sample(names, len(names))
+    with ThreadPoolExecutor(3) as threads:
+        found = dict(zip(order, threads.map(lambda name: work(branches[name], name), order), strict=True))
+    said = run.ask("?")
+    return [*(found[name] for name in names), said]
+
+
+@pytest.fixture
+def store(tmp_path):
+    SEEN.clear()
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        yield store
+
+
+def test_named_branches_replay_in_any_order(store):
+    names = list("abcdef")
+    handle = store.start(fan, names, key="k")
+    for _ in range(3):
+        with pytest.raises(perdure.Waiting):
+            store.drive(fan, names, key="k")
+        handle.resume()
+    store.answer(store.asks()[0].id, "yes")
+    assert store.drive(fan, names, key="k") == [*(name * 2 for name in names), "yes"]
+    assert sorted(SEEN) == sorted([*names, *(f"sent {name}" for name in names)])
+    assert store.verify().ok
+
+
+@perdure.agent
+async def awaits(run: perdure.AsyncRun) -> int:
+    return await run.step(abs, -1)
+
+
+def test_an_async_agent_is_driven_by_a_sync_store_also_inside_an_event_loop(store):
+    import asyncio
+
+    async def main() -> int:
+        return store.drive(awaits, key="inside")
+
+    assert store.drive(awaits, key="outside") == asyncio.run(main()) == 1
+
+
+def test_an_async_tool_is_called_by_a_sync_store_also_inside_an_event_loop(store):
+    import asyncio
+
+    @perdure.tool
+    async def send_later(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    async def main() -> int:
+        return store.session("s").act(send_later, 2)
+
+    assert store.session("s").act(send_later, 2) == asyncio.run(main()) == 2

@@ -1,0 +1,179 @@
+"""Controls for the contract of effects and runs: each takes one rule away, and the proof of that rule must fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.effects import answers, ledger, settling
+from perdure.effects.settling import Action, Advice
+from perdure.errors import Error
+from perdure.handles.aio import acting, driving, effects
+from perdure.handles.aio import run as running
+from perdure.handles.aio import runs as handles
+from perdure.handles.invoking import Flight
+from perdure.planes import runs, waits
+from perdure.runtime import places
+from perdure.runtime.journal import Journal
+from perdure.testing.contract.aio.doubt import AsyncDoubtContract, AsyncGuardsContract
+from perdure.testing.contract.aio.effects import AsyncActingContract, AsyncLedgerContract
+from perdure.testing.contract.aio.programs import AsyncProgramsContract, Deployed
+from perdure.testing.contract.aio.runs import AsyncRunsContract
+from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncSagasContract, AsyncWaitsContract
+from perdure.testing.openers import AsyncOpener
+
+BROKEN = (AssertionError, pytest.fail.Exception, Error, LookupError, ValueError, TimeoutError)
+CHANGED = {
+    change[0]: dict(zip(("change", "place", "expected", "found"), change, strict=True)) for change in Deployed.CHANGES
+}
+as_written = ledger._move
+
+
+def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
+    """An arrow that begins anywhere."""
+    return as_written(
+        tx, stream, msgspec.structs.replace(found, state=next(iter(ledger.ARROWS[verb].sources))), verb, *rest
+    )
+
+
+def always_rest(tx: Any, stream: Any, _lease: Any, reason: str, wake_us: int | None, limit_us: int | None) -> None:
+    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
+    runs.wait(tx, stream, reason, min(times, default=None))
+
+
+async def no_doubt_left(*_: Any) -> None:
+    """Nothing is settled before an undo."""
+
+
+# what is taken away -> the object, the attribute and what stands there instead; the proof and its parameters
+CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
+    "an arrow begins only where it may": (
+        ledger, "_move", loose_arrow, AsyncLedgerContract, "test_every_arrow_and_no_other",
+        {"arrow": "dispatch", "state": "committed"},
+    ),
+    "of two dispatchers one sends": (
+        ledger, "_move", loose_arrow, AsyncLedgerContract, "test_two_at_once_follow_an_arrow_once", {},
+    ),
+    "a key stands for one input": (
+        ledger, "_standing", lambda tx, stream, intent: ledger.find(tx, stream, intent.key), AsyncActingContract,
+        "test_the_same_key_gives_the_stored_result_without_a_call", {},
+    ),
+    "the result of a call lands with its effect": (
+        acting, "answering", lambda tx, stream, verb, *args: verb(tx, stream, *args), AsyncActingContract,
+        "test_the_result_of_a_call_lands_in_the_same_commit", {},
+    ),
+    "a call is looked for before anything is sent": (
+        acting, "for_call", lambda tx, stream, verb, *args: verb(tx, stream, *args), AsyncActingContract,
+        "test_a_call_that_nobody_made_is_refused_before_anything_is_sent", {},
+    ),
+    "retries have an end": (
+        settling, "_used_up", lambda effect: effect.attempt > 5, AsyncActingContract,
+        "test_what_may_be_called_again_is_until_its_retries_are_used_up", {},
+    ),
+    "a settlement is a person's, once": (
+        effects, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(
+            tx, stream, effects._settlement(verdict), seq, 1, effects._outcome(verdict, by)
+        ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
+    ),
+    "a thread that was left behind is not quiet": (
+        Flight, "abandon", lambda flight, late: setattr(flight, "_late", late), AsyncDoubtContract,
+        "test_whoever_cancels_an_act_leaves_doubt_and_a_thread_is_not_quiet", {},
+    ),
+    "absent is not final at once": (
+        settling, "after_absent", lambda *_: Advice(Action.AGAIN, "now"), AsyncDoubtContract,
+        "test_absent_is_final_only_when_what_was_sent_has_had_its_time", {},
+    ),
+    "what cannot be kept happened all the same": (
+        acting, "_kept", lambda result: result, AsyncActingContract,
+        "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
+    ),
+    "verdicts of guards are recorded": (
+        acting, "guarded", lambda *_: ([], None), AsyncGuardsContract,
+        "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
+    ),
+    "an approval binds to its call": (
+        effects, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+    ),
+    "an approval is used once": (
+        waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
+    ),
+    "a stale lease writes nothing": (
+        runs, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
+    ),
+    "a changed program is noticed": (
+        Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
+        AsyncProgramsContract, "test_a_changed_program_is_named_and_does_nothing", CHANGED["more"],
+    ),
+    "what is left out is noticed": (
+        Journal, "check_used_up", lambda _: None, AsyncProgramsContract, "test_a_changed_program_is_named_and_does_nothing",
+        CHANGED["fewer"],
+    ),
+    "a step that ended its run is tried again": (
+        driving.AsyncDriving, "forget_errors", lambda _: None, AsyncRunsContract,
+        "test_a_run_that_failed_can_be_tried_again_where_it_failed", {},
+    ),
+    "the effect that ended its run is tried again": (
+        ledger, "revive", lambda *_: None, AsyncRunsContract, "test_only_the_effect_that_ended_it_is_tried_again", {},
+    ),
+    "a run has one key": (
+        runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
+    ),
+    "a cut loses sight of nothing": (
+        running, "_cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncRunsContract,
+        "test_a_cut_must_not_lose_sight_of_anything", {},
+    ),
+    "a run that waits has its time": (
+        driving.AsyncDriving, "check_going", lambda _: None, AsyncSagasContract,
+        "test_a_cancelled_run_undoes_what_it_did", {},
+    ),
+    "a cancelled run undoes": (
+        handles, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
+    ),
+    "undoing goes in reverse": (
+        driving.AsyncDriving, "done_in", lambda drive, _, keep: [drive.done[seq] for seq in sorted(drive.done.keys() - keep)],
+        AsyncSagasContract, "test_what_was_done_is_undone_in_reverse", {},
+    ),
+    "a saga settles what it interrupted": (
+        running.AsyncRun, "_settle_left", no_doubt_left, AsyncBranchesContract,
+        "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
+    ),
+    "an answer in the meantime is not lost": (
+        driving, "_go_to_rest", always_rest, AsyncBranchesContract,
+        "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
+    ),
+    "tasks are numbered": (
+        places, "number_branches", lambda _: None, AsyncBranchesContract, "test_branches_replay_whatever_finishes_first",
+        {"seed": 0},
+    ),
+    "what an agent catches does not end its run": (
+        driving.AsyncDriving, "check_returned", lambda _: None, AsyncBranchesContract,
+        "test_what_an_agent_catches_does_not_end_its_run", {},
+    ),
+    "what a failed run waited for is waited for anew": (
+        waits, "start_child", lambda tx, stream, wanted, epoch, place, mark: waits.open_wait(
+            tx, stream, waits.WaitKind.CHILD, place=place, name=runs.start(tx, wanted, epoch).name,
+            doc={"question": wanted.agent}, mark=mark,
+        ), AsyncWaitsContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", CONTROLS)
+def test_without_its_rule_a_proof_fails(tmp_path, monkeypatch, rule):
+    where, name, instead, contract, proof, given = CONTROLS[rule]
+    prove(contract, proof, AsyncOpener(f"sqlite:///{tmp_path}/good.db"), given)
+    monkeypatch.setattr(where, name, instead)
+    with pytest.raises(BROKEN):
+        prove(contract, proof, AsyncOpener(f"sqlite:///{tmp_path}/broken.db"), given)
+
+
+def prove(contract: type, proof: str, opener: AsyncOpener, given: dict[str, Any]) -> None:
+    asyncio.run(asyncio.wait_for(_bound(contract, proof)(opener=opener, **given), 20))
+
+
+def _bound(contract: type, proof: str) -> Callable[..., Any]:
+    return getattr(contract(), proof)

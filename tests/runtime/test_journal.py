@@ -1,0 +1,63 @@
+"""The journal: what is recorded at a place, and how a program that does something else is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import Changed
+from perdure.model.instants import to_datetime
+from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
+from perdure.model.refs import Ref
+from perdure.runtime.journal import Journal
+
+
+def step(place: str, name: str = "look", digest: str = "d") -> StepRecord:
+    return StepRecord(1, place, name, digest, f"value {place}", None, {})
+
+
+def wait(place: str | None, state: WaitState, effect: int | None = None) -> WaitRecord:
+    at = to_datetime(0)
+    return WaitRecord(2, "run", "r", WaitKind.ASK, state, "", "?", (), None, None, place, effect, "d", "me", at, None, None,
+                      None, "yes", Ref("u", 2))  # fmt: skip
+
+
+def test_what_is_recorded_is_given_and_then_nothing_is_left():
+    journal = Journal([step("0//1"), step("0//2")])
+    assert journal.replaying
+    assert journal.take("0//1", "step", "look", "d").value == "value 0//1"
+    assert journal.take("0//3", "step", "look", "d") is None
+    with pytest.raises(Changed):
+        journal.check_used_up()
+    assert journal.take("0//2", "step", "look", "d").value == "value 0//2"
+    journal.check_used_up()
+    assert (journal.replaying, len(journal)) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected", "found"),
+    [
+        (("step", "other", "d"), "step look", "step other"),
+        (("effect", "look", "d"), "step look", "effect look"),
+        (("step", "look", "e"), "step look with arguments d", "with arguments e"),
+    ],
+)
+def test_something_else_is_named_with_its_place(taken, expected, found):
+    journal = Journal([step("0/1.2/7")])
+    with pytest.raises(Changed) as changed:
+        journal.take("0/1.2/7", *taken)
+    assert changed.value.facts == {"place": "0/1.2/7", "expected": expected, "found": found}
+    assert "run.patched" in changed.value.hint
+    assert journal.replaying  # it was not taken
+
+
+@pytest.mark.parametrize(
+    ("record", "counts"),
+    [
+        (wait("0//1", WaitState.OPEN), 1),
+        (wait("0//1", WaitState.MET), 1),
+        (wait("0//1", WaitState.WITHDRAWN), 0),  # by the end of the run: it is waited for anew
+        (wait(None, WaitState.MET, effect=3), 0),  # an approval belongs to its effect
+    ],
+)
+def test_which_waits_are_in_it(record, counts):
+    assert len(Journal(waits=[record])) == counts

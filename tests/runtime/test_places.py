@@ -1,0 +1,92 @@
+"""Places: the same at every replay, whatever finishes first; none inside steps and tools."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.errors import Invalid, Refused
+from perdure.runtime import places
+from perdure.runtime.places import Branch, is_below, standing_in
+
+
+def test_places_are_counted_in_their_branch():
+    trunk = Branch()
+    assert [trunk.next_place(0), trunk.next_place(0)] == ["0//1", "0//2"]
+    first, second = trunk.child(), trunk.child()
+    assert (first.path, second.path, first.child().path) == ("1", "2", "1.1")
+    assert (second.next_place(0), trunk.next_place(0)) == ("0/2/1", "0//3")
+
+
+def test_a_cut_begins_anew_also_in_branches_that_were_begun_before():
+    trunk = Branch()
+    named = trunk.named("a")
+    assert (trunk.next_place(0), named.next_place(0)) == ("0//1", "0/.'a'/1")
+    trunk.restart()
+    assert (trunk.next_place(1), named.next_place(1), named.next_place(1)) == ("1//1", "1/.'a'/1", "1/.'a'/2")
+    assert trunk.named("a").next_place(1) == "1/.'a'/1"  # the name is free again
+
+
+def test_a_branch_of_a_resumed_run_keeps_its_children():
+    """The control for the restart: counting begins once, not when the first place comes after the first child."""
+    trunk = Branch()
+    assert [trunk.child().path, trunk.child().path] == ["1", "2"]
+    assert trunk.next_place(3) == "3//1"
+    assert trunk.child().path == "3"
+
+
+def test_a_name_is_taken_once():
+    trunk = Branch()
+    trunk.named("a")
+    with pytest.raises(Refused):
+        trunk.named("a")
+    with pytest.raises(Invalid):
+        trunk.named("")
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "below"),
+    [
+        ("0//1", "", True), ("0/1/1", "", True), ("0/1.2/1", "1", True), ("0/1/7", "1", True), ("0/11/1", "1", False),
+        ("0//1", "1", False), ("0/.'a/b'/1", ".'a/b'", True), ("0/2/1", "1", False),
+    ],
+)  # fmt: skip
+def test_what_is_below_a_branch(place, path, below):
+    assert is_below(place, path) is below
+
+
+def test_a_run_is_not_used_inside_its_steps():
+    trunk = Branch()
+    places.refuse_inside()  # in a thread of one's own nothing is known, and nothing refused
+    with standing_in(trunk):
+        places.refuse_inside()
+        assert places.current(trunk) is trunk
+        with pytest.raises(Refused):
+            places.current(Branch())
+        with standing_in(None), pytest.raises(Refused):
+            places.refuse_inside()
+        with standing_in(None), pytest.raises(Refused):
+            places.current(trunk)
+
+
+def test_tasks_are_numbered_in_the_order_of_their_creation():
+    trunk = Branch()
+
+    async def where() -> str:
+        await asyncio.sleep(0)
+        return places.current(trunk).path
+
+    async def nested() -> list[str]:
+        return await asyncio.gather(where(), where())
+
+    async def main() -> None:
+        places.number_branches(asyncio.get_running_loop())
+        places.number_branches(asyncio.get_running_loop())  # again does nothing
+        with standing_in(trunk):
+            assert await asyncio.gather(nested(), where(), nested()) == [["1.1", "1.2"], "2", ["3.1", "3.2"]]
+            with standing_in(None):
+                await asyncio.gather(asyncio.sleep(0))  # what a step starts does not count
+            assert await asyncio.gather(where()) == ["4"]
+
+    asyncio.run(main())

@@ -1,0 +1,377 @@
+"""The rules of a worker, with a desk that is played: what it takes, what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from perdure.errors import Damaged, Invalid, Stale, Unavailable
+from perdure.log.change import Stream
+from perdure.planes.runs import Lease
+from perdure.planes.workers import Found, Look
+from perdure.runtime import driven
+from perdure.runtime import worker as module
+from perdure.runtime.agent import Agent, Policy
+from perdure.runtime.pausing import Leaving
+from perdure.runtime.worker import Settings, Worker
+
+ME = "0" * 32
+
+
+def agent(name, *, limit=None, is_async=True):
+    async def later(run): ...
+    def now(run): ...
+
+    return Agent(later if is_async else now, name, Policy(), timeout=None, limit=limit, workspace=None, pins={})
+
+
+def found(name, agent="a", holder=None):
+    uid = name.encode().ljust(16, b"_")
+    return Found(agent, holder, False, "mother", Stream(abs(hash(name)), uid, 1, "run", name, None, 0))
+
+
+class Silence:
+    """A watch that never hears anything."""
+
+    def __init__(self):
+        self._over = threading.Event()
+
+    def wait(self, seconds):
+        self._over.wait(min(seconds, 0.05))
+        return False
+
+    def interrupt(self):
+        self._over.set()
+
+    def close(self):
+        pass
+
+
+class Desk:
+    """A store that is played: runs that are ready, suspects, and what becomes of each when it is driven."""
+
+    holder = ME
+
+    def __init__(self, ready=(), suspects=()):
+        self.ready = list(ready)
+        self.suspects = list(suspects)
+        self.done: list[str] = []
+        self.released: list[str] = []
+        self.parked: dict[str, str] = {}
+        self.at_work: set[str] = set()
+        self.most: dict[frozenset[str], None] = {}
+        self.alone: dict[str, bool] = {}
+        self.fails: dict[str, BaseException] = {}
+        self.holding = asyncio.Event()
+        self.holding.set()
+        self.left: list[Found] = []
+        self.about = None
+        self.looks = 0
+
+    async def introduce(self, about):
+        self.about = about
+
+    async def look(self, agents, limit):
+        self.looks += 1
+        names = {each.name for each in agents}
+        ready = [each for each in self.ready if each.agent in names][:limit]
+        return Look(ready, list(self.suspects), None, introduced=self.about is not None)
+
+    async def claim(self, found, agent, *, alone):
+        await asyncio.sleep(0)
+        if found.stream.name in self.fails and isinstance(self.fails[found.stream.name], ConnectionError):
+            del self.fails[found.stream.name]
+            self.ready.remove(found)
+            self.left.append(found)
+            raise Unavailable("the answer was lost")
+        for queue in (self.ready, self.suspects):
+            if found in queue:
+                queue.remove(found)
+                self.alone[found.stream.name] = alone
+                return Lease(found.stream, ME, 1, 1)
+        return None
+
+    async def drive(self, agent, lease):
+        name = lease.stream.name
+        self.at_work.add(name)
+        self.most[frozenset(self.at_work)] = None
+        try:
+            assert driven.current() == driven.Driven(name, agent.name, "mother")
+            if name in self.fails:
+                raise self.fails.pop(name)
+            while not self.holding.is_set():
+                if lease.leaving and not agent.is_async:
+                    raise Leaving  # noqa: TRY301 - as a sync agent's next verb does
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)
+            self.done.append(name)
+        except (asyncio.CancelledError, Leaving):
+            self.released.append(name)
+            raise
+        finally:
+            self.at_work.discard(name)
+
+    async def release(self, lease):
+        if self.fails.pop("release", None):
+            raise Unavailable("still away")
+        self.released.append(lease.stream.name)
+
+    async def lost(self, known):
+        return [each for each in self.left if each.uid not in known]
+
+    async def give_back(self, found):
+        self.left.remove(found)
+        self.ready.append(found)
+
+    async def park(self, lease, why):
+        if self.fails.pop("park", None):
+            raise Stale("somebody else's")
+        self.parked[lease.stream.name] = why
+
+    def watch(self, *, commits):
+        return Silence()
+
+
+def work(desk, agents, until, isolate=None, **settings):
+    """Let a worker work until something holds; returns how many runs were left behind."""
+
+    async def main():
+        worker = Worker(desk, {each.name: each for each in agents}, Settings(poll_seconds=0.01, **settings), isolate)
+        task = asyncio.create_task(worker.run())
+        async with asyncio.timeout(30):
+            while not until(worker):  # noqa: ASYNC110 - played, not timed
+                await asyncio.sleep(0.001)
+            if not task.done():
+                worker.stop()
+            return await task
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "CANCEL_SECONDS", 0.2)
+    monkeypatch.setattr(module, "AGAIN_SECONDS", (0.001, 0.001))
+
+
+def names(count, prefix="r"):
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+class TestTaking:
+    def test_it_takes_what_there_is_and_says_who_it_is(self):
+        desk = Desk([found(name) for name in names(5)])
+        assert work(desk, [agent("a")], lambda _: len(desk.done) == 5, concurrency=10, supervisor=7) == 0
+        assert desk.about.agents == ("a",)
+        assert desk.about.supervisor == 7
+        assert not any(desk.alone.values())
+
+    def test_it_introduces_itself_again_when_others_have_forgotten_it(self):
+        desk = Desk()
+        forgotten = []
+
+        def forget(_worker):
+            if desk.looks == 3 and not forgotten:
+                forgotten.append(desk.about)
+                desk.about = None
+            return bool(forgotten) and desk.about is not None
+
+        work(desk, [agent("a")], forget)
+        assert desk.about == forgotten[0]
+
+    def test_never_more_at_once_than_allowed(self):
+        desk = Desk([found(name) for name in names(20)])
+        work(desk, [agent("a")], lambda _: len(desk.done) == 20, concurrency=3)
+        assert max(map(len, desk.most)) == 3
+
+    def test_never_more_of_an_agent_than_its_limit_and_the_others_pass(self):
+        ready = [found(name, "narrow") for name in names(6, "n")] + [found(name) for name in names(6)]
+        desk = Desk(ready)
+        work(desk, [agent("narrow", limit=2), agent("a")], lambda _: len(desk.done) == 12, concurrency=5)
+        assert max(len([name for name in group if name[0] == "n"]) for group in desk.most) == 2
+        assert max(map(len, desk.most)) == 5
+
+    def test_workers_begin_at_different_places_where_there_is_more_than_enough(self):
+        ready = [found(name) for name in names(10)]
+        orders = []
+        for holder in ("0" * 32, "00000003" + "0" * 24):
+            desk = Desk()
+            desk.holder = holder
+            orders.append(Worker(desk, {"a": agent("a")}, Settings())._in_own_order(ready, 1)[0].stream.name)
+        assert orders == ["r0", "r3"]
+
+    def test_what_another_took_meanwhile_is_no_trouble(self):
+        desk = Desk([found(name) for name in names(3)])
+        look = desk.look
+
+        async def too_late(agents, limit):
+            seen = await look(agents, limit)
+            del desk.ready[1:2]
+            return seen
+
+        desk.look = too_late
+        work(desk, [agent("a")], lambda _: len(desk.done) == 2)
+        assert desk.done == ["r0", "r2"]
+
+    @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"poll_seconds": 0}, {"grace_seconds": -1}])
+    def test_settings_that_make_no_sense_are_refused(self, wrong):
+        with pytest.raises(Invalid):
+            Worker(Desk(), {}, Settings(**wrong))
+
+
+class TestTrouble:
+    def test_a_store_that_does_not_answer_is_asked_again(self):
+        desk = Desk([found("r0")])
+        look, times = desk.look, []
+
+        async def away(agents, limit):
+            times.append(1)
+            if len(times) < 4:
+                raise Unavailable("away")
+            return await look(agents, limit)
+
+        desk.look = away
+        assert work(desk, [agent("a")], lambda _: desk.done) == 0
+
+    def test_a_run_whose_end_could_not_be_written_is_given_back(self):
+        desk = Desk([found("r0"), found("r1")])
+        desk.fails = {"r0": Unavailable("away"), "release": True}
+        work(desk, [agent("a")], lambda _: desk.released and desk.done)
+        assert (desk.released, desk.done) == (["r0"], ["r1"])
+
+    @pytest.mark.parametrize("error", [Damaged("what is stored is no step"), RuntimeError("a bug")])
+    def test_a_run_that_cannot_even_be_driven_is_parked_with_its_reason(self, error):
+        desk = Desk([found("r0"), found("r1")])
+        desk.fails = {"r0": error}
+        work(desk, [agent("a")], lambda _: desk.parked and desk.done)
+        assert str(error) in desk.parked["r0"]
+
+    def test_a_claim_whose_answer_was_lost_is_found_and_given_back(self):
+        desk = Desk([found("r0")])
+        desk.fails = {"r0": ConnectionError()}
+        work(desk, [agent("a")], lambda _: desk.done)
+        assert desk.left == []
+
+
+class TestSuspects:
+    def test_a_process_of_their_own_is_asked_for(self):
+        asked = []
+        desk = Desk([found("r0")], [found("s0"), found("s1"), found("x", "unknown")])
+        work(desk, [agent("a")], lambda _: asked and desk.done, isolate=asked.append)
+        assert set(asked) == {2}  # not for the one that nobody here can drive
+        assert desk.done == ["r0"]
+
+    def test_control_what_is_taken_at_once_needs_none(self):
+        asked = []
+        desk = Desk([found("r0")], [found("s0")])
+        look = desk.look
+
+        async def taken_by_a_standby(agents, limit):
+            seen = await look(agents, limit)
+            desk.suspects.clear()
+            return seen
+
+        desk.look = taken_by_a_standby
+        work(desk, [agent("a")], lambda _: desk.looks > 5 and desk.done, isolate=asked.append)
+        assert asked == []
+
+    def test_without_one_they_wait_until_it_is_alone_and_nothing_joins_them(self):
+        desk = Desk([found(name) for name in names(3)])
+        desk.holding.clear()
+
+        def arrive(_worker):
+            if len(desk.at_work) == 3 and not desk.suspects:
+                desk.suspects = [found("s0"), found("s1")]
+                desk.ready = [found("late")]
+                desk.holding.set()
+            return len(desk.done) == 6
+
+        work(desk, [agent("a")], arrive)
+        assert [group for group in desk.most if {"s0", "s1"} & group and len(group) > 1] == []
+        assert desk.alone == dict.fromkeys(names(3), False) | {"late": False, "s0": True, "s1": True}
+        assert desk.done[-1] == "late"
+
+    def test_a_worker_for_suspects_takes_nothing_else_and_ends_by_itself(self):
+        desk = Desk([found("r0")], [found("s0"), found("s1")])
+        ended, asked = [], []
+
+        async def main():
+            worker = Worker(desk, {"a": agent("a")}, Settings(suspects_only=True, concurrency=5), asked.append)
+            ended.append(await asyncio.wait_for(worker.run(), 30))
+
+        asyncio.run(main())
+        assert ended == [0]  # by itself
+        assert asked == [1]  # for the one that it could not take at once
+        assert sorted(desk.done) == ["s0", "s1"]
+        assert max(map(len, desk.most)) == 1
+        assert desk.about.suspects
+
+
+class TestEnding:
+    def test_what_ends_in_time_is_let_go_on(self):
+        desk = Desk([found("r0")])
+        desk.holding.clear()
+
+        def told(worker):
+            if desk.at_work:
+                worker.stop()
+                asyncio.get_running_loop().call_later(0.05, desk.holding.set)
+                return True
+            return False
+
+        # `work` says stop a second time, which ends the grace: say it here alone
+        async def main():
+            worker = Worker(desk, {"a": agent("a")}, Settings(poll_seconds=0.01, grace_seconds=30))
+            task = asyncio.create_task(worker.run())
+            while not told(worker):  # noqa: ASYNC110 - played, not timed
+                await asyncio.sleep(0.001)
+            return await task
+
+        assert asyncio.run(main()) == 0
+        assert (desk.done, desk.released) == (["r0"], [])
+
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_the_rest_is_given_back(self, is_async):
+        desk = Desk([found("r0")])
+        desk.holding.clear()
+        work(desk, [agent("a", is_async=is_async)], lambda _: desk.at_work, grace_seconds=0)
+        assert (desk.done, desk.released) == ([], ["r0"])
+
+    def test_said_twice_there_is_no_grace(self):
+        desk = Desk([found("r0")])
+        desk.holding.clear()
+
+        def twice(worker):
+            if desk.at_work:
+                worker.stop()
+            return bool(desk.at_work)
+
+        work(desk, [agent("a")], twice, grace_seconds=1000)
+        assert desk.released == ["r0"]
+
+    def test_what_does_not_come_back_is_counted(self):
+        desk = Desk([found("r0")])
+        stuck = asyncio.Event()
+
+        async def drive(agent, lease):
+            desk.at_work.add("r0")
+            while not stuck.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await stuck.wait()
+
+        desk.drive = drive
+
+        async def main():
+            worker = Worker(desk, {"a": agent("a", is_async=False)}, Settings(poll_seconds=0.01, grace_seconds=0))
+            task = asyncio.create_task(worker.run())
+            while not desk.at_work:  # noqa: ASYNC110 - played, not timed
+                await asyncio.sleep(0.001)
+            worker.stop()
+            left = await task
+            stuck.set()
+            return left
+
+        assert asyncio.run(main()) == 1

@@ -1,0 +1,241 @@
+"""Workers as real processes, with real signals: what is killed goes on, what drains is given back, what is stale is silent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+import perdure
+from perdure.planes import runs
+from runtime.crew import Scene, most_at_once, overlaps, scene, until
+from runtime.worker_app import aplod, astubborn, doze, killer, narrow, plod, stubborn, timely
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/a.db"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def stage(url, tmp_path):
+    with scene(url, tmp_path) as made:
+        yield made
+
+
+def total(steps: int) -> int:
+    return steps * (steps - 1) // 2
+
+
+def steps_of(handle) -> int:
+    return len(handle._read(runs.steps))
+
+
+# -- working -------------------------------------------------------------------------------------------------
+
+
+def test_runs_of_both_colours_are_driven_and_sleepers_wake(stage: Scene):
+    stage.crew(processes=2)
+    handles = [stage.store.start(agent, 4, 0.01) for agent in (plod, aplod) for _ in range(5)]
+    sleeper = stage.store.start(doze, "300ms")
+    assert [each.result(timeout=60) for each in handles] == [total(4)] * 10
+    assert sleeper.result(timeout=60) == "rested"
+    assert "run.waiting" in stage.kinds(sleeper)
+
+
+def test_logs_carry_the_run_and_its_parent(stage: Scene):
+    crew = stage.crew()
+    handle = stage.store.start(plod, 1, 0)
+    handle.result(timeout=60)
+    until(lambda: crew.logged("at rest", run=handle.id, agent="plod"))
+    assert crew.logged("taken", run=handle.id, token=1)
+
+
+def test_limits_hold(stage: Scene):
+    stage.crew("--concurrency", "4")
+    few = [stage.store.start(narrow, 3, 0.05) for _ in range(6)]
+    many = [stage.store.start(aplod, 3, 0.05) for _ in range(8)]
+    for each in few + many:
+        each.result(timeout=60)
+    said = stage.said()
+    assert most_at_once(said, {each.id for each in few}) == 2  # reached, and not passed
+    assert most_at_once(said, {each.id for each in few + many}) == 4
+
+
+def test_a_run_of_an_agent_that_nobody_knows_stays_ready_and_shows(stage: Scene):
+    @perdure.agent(name="ghost")
+    def ghost(run):
+        return None
+
+    stage.crew()
+    handles = [stage.store.start(ghost) for _ in range(3)]
+    other = stage.store.start(plod, 1, 0)
+    assert other.result(timeout=60) == 0  # what nobody can drive is in nobody's way
+    assert {each.refresh().status.value for each in handles} == {"ready"}
+    shown = {each.agent: (each.known, each.ready) for each in stage.tree().queue}
+    assert shown["ghost"] == (False, 3)
+    assert shown["plod"] == (True, 0)
+
+
+# -- dying ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_worker_loses_nothing_and_its_runs_go_on_at_once(stage: Scene, processes, capsys):
+    crew = stage.crew(processes=processes)
+    handles = [stage.store.start(agent, 20, 0.05) for agent in (plod, aplod)]
+    until(lambda: all(steps_of(each) >= 2 for each in handles))
+    victim = stage.pid_of(handles[0].id)
+    os.kill(victim, signal.SIGKILL)
+    struck = time.monotonic()
+    until(lambda: any("run.recovered" in stage.kinds(each) for each in handles))
+    first = time.monotonic() - struck
+    until(lambda: "run.recovered" in stage.kinds(handles[0]))
+    said = f"recovery after SIGKILL, {processes} processes: the first run after {first:.2f} s"
+    with capsys.disabled():
+        print(f"\n{said}, this one after {time.monotonic() - struck:.2f} s")  # noqa: T201 - figures
+    assert [each.result(timeout=60) for each in handles] == [total(20)] * 2
+    assert handles[0].refresh().record.deaths == 0
+    begun = [each.number for each in stage.said() if each.run == handles[0].id and each.what == "begin"]
+    assert set(begun) == set(range(20))
+    assert len(begun) <= 21  # only the step that was under way was done again
+    assert overlaps(stage.said(), killed=victim) == []
+    assert len(crew.logged("started", role="worker")) == processes + 1  # it was replaced
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_run_that_kills_its_process_takes_nobody_with_it_and_is_parked(stage: Scene, how):
+    crew = stage.crew()
+    others = [stage.store.start(agent, 6, 0.05) for agent in (plod, aplod, aplod)]
+    bad = stage.store.start(killer, how)
+    with pytest.raises(perdure.Parked) as caught:
+        bad.result(timeout=60)
+    assert caught.value.facts["reason"] == "deaths"
+    assert f"{runs.DEATHS_MAX} processes died with it" in caught.value.message
+    assert [each.result(timeout=60) for each in others] == [total(6)] * 3
+    assert stage.kinds(bad).count("run.recovered") == runs.DEATHS_MAX
+    assert all(each.refresh().record.deaths == 0 for each in others)
+    assert crew.program.poll() is None  # the supervisor did not take it for a worker that dies again and again
+    assert stage.store.start(plod, 1, 0).result(timeout=60) == 0
+
+
+# -- ending --------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_gives_back_what_does_not_end_in_time(stage: Scene):
+    first = stage.crew("--grace", "1s", processes=2)
+    handles = [stage.store.start(agent, 60, 0.1) for agent in (plod, aplod)]
+    until(lambda: all(steps_of(each) >= 1 for each in handles))
+    late = stage.store.start(plod, 1, 0.05)
+    until(lambda: any(each.run == late.id for each in stage.said()))
+    assert first.end() == 0
+    assert {each.refresh().status.value for each in handles} == {"ready"}
+    assert late.refresh().status.value == "completed"  # the time of grace was enough
+    assert stage.tree().workers == ()
+    stage.crew()
+    assert [each.result(timeout=60) for each in handles] == [total(60)] * 2
+    for each in handles:
+        kinds = stage.kinds(each)
+        assert "run.released" in kinds
+        assert "run.recovered" not in kinds  # nobody died, so nobody is suspected
+    assert overlaps(stage.said()) == []
+
+
+def test_a_sync_agent_that_does_not_come_back_is_freed_by_the_end_of_its_process(stage: Scene, tmp_path):
+    first = stage.crew("--grace", "100ms")
+    there = tmp_path / "there"
+    handle = stage.store.start(stubborn, str(there))
+    until(stage.said)
+    assert first.end() == 0
+    assert handle.refresh().status.value == "running"  # it could not be given back
+    there.touch()
+    stage.crew()
+    assert handle.result(timeout=60) == "back"
+    assert "run.recovered" in stage.kinds(handle)
+
+
+def test_a_step_that_does_not_come_back_keeps_nobody(stage: Scene, tmp_path):
+    first = stage.crew("--grace", "100ms")
+    there = tmp_path / "there"
+    handle = stage.store.start(astubborn, str(there))
+    until(stage.said)
+    assert first.end() == 0
+    assert handle.refresh().status.value == "ready"  # it was given back
+    assert first.logged("killed: it did not end") == []
+    there.touch()
+    stage.crew()
+    assert handle.result(timeout=60) == "back"
+    assert "run.recovered" not in stage.kinds(handle)
+
+
+def test_workers_end_when_their_supervisor_is_killed(stage: Scene):
+    crew = stage.crew("--grace", "100ms", processes=2)
+    handle = stage.store.start(aplod, 60, 0.05)
+    until(lambda: steps_of(handle) >= 1)
+    crew.end(signal.SIGKILL)
+    until(lambda: not stage.tree().workers, "the end of its workers")
+    assert handle.refresh().status.value == "ready"
+
+
+# -- leases --------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_was_stopped_past_its_lease_writes_nothing_afterwards(stage: Scene):
+    stage.crew("--lease", "2s")
+    handle = stage.store.start(plod, 12, 0.05)
+    until(lambda: steps_of(handle) >= 2)
+    zombie = stage.pid_of(handle.id)
+    os.kill(zombie, signal.SIGSTOP)
+    stage.crew("--lease", "2s")
+    assert handle.result(timeout=60) == total(12)
+    before = stage.kinds(handle)
+    os.kill(zombie, signal.SIGCONT)
+    other = stage.store.start(plod, 1, 0)
+    until(lambda: _holder_lives(stage, zombie))
+    assert other.result(timeout=60) == 0
+    assert stage.kinds(handle) == before
+    assert before.count("run.completed") == 1
+    places = [each.place for each in handle._read(runs.steps)]
+    assert len(places) == len(set(places)) == 12
+
+
+def _holder_lives(stage: Scene, pid: int) -> bool:
+    return any(each.alive and each.about and each.about.pid == pid for each in stage.tree().workers)
+
+
+def test_two_workers_never_run_one_run_at_once(stage: Scene):
+    for _ in range(2):
+        stage.crew("--concurrency", "5")
+    handles = [stage.store.start(agent, 3, 0.02) for agent in (plod, aplod) for _ in range(10)]
+    for each in handles:
+        assert each.result(timeout=60) == total(3)
+    said = stage.said()
+    assert overlaps(said) == []
+    assert len([each for each in said if each.what == "begin"]) == 3 * len(handles)  # and nothing twice
+    assert {each.refresh().record.token for each in handles} == {1}
+
+
+def test_control_without_the_fence_two_workers_in_one_run_are_caught(stage: Scene):
+    for _ in range(2):
+        stage.crew("--concurrency", "5", UNFENCED="1")
+    for _ in range(5):
+        stage.store.start(aplod, 10, 0.05)
+    until(lambda: overlaps(stage.said()), "two workers in one run")
+
+
+@pytest.mark.parametrize("off", ["3600", "-3600"])
+def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(postgres_url, tmp_path, off):
+    with scene(postgres_url, tmp_path) as stage:
+        stage.crew("--agent", "plod", "--agent", "doze", "--agent", "timely", CLOCK_OFF_SECONDS=off)
+        stage.crew("--agent", "aplod", "--agent", "plod")
+        handles = [stage.store.start(agent, 10, 0.05) for agent in (plod, aplod, timely)]
+        sleeper = stage.store.start(doze, "500ms")
+        assert [each.result(timeout=60) for each in handles] == [total(10)] * 3
+        assert sleeper.result(timeout=60) == "rested"
+        assert {each.refresh().record.token for each in handles} == {1}  # nobody took them from each other
+        assert stage.kinds(sleeper).count("run.claimed") == 2  # it woke once, at its time
+        assert overlaps(stage.said()) == []

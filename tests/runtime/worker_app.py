@@ -1,0 +1,129 @@
+"""Agents for tests with real worker processes: each step says in a witness file when it began and ended, and where.
+
+WITNESS names the file. CLOCK_OFF_SECONDS shifts this process's clock; UNFENCED takes runs whoever has them (a control).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import perdure
+
+
+def witness(what: str, run: str, number: int) -> None:
+    line = f"{time.monotonic_ns()} {os.getpid()} {what} {run} {number}\n"
+    fd = os.open(os.environ["WITNESS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(fd, line.encode())
+    finally:
+        os.close(fd)
+
+
+def pause(run: str, number: int, seconds: float) -> int:
+    witness("begin", run, number)
+    time.sleep(seconds)
+    witness("end", run, number)
+    return number
+
+
+async def apause(run: str, number: int, seconds: float) -> int:
+    witness("begin", run, number)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        witness("end", run, number)
+    return number
+
+
+@perdure.agent
+def plod(run, steps, seconds):
+    return sum(run.step(pause, run.id, number, seconds) for number in range(steps))
+
+
+@perdure.agent
+async def aplod(run, steps, seconds):
+    return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
+
+
+@perdure.agent(limit=2)
+async def narrow(run, steps, seconds):
+    return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
+
+
+@perdure.agent(timeout="30m")
+async def timely(run, steps, seconds):
+    return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
+
+
+@perdure.agent
+async def doze(run, duration):
+    await run.sleep(duration)
+    return "rested"
+
+
+@perdure.agent
+def killer(run, how):
+    run.step(pause, run.id, 0, 0)
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@perdure.agent
+def stubborn(run, path):
+    """Does not come back from its step until a file is there."""
+    run.step(until_there, run.id, path)
+    return "back"
+
+
+@perdure.agent
+async def astubborn(run, path):
+    """The same, from an async agent: the run can be given back, its thread cannot."""
+    await run.step(until_there, run.id, path)
+    return "back"
+
+
+def until_there(run: str, path: str) -> None:
+    witness("begin", run, 0)
+    while not os.path.exists(path):  # noqa: PTH110
+        time.sleep(0.02)
+
+
+agents = [plod, aplod, narrow, timely, doze, killer, stubborn, astubborn]
+by_name = {"plod": plod, "aplod": aplod}
+none: list[object] = []
+wrong = [plod, pause]
+number = 7
+
+
+def _shift_clock(seconds: float) -> None:
+    real = time.time_ns
+    time.time_ns = lambda: real() + int(seconds * 1e9)
+
+
+def _unfence() -> None:
+    """Take running runs of the living as well: what a broken lease would do."""
+    from perdure.planes import runs, workers
+
+    look = workers.look
+
+    def greedy(reads, what, limit, is_dead, me):
+        seen = look(reads, what, limit, is_dead, me)
+        rows = reads.query(workers.Q.holders_of_runs, tenant=reads.tenant)
+        others = [each for holder, _ in rows if holder != me for each in workers.held_by(reads, holder)]
+        return seen._replace(takeable=[*seen.takeable, *others], suspects=[])
+
+    workers.look = greedy
+    runs._is_void = lambda *_: True
+    claim = runs.claim
+    runs.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "alone": True})
+    runs.check_lease = lambda *_: None
+
+
+if "CLOCK_OFF_SECONDS" in os.environ:
+    _shift_clock(float(os.environ["CLOCK_OFF_SECONDS"]))
+if "UNFENCED" in os.environ:
+    _unfence()

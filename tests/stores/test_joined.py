@@ -1,0 +1,243 @@
+"""The store's writes on the user's own connection: with his transaction, or not at all; heads and chains stay right."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import perdure
+from perdure.errors import Conflict, Invalid, KeyReused, Refused
+from perdure.stores.url import parse
+
+psycopg = pytest.importorskip("psycopg")
+
+
+@pytest.fixture
+def store(postgres_url):
+    with perdure.open(postgres_url) as opened:
+        opened.session("a")
+        yield opened
+
+
+@pytest.fixture
+def connect(postgres_url):
+    """Connections of the user's, as many as are wanted; a table of his that goes with the last."""
+    opened = []
+
+    def connect(**options):
+        opened.append(psycopg.connect(parse(postgres_url).conninfo, **options))
+        return opened[-1]
+
+    with connect() as first:
+        name = f"own_{parse(postgres_url).schema}"
+        first.execute(f"CREATE TABLE public.{name} (id int PRIMARY KEY)")
+    connect.table = f"public.{name}"
+    yield connect
+    for each in opened:
+        each.close()
+    with psycopg.connect(parse(postgres_url).conninfo) as last:
+        last.execute(f"DROP TABLE public.{name}")
+
+
+@pytest.fixture
+def connection(connect):
+    return connect()
+
+
+def booked(store, connection, table: str, number: int = 7) -> object:
+    def book(tx):
+        effect = tx.session("a").begin("book", {"order": number}, key=f"k{number}")
+        if not effect.settled:
+            connection.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
+            effect.dispatch()
+            effect.commit({"order": number, "long": "x" * 20_000})
+        return effect.result
+
+    return store.atomic(book, on=connection)["order"]
+
+
+def found(store, connection, table: str) -> tuple[list[int], list[str]]:
+    rows = [row[0] for row in connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
+    connection.rollback()
+    return rows, [each.key for each in store.session("a").effects() if each.settled]
+
+
+def test_with_his_commit_both_are_there_and_only_then(store, connection, connect):
+    assert booked(store, connection, connect.table) == 7
+    other = connect()
+    assert found(store, other, connect.table) == ([], [])
+    connection.commit()
+    assert found(store, other, connect.table) == ([7], ["k7"])
+    assert booked(store, connection, connect.table) == 7  # the stored result, and no row
+    connection.commit()
+    assert found(store, other, connect.table) == ([7], ["k7"])
+    assert store.verify().ok
+
+
+def test_with_his_rollback_neither_is(store, connection, connect):
+    booked(store, connection, connect.table)
+    connection.rollback()
+    assert found(store, connection, connect.table) == ([], [])
+    store.session("a").say("user", "the head is where it was")
+    assert store.verify().ok
+
+
+def test_a_savepoint_takes_both_back(store, connection, connect):
+    booked(store, connection, connect.table, 1)
+    with connection.transaction() as taken_back:
+        booked(store, connection, connect.table, 2)
+        raise psycopg.Rollback(taken_back)
+    booked(store, connection, connect.table, 3)
+    connection.commit()
+    assert found(store, connection, connect.table) == ([1, 3], ["k1", "k3"])
+    assert store.verify().ok
+
+
+def test_his_settings_are_his_again(store, connect):
+    connection = connect(
+        row_factory=psycopg.rows.dict_row, cursor_factory=psycopg.ClientCursor, options="-c search_path=public,pg_temp"
+    )
+    shown = "SELECT current_setting('search_path') AS path, current_setting('lock_timeout') AS timeout"
+    before = connection.execute(shown).fetchone()
+    with connection.transaction():
+        booked(store, connection, connect.table)
+        assert connection.execute(shown).fetchone() == before == {"path": "public,pg_temp", "timeout": "0"}
+
+
+def test_a_commit_that_would_not_wait_for_its_sync_does(store, connect):
+    connection = connect(options="-c synchronous_commit=off")
+    booked(store, connection, connect.table)
+    assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    connection.rollback()
+    assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
+
+
+def test_others_wait_until_his_transaction_ends_and_then_go_on_from_there(store, connection, connect, postgres_url):
+    booked(store, connection, connect.table)
+    said = []
+    writer = threading.Thread(target=lambda: said.append(store.session("a").say("user", "after it").seq))
+    writer.start()
+    with connect(autocommit=True) as watch:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%streams%'"
+        while watch.execute(waiting).fetchone() == (0,):
+            assert not said
+    connection.commit()
+    writer.join()
+    assert said == [5]  # opened, planned, dispatched, committed: and this
+    assert store.verify().ok
+
+
+def test_who_comes_too_late_begins_again(store, connection, connect):
+    """His transaction has its number before somebody else's wrote to the stream: the feed's order would be broken."""
+    connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+    store.session("a").say("user", "meanwhile")
+    with pytest.raises(Conflict, match="went on") as error:
+        booked(store, connection, connect.table)
+    assert "whole transaction again" in error.value.hint
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):  # so nothing of it can be committed by mistake
+        connection.execute("SELECT 1")
+    connection.rollback()
+    booked(store, connection, connect.table)
+    connection.commit()
+    assert found(store, connection, connect.table) == ([7], ["k7"])
+    assert store.verify().ok
+
+
+def test_two_who_book_the_same_make_one_booking(store, connect):
+    def book(number: int) -> None:
+        with perdure.open(store._caller.core.engine.url) as own, connect() as connection:
+            while True:
+                try:
+                    booked(own, connection, connect.table)
+                    connection.commit()
+                except Conflict:
+                    connection.rollback()
+                else:
+                    return
+
+    threads = [threading.Thread(target=book, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found(store, connect(), connect.table) == ([7], ["k7"])
+    assert store.verify().ok
+
+
+def test_what_the_function_raises_is_raised_and_nothing_of_it_was_sent(store, connection, connect):
+    booked(store, connection, connect.table)
+    with pytest.raises(KeyReused):
+        store.atomic(lambda tx: tx.session("a").begin("book", {"order": 8}, key="k7"), on=connection)
+    connection.commit()  # his transaction still stands: it is his to decide
+    assert found(store, connection, connect.table) == ([7], ["k7"])
+
+
+def test_async_stores_take_a_sync_connection(postgres_url, connection, connect):
+    async def main() -> None:
+        async with perdure.aopen(postgres_url) as store:
+            await store.session("a")
+
+            def say(tx) -> None:
+                connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+                tx.session("a").say("user", "x")
+
+            await store.atomic(say, on=connection)
+            connection.commit()
+            assert [turn.content for turn in await (await store.session("a")).turns()] == ["x"]
+
+    asyncio.run(main())
+
+
+# -- what is refused ----------------------------------------------------------------------------------------
+
+
+def nothing(tx) -> None:
+    tx.session("a").say("user", "x")
+
+
+def test_it_must_be_a_transaction_that_can_be_committed(store, connect):
+    with pytest.raises(Refused, match="commits each statement"):
+        store.atomic(nothing, on=connect(autocommit=True))
+    broken = connect()
+    with pytest.raises(psycopg.Error):
+        broken.execute("nonsense")
+    with pytest.raises(Refused, match="no transaction that can still"):
+        store.atomic(nothing, on=broken)
+    for other in (object(), psycopg.AsyncConnection):
+        with pytest.raises(Refused, match=r"psycopg\.Connection"):
+            store.atomic(nothing, on=other)
+    assert store.session("a").turns() == []
+
+
+def test_it_must_be_the_database_of_the_store(store, connect, postgres_url):
+    elsewhere = connect(dbname="template1")
+    with pytest.raises(Refused, match="another database"):
+        store.atomic(nothing, on=elsewhere)
+    assert elsewhere.execute("SELECT 1").fetchone() == (1,)  # his transaction is unharmed
+    store._caller.core.uid = "0" * 32
+    with pytest.raises(Refused, match="another database"):
+        store.atomic(nothing, on=connect())
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///{}/a.db"])
+def test_other_stores_have_no_such_thing(tmp_path, url, connection):
+    with perdure.open(url.format(tmp_path)) as store, pytest.raises(Refused, match="PostgreSQL") as error:
+        store.atomic(nothing, on=connection)
+    assert "tx.sql" in error.value.hint
+
+
+def test_inside_there_is_no_sending_and_no_sql_of_ours(store, connection):
+    with pytest.raises(Refused, match="nothing is sent"):
+        store.atomic(lambda tx: tx.session("a").act(print, key="k"), on=connection)
+    with pytest.raises(Refused, match="SQLite file"):
+        store.atomic(lambda tx: tx.sql("SELECT 1"), on=connection)
+    with pytest.raises(Invalid, match="plain function"):
+        store.atomic(asyncio.sleep, on=connection)
+
+
+def test_handles_are_over_with_the_function(store, connection):
+    session = store.atomic(lambda tx: tx.session("a"), on=connection)
+    with pytest.raises(Refused):
+        session.say("user", "x")

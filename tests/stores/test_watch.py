@@ -1,0 +1,182 @@
+"""Wake-ups: whoever waits hears of commits and deaths of others, and of nothing when there is nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import perdure
+from perdure.stores import watch as module
+from perdure.stores.inotify import WRITTEN, Inotify
+from perdure.stores.store import Fault, FaultKind
+from perdure.stores.watch import Watch
+
+LONG = 30.0  # a bound: nothing here is to wait that long
+
+
+@perdure.agent(name="watched")
+def watched(run):
+    return None
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def store(url):
+    with perdure.open(url) as store:
+        yield store
+
+
+@contextlib.contextmanager
+def watching(store):
+    core = store._caller.core
+    core.living.begin()
+    made = Watch(core.engine, core.living.folder)
+    try:
+        while made.wait(0.2):  # what is new to it is what was there before
+            pass
+        yield made
+    finally:
+        made.close()
+
+
+def heard(watch, act, seconds=LONG):
+    """Whether the watch wakes up after something was done, while somebody waits on it."""
+    told = []
+    waiter = threading.Thread(target=lambda: told.append(watch.wait(seconds)))
+    waiter.start()
+    act()
+    waiter.join()
+    return told[0]
+
+
+def test_a_run_that_becomes_ready_wakes(store, url):
+    with watching(store) as watch, perdure.open(url) as other:
+        assert heard(watch, lambda: other.start(watched))
+
+
+def test_it_wakes_again_and_again(store, url):
+    with watching(store) as watch, perdure.open(url) as other:
+        for _ in range(5):
+            assert heard(watch, lambda: other.start(watched))
+            while watch.wait(0.1):
+                pass
+
+
+def test_control_nothing_wakes_when_nothing_happens(store):
+    with watching(store) as watch:
+        assert not watch.wait(0.3)
+
+
+def test_what_no_worker_waits_for_does_not_wake_on_postgresql(postgres_url):
+    with perdure.open(postgres_url) as store, watching(store) as watch:
+        assert not heard(watch, lambda: store.session("a").say("user", "x"), 0.3)
+
+
+def test_what_is_rolled_back_does_not_wake_on_postgresql(postgres_url):
+    with perdure.open(postgres_url) as store, watching(store) as watch:
+        store.start(watched, key="a")
+        while watch.wait(0.2):
+            pass
+
+        def refused():
+            with pytest.raises(perdure.Error):
+                store._caller.write(_start_and_fail)
+
+        assert not heard(watch, refused, 0.3)
+
+
+def _start_and_fail(tx):
+    from perdure.planes import runs
+
+    runs.start(tx, runs.Wanted("watched", [], {}), 0)
+    raise perdure.Invalid("no")
+
+
+def test_a_process_that_dies_wakes(store, url):
+    program = f"import perdure; s = perdure.open({url!r}); s._caller.core.living.begin(); print(1, flush=True); input()"
+    with watching(store) as watch:
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout.readline() == "1\n"
+        while watch.wait(0.2):
+            pass
+        assert heard(watch, child.kill)
+        assert watch.wait(LONG)  # and once more, when the lock is surely gone
+        assert not watch.wait(0.2)
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+
+
+def test_it_can_be_interrupted(store):
+    with watching(store) as watch:
+        assert not heard(watch, watch.interrupt)
+
+
+def test_waiting_costs_next_to_nothing(store):
+    with watching(store) as watch:
+        watch.wait(module.SETTLING_SECONDS)  # until what was written has settled
+        before = time.thread_time()
+        watch.wait(2.0)
+        assert time.thread_time() - before < 0.01  # half a percent of a core
+
+
+def test_without_the_kernels_help_it_looks_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_inotify", lambda: None)
+    url = f"sqlite:///{tmp_path}/a.db"
+    with perdure.open(url) as store, watching(store) as watch, perdure.open(url) as other:
+        assert heard(watch, lambda: other.start(watched))
+        assert not watch.wait(0.2)
+
+
+def test_a_memory_store_is_looked_at_now_and_then():
+    with perdure.open("memory:") as store:
+        watch = Watch(store._caller.core.engine, None)
+        assert watch.wait(LONG)
+        watch.interrupt()
+        assert not watch.wait(LONG)
+        watch.close()
+
+
+def test_a_lost_listener_is_replaced(postgres_url):
+    with perdure.open(postgres_url) as store, watching(store) as watch:
+
+        class Lost:
+            def fileno(self):
+                return watch._ears_before.fileno()
+
+            def heard(self):
+                raise Fault(FaultKind.LOST, "gone")
+
+            def close(self):
+                watch._ears_before.close()
+
+        watch._ears_before, watch._ears = watch._ears, Lost()
+        assert heard(watch, lambda: store.start(watched))  # it looks, because it may have missed something
+        watch._deaf_until = 0.0
+        while watch.wait(0.3):
+            pass
+        assert heard(watch, lambda: store.start(watched))
+
+
+def test_inotify_tells_of_writes(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("")
+    notes = Inotify()
+    number = notes.add(str(path), WRITTEN)
+    assert notes.read() == []
+    path.write_text("x")
+    assert (number, WRITTEN) in notes.read()
+    with pytest.raises(OSError, match="add_watch"):
+        notes.add(str(tmp_path / "missing"), WRITTEN)
+    notes.close()

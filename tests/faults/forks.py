@@ -57,12 +57,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a child says at its end. commits: the kinds of the events of each commit, in order."""
+    """What a child says at its end. settled: what a person had to; commits: the kinds of the events of each, in order."""
 
     result: list[Any] | None = None
     error: str = ""
     unsettled: bool = False
-    settled: int = 0
+    settled: list[str] = []
     points: dict[str, int] = {}
     commits: list[list[str]] = []
 

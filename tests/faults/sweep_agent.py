@@ -302,7 +302,7 @@ class Person:
 
     store: Any = None
     may_deny = True
-    settled = 0
+    settled: ClassVar[list[str]] = []
 
     @classmethod
     def attend(cls, waiting: perdure.Waiting) -> None:
@@ -321,7 +321,7 @@ class Person:
         if isinstance(verdict, perdure.Absent) and not cls.may_deny:
             raise Unsettled(effect.id)
         effect.settle(verdict, by="ada")
-        cls.settled += 1
+        cls.settled.append(effect.record.args["what"])
 
     @classmethod
     def answer(cls, run: Any, wait: Any) -> None:

@@ -30,14 +30,14 @@ Point = tuple[str, int]
 
 
 class Outcome(NamedTuple):
-    """What became of one case. twice, lost: what arrived too often, and never; error: why it did not come to its end."""
+    """What became of one case. twice, lost: what arrived too often, and never; error: why it came to no end."""
 
     case: str
     twice: list[str]
     lost: list[str]
     error: str
     kills: int
-    settled: int
+    settled: list[str]
 
     @property
     def wrong(self) -> bool:

@@ -56,8 +56,9 @@ def test_a_kill_at_every_crash_point(swept):
     assert not wrong(outcomes.values())
     missed = [point for point, each in outcomes.items() if not each.kills]
     assert len(missed) <= len(points) // 50, missed  # how often a run looks at the clock varies
-    asked = {name for (name, _), each in outcomes.items() if each.settled and not AT_THE_CALL.fullmatch(name)}
-    assert not asked  # doubt that a person must settle comes from the call alone
+    away = {point: each.settled for point, each in outcomes.items() if not AT_THE_CALL.fullmatch(point[0])}
+    alone = [what for settled in away.values() for what in settled if "g/" not in what]  # others send at the same time
+    assert not alone  # doubt that a person must settle comes from the call alone
     verified(swept)
     log.info("killed at %d of %d points", len(points) - len(missed), len(points))
 
@@ -86,7 +87,7 @@ def test_random_kills_around_the_call(swept):
         kills = sum(killed_after(swept, order, rng.uniform(0, life_seconds)) for _ in range(rng.choice([1, 1, 2])))
         outcomes.append(swept.killed(order)._replace(kills=kills))
     log.info("seed %d: %d random kills, %d settled by a person", SEED, sum(each.kills for each in outcomes),
-             sum(each.settled for each in outcomes))  # fmt: skip
+             sum(len(each.settled) for each in outcomes))  # fmt: skip
     assert not wrong(outcomes)
     verified(swept)
 
@@ -104,6 +105,7 @@ def killed_after(swept: Ground, order: Order, seconds: float) -> bool:
 
 FILES = ("pwrite64", "fdatasync")
 SENDS = ("connect", "sendto", "recvfrom")
+PROBES = 2  # asked on threads of their own, whose calls are counted apart: the last numbers are not reached
 
 
 @pytest.fixture
@@ -152,8 +154,9 @@ def test_a_kill_at_every_write_sync_and_send(on_sqlite, strace, call, part, part
         how = traced(on_sqlite, strace, order, call, "-e", f"inject={call}:signal=KILL:when={nth}")
         outcomes.append(on_sqlite.killed(order)._replace(kills=int(how == "kill")))
     assert not wrong(outcomes)
-    assert sum(each.kills for each in outcomes) >= len(outcomes) - 1 - len(outcomes) // 50
-    log.info("%s: killed at %d of %d calls", call, sum(each.kills for each in outcomes), times)
+    killed = sum(each.kills for each in outcomes)
+    assert killed >= len(outcomes) - PROBES - len(outcomes) // 50
+    log.info("%s: killed at %d of %d calls", call, killed, times)
 
 
 # -- controls -----------------------------------------------------------------------------------------------------

@@ -193,6 +193,14 @@ def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return _conclude(tx, stream, seq, attempt, "commit", outcome)
 
 
+def commit_own(tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome) -> EffectRecord:
+    """The same for an attempt that the caller has just sent: while nobody moved it, what he knows of it need not be read."""
+    row = tx.row(EFFECTS, stream, known.seq)
+    if row is None or (row["state"], row["attempt"]) != (known.state.value, known.attempt):
+        return commit(tx, stream, known.seq, known.attempt, outcome)
+    return _move(tx, stream, known, "commit", {"error": None}, outcome)
+
+
 def fail(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
     """It is known not to have happened, and is not tried again."""
     return _conclude(tx, stream, seq, attempt, "fail", outcome)

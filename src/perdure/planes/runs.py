@@ -197,13 +197,8 @@ def check_lease(tx: Tx, lease: Lease) -> None:
 
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before something is sent outside."""
-    row = reads.row(RUNS, lease.stream)
-    return (
-        row is not None
-        and row["token"] == lease.token
-        and row["status"] == RUNNING
-        and presence.is_alive(reads, lease.holder)
-    )
+    given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
+    return bool(reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, 0)], **given))
 
 
 # -- what a driver says --------------------------------------------------------------------------------------

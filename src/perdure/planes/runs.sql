@@ -10,6 +10,10 @@ LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.stream = :stream
 
+-- lease_standing: whether a holder still has a run, and lives.
+SELECT 1 FROM runs r JOIN holders h ON h.holder = r.holder
+WHERE r.stream = :stream AND r.status = 'running' AND r.holder = :holder AND r.token = :token AND h.expires_at > :now
+
 -- run_by_key: the stream of the run that was started under a key.
 SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest
 FROM runs r JOIN streams s ON s.id = r.stream WHERE r.tenant = :tenant AND r.agent = :agent AND r.key = :key

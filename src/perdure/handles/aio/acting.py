@@ -191,7 +191,7 @@ class AsyncActing:
 
     async def _happened(self, record: EffectRecord, result: Any) -> EffectRecord:
         try:
-            return await self.move("commit", answering, ledger.commit, record.seq, record.attempt, Outcome(result))
+            return await self.move("commit", answering, ledger.commit_own, record, Outcome(result))
         except Stale:  # the run is somebody else's by now; that it happened is a fact all the same
             late = Outcome(_kept(result), by=LATE)
             await self._caller.write(arriving, self._stream, ledger.commit, record.seq, record.attempt, late)

@@ -379,7 +379,7 @@ class Run:
             return False
         driving.check_going()
         prepared = driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*driving.write(_cut, prepared, driving.noted()))
+        driving.begin_cut(*driving.write(_cut, prepared, driving.cut_seq, driving.noted()))
         return True
 
     def patched(self, name: str) -> bool:
@@ -472,8 +472,10 @@ def _atomic_step(tx: Any, stream: Any, fn: Callable[..., Any], caller: Any, plac
     return done
 
 
-def _cut(tx: Any, stream: Any, prepared: checkpoints.Prepared, noted: dict[str, Any] | None) -> tuple[int, int]:
-    if ledger.effects(tx, stream, open_only=True, limit=1):
+def _cut(
+    tx: Any, stream: Any, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None
+) -> tuple[int, int]:
+    if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
         raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
     if waits.waiting(tx, stream):
         raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")

@@ -32,9 +32,6 @@ CREATE TABLE effects (
   CHECK (state NOT IN ('committed', 'failed', 'in_doubt') OR outcome_seq IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX effects_by_key ON effects (stream, key);
-CREATE INDEX effects_by_place ON effects (stream, place) WHERE place IS NOT NULL;
-CREATE INDEX effects_undoing ON effects (stream, undoes) WHERE undoes IS NOT NULL;
-CREATE INDEX effects_open ON effects (stream, seq) WHERE state IN ('planned', 'dispatched', 'in_doubt', 'undoing');
 CREATE INDEX effects_by_time ON effects (tenant, at, stream, seq);
 CREATE INDEX effects_by_state ON effects (tenant, state, at, stream, seq);
 CREATE INDEX effects_by_tool ON effects (tenant, tool, at, stream, seq);
@@ -105,7 +102,6 @@ CREATE TABLE waits (
   PRIMARY KEY (stream, seq),
   CHECK ((met_at IS NULL) = (state = 'open'))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX waits_by_place ON waits (stream, place) WHERE place IS NOT NULL;
 CREATE INDEX waits_open ON waits (stream, kind, name, seq) WHERE state = 'open';
 CREATE INDEX waits_by_kind ON waits (tenant, kind, state, at, stream, seq);
 CREATE INDEX waits_by_effect ON waits (stream, effect) WHERE effect IS NOT NULL;

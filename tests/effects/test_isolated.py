@@ -248,7 +248,7 @@ def test_the_child_dies_with_its_caller_and_nobody_is_proved_dead_before_that(tm
         assert not living.is_dead(holder)  # the child, stopped, holds the lock: it may still send
         os.kill(child, signal.SIGCONT)
         until(lambda: not is_alive(child) and not is_alive(grandchild))
-        assert living.is_dead(holder)
+        until(lambda: living.is_dead(holder))  # the kernel lets the lock go a moment after the process is seen as gone
 
 
 @pytest.mark.parametrize("caller", [["without the lock"]], indirect=True)

@@ -69,6 +69,36 @@ def test_a_late_result_settles_its_own_doubt(stores):
     assert (effect.state, effect.record.attempt) == ("committed", 1)
 
 
+@perdure.tool
+def refuse(what: str) -> str:
+    SENT.append(what)
+    while MEANWHILE:
+        MEANWHILE.pop()()
+    raise perdure.Failed("no such address")
+
+
+@perdure.agent
+def refused(run: perdure.Run) -> str:
+    return run.act(refuse, "a")
+
+
+def test_a_late_clear_no_settles_its_own_doubt(stores):
+    mine, _, other = stores
+    clock = mine._caller.core.clocks.now
+
+    def take_over() -> None:
+        clock.advance("1h")
+        with pytest.raises(perdure.Waiting, match="not known whether refuse happened"):
+            other.drive(refused, key="k")
+
+    MEANWHILE.append(take_over)
+    with pytest.raises(perdure.Failed, match="no such address"):
+        mine.drive(refused, key="k")
+    assert SENT == ["a"]
+    (effect,) = other.effects()
+    assert (effect.state, effect.record.attempt) == ("failed", 1)
+
+
 def test_a_result_that_comes_after_a_person_settled_it_is_noted_and_changes_nothing(stores):
     mine, take_over, other = stores
 

@@ -29,7 +29,7 @@ def answering(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: 
         said = f"{record.error.code}: {record.error.message}" if record.error else record.state.value
         with suppress(
             KeyReused
-        ):  # somebody answered the call by hand meanwhile: that stands, and what happened is kept
+        ):  # somebody answered the call by hand meanwhile: that stands, and so does what happened
             turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
     return record
 
@@ -44,7 +44,7 @@ def for_call(tx: Tx, stream: Stream, verb: Callable[..., T], intent: Intent, *ar
 def end_run(tx: Tx, stream: Stream, status: RunStatus, *said: Any) -> None:
     """A run is over, with all that hangs on it (`waits.end_run`); of a cancelled one, what was only meant is withdrawn."""
     if status is RunStatus.CANCELLED:
-        for meant in ledger.effects(tx, stream, open_only=True):
+        for meant in ledger.all_effects(tx, stream, after=runs.run(tx, stream).cut_seq, open_only=True):
             if meant.state is EffectState.PLANNED:
                 ledger.withdraw(tx, stream, meant.seq, EffectError("Cancelled", "its run was cancelled"))
     waits.end_run(tx, stream, status, *said)

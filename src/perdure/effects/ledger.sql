@@ -36,9 +36,3 @@ WHERE f.tenant = :tenant
   AND f.at < :until --? until
   AND (f.at, f.stream, f.seq) < (:after_at, :after_stream, :after_seq) --? after_at
 ORDER BY f.at DESC, f.stream DESC, f.seq DESC LIMIT :limit
-
--- effects_dispatched: what is under way or in doubt in a tenant, oldest first, with who sent it.
-SELECT f.seq, f.holder, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM effects f JOIN streams s ON s.id = f.stream
-WHERE f.tenant = :tenant AND f.state = :state
-ORDER BY f.at, f.stream, f.seq LIMIT :limit

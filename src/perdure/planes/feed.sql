@@ -20,7 +20,3 @@ SELECT pg_advisory_xact_lock(hashtext('perdure.subscription'), hashtext(CAST(:te
 -- subscription_get: where a named reader is.
 SELECT epoch, xid, pos, token, batch_xid, batch_pos, coalesce(expires_at, 0) > :now AS held FROM subscriptions
 WHERE tenant = :tenant AND name = :name
-
--- subscriptions_list: every named reader of a tenant.
-SELECT name, epoch, xid, pos, token, batch_xid, batch_pos, coalesce(expires_at, 0) > :now AS held FROM subscriptions
-WHERE tenant = :tenant ORDER BY name

@@ -423,11 +423,6 @@ def running(reads: Reads, *, limit: int = 1_000) -> list[Claimable]:
     return [_claimable(row) for row in rows]
 
 
-def next_wake(reads: Reads) -> int | None:
-    """When the next waiting run is to be looked at."""
-    return reads.query(Q.runs_next_wake, tenant=reads.tenant)[0][0]
-
-
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run after an event, in order."""
     rows = reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)

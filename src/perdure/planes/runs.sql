@@ -49,16 +49,7 @@ WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'runni
   AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) --? lapsed
 ORDER BY r.wake_at, r.stream LIMIT :limit
 
--- runs_next_wake: when the next waiting run is to be looked at.
-SELECT min(wake_at) FROM runs WHERE tenant = :tenant AND status = 'waiting' AND wake_at IS NOT NULL
-
--- runs_held: who has runs now, and how many.
-SELECT holder, count(*) FROM runs WHERE tenant = :tenant AND status = 'running' GROUP BY holder
-
 -- steps_after: the steps of a run after an event, in order.
 SELECT e.seq, e.body FROM events e
 WHERE e.stream = :stream AND e.seq > :after AND e.tbl = 'steps'
 ORDER BY e.seq
-
--- last_step: the newest step of a run.
-SELECT e.seq, e.at, e.body FROM events e WHERE e.stream = :stream AND e.seq > :after AND e.tbl = 'steps' ORDER BY e.seq DESC LIMIT 1

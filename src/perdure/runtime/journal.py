@@ -87,10 +87,6 @@ class Journal:
         self._left.pop(place, None)
         return entry.record
 
-    def peek(self, place: str) -> Entry | None:
-        """What is recorded at a place, without taking it."""
-        return self._entries.get(place)
-
     @property
     def replaying(self) -> bool:
         """Whether something that was recorded has not been reached yet."""

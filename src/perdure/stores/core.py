@@ -141,7 +141,9 @@ class Core:
             (lambda: None) if database_clock else (clock or system_clock),
             round(lease_seconds * SECOND_US),
         )
-        self.flying: set[tuple[int, int]] = set()  # effects (stream, seq) that are being sent by this process
+        self.flying: set[tuple[int, int]] = (
+            set()
+        )  # what this process is at: effects it sends (stream, seq), runs it drives (stream, 0)
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition)
         self.timeout_seconds = timeout_seconds

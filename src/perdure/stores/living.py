@@ -86,12 +86,6 @@ class Living:
         finally:
             os.close(fd)
 
-    def forget(self, holder: str) -> None:
-        """Remove the file of a holder that is proved dead and holds nothing any more."""
-        if self._folder is not None and self.is_dead(holder):
-            with contextlib.suppress(OSError):
-                (self._folder / holder).unlink()
-
 
 def _is_ours(folder: Path) -> bool:
     found = folder.lstat()

@@ -1,6 +1,6 @@
 """Acting: carries an effect from its intent to its end, in a session or in a run. The one place that calls tools (P2).
 
-It knows where it writes (`_Book`): a session's stream, or a run's under its lease. Every arrow of the ledger has a crash point
+It knows where it writes: a session's stream, or a run's under its lease. Every arrow of the ledger has a crash point
 before and after it, `effect.<arrow>.before|after`, and so has the call itself.
 """
 
@@ -151,7 +151,7 @@ class AsyncActing:
             except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
                 return await self._went_wrong(tool, record, error)
             reach("effect.call.after")
-            return await self._happened(record, result)
+            return await self._happened(tool, record, result)
         finally:
             self._caller.core.flying.discard(flying)
 
@@ -189,12 +189,11 @@ class AsyncActing:
 
         return tell
 
-    async def _happened(self, record: EffectRecord, result: Any) -> EffectRecord:
+    async def _happened(self, tool: Tool, record: EffectRecord, result: Any) -> EffectRecord:
         try:
             return await self.move("commit", answering, ledger.commit_own, record, Outcome(result))
-        except Stale:  # the run is somebody else's by now; that it happened is a fact all the same
-            late = Outcome(_kept(result), by=LATE)
-            await self._caller.write(arriving, self._stream, ledger.commit, record.seq, record.attempt, late)
+        except Stale:
+            await self._say_late(record, _said_late(tool, result, None))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
             kept = Outcome(_kept(result))
@@ -206,17 +205,29 @@ class AsyncActing:
             ) from error
 
     async def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
+        """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""
+        try:
+            return await self._judged(tool, record, error)
+        except Stale:
+            await self._say_late(record, _said_late(tool, None, error))
+            raise
+
+    async def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
+        """The run is somebody else's by now; what became of the call is a fact all the same."""
+        verb, *about = said
+        await self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
+
+    async def _judged(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if isinstance(error, (Failed, *tool.fails)):
             outcome = Outcome(error=error_of(error))
             return await self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
         if isinstance(error, Unavailable):
             return await self._not_sent(tool, record, error)
-        quiet = getattr(error, "quiet", True)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
         if not isinstance(error, Exception):
             said = EffectError(settling.INTERRUPTED, type(error).__name__)
-        doubted = await self.move("doubt", _doubt, record.seq, record.attempt, said, quiet)
+        doubted = await self.move("doubt", _doubt, record.seq, record.attempt, said, _is_quiet(error))
         if not isinstance(error, Exception):
             raise error
         return doubted
@@ -346,14 +357,19 @@ def moves_by_itself(core: Core) -> bool:
 
 
 def _said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
-    """The verb for what a call that was left behind gave in the end, with its arguments. It is quiet from then on."""
+    """The verb for what came of a call when nobody waited for it any more, with its arguments."""
     if error is None:
         return ledger.commit, Outcome(_kept(result), by=LATE)
     if isinstance(error, (Failed, *tool.fails)):
         return ledger.fail, Outcome(error=error_of(error), by=LATE)
     if isinstance(error, Unavailable):
         return ledger.absent, Outcome(error=error_of(error), by=LATE)
-    return _doubt, error_of(error), True
+    return _doubt, error_of(error), _is_quiet(error)
+
+
+def _is_quiet(error: BaseException) -> bool:
+    """Whether a call that raised this can no longer send. It is over, unless the error says otherwise (`Overdue`)."""
+    return getattr(error, "quiet", True)
 
 
 def _kept(result: Any) -> Any:

@@ -194,24 +194,22 @@ class Effects(StreamHandle):
         intent = _intent(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = Acting(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)
-        record, mine = self._planned(acting, intent, asked, approve_within)
-        if record is None:
-            record, mine = acting.dispatch(intent)
+        planned = self._planned(acting, intent, asked, approve_within)
+        record, mine = (planned, False) if planned else acting.dispatch(intent)
         return outcome_of(acting.conclude(found, record, mine=mine))
 
     def _planned(
         self, acting: Acting, intent: Intent, asked: Refuse | str | None, within: Duration | None
-    ) -> tuple[EffectRecord | None, bool]:
+    ) -> EffectRecord | None:
         """What a guard refuses is planned and withdrawn; what needs approval is planned and asked about. Else nothing."""
         if asked is None:
-            return None, False
+            return None
         record = acting.plan(intent)
         if record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
-            return record, False
+            return record
         if isinstance(asked, Refuse):
-            return acting.withdraw(record, asked.reason, "a guard"), False
-        approval = self._write(ask_approval, record, asked, within)
-        return approved(acting, record, approval), False
+            return acting.withdraw(record, asked.reason, "a guard")
+        return approved(acting, record, self._write(ask_approval, record, asked, within))
 
     def begin(
         self,
@@ -265,7 +263,6 @@ def ask_approval(
     record: EffectRecord,
     question: str,
     timeout: Duration | None = None,
-    place: str | None = None,
 ) -> WaitRecord:
     """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
     found = waits.for_effect(tx, stream, record.seq)
@@ -273,7 +270,7 @@ def ask_approval(
         return waits.expire_if_over(tx, stream, found.seq)
     doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
     return waits.open_wait(
-        tx, stream, WaitKind.APPROVAL, place=place, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
+        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
     )
 
 

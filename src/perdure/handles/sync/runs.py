@@ -85,7 +85,8 @@ class RunHandle(Enveloping):
 
     def effects(self, *, open: bool = False) -> list[Effect]:  # noqa: A002 - the word of the other lists
         """What it did outside, oldest first. open: what is not settled."""
-        found = self._read(ledger.all_effects, open_only=open)
+        after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
+        found = self._read(ledger.all_effects, after=after, open_only=open)
         return [Effect(self._caller, self._stream, "", record) for record in found]
 
     def signal(self, name: str, payload: Any = None) -> None:

@@ -38,6 +38,7 @@ from tidy_rules import (
     randomness_is_passed_in,
     sql_stands_in_sql_files,
     time_is_passed_in,
+    twins_hold_what_waits,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -202,6 +203,12 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
         planted("""pprint(1)
             console.print(1)
             doors/cli/a.py> print(1)"""),
+    ),
+    twins_hold_what_waits: (
+        planted("handles/aio/a.py> def f(): ..."),
+        planted("""handles/aio/a.py> async def f(): ...
+            handles/aio/a.py> class A:⏎    def f(self): ...
+            handles/a.py> def f(): ..."""),
     ),
 }
 RULES = list(CONTROLS)

@@ -254,6 +254,12 @@ def only_doors_print(file: File) -> Complaints:
             yield call.lineno, "print: return it, or log it"
 
 
+def twins_hold_what_waits(file: File) -> Complaints:
+    for node in file.tree.body if file.path.startswith("handles/aio/") else ():
+        if isinstance(node, ast.FunctionDef):
+            yield node.lineno, f"{node.name} awaits nothing: its sync twin is a copy; it belongs below the handles"
+
+
 MACHINE = re.compile(
     r"(?<![\w.~-])/(work|root|home)/"
     r"|(https?|file)://(?!pypi\.org/)[^\s\"']*/simple\b"

@@ -77,11 +77,13 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
     from perdure.model.records.effects import (
         Absent,
+        Answer,
         Declined,
         EffectError,
         EffectRecord,
         EffectState,
         Happened,
+        Reply,
         ToolKind,
         Unknown,
     )
@@ -148,7 +150,7 @@ _HOMES = {
     "perdure.handles.aio.runs": ("AsyncRunHandle",),
     "perdure.handles.sync.runs": ("RunHandle",),
     "perdure.model.records.effects": (
-        "Absent", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "ToolKind",
+        "Absent", "Answer", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "Reply", "ToolKind",
         "Unknown",
     ),
     "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState",),
@@ -161,6 +163,7 @@ __all__ = [
     "Absent",
     "Agent",
     "Anchor",
+    "Answer",
     "Artifact",
     "ArtifactRecord",
     "AsyncArtifact",
@@ -223,6 +226,7 @@ __all__ = [
     "Reference",
     "Refuse",
     "Refused",
+    "Reply",
     "Report",
     "RequireApproval",
     "Restored",

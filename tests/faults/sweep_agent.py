@@ -19,6 +19,7 @@ from perdure.testing import witness
 LANDS_WITHIN = 0.05
 PAUSE_SECONDS = 0.005
 ROUNDS_MAX = 60
+BATCH = ("pay", "push", "mail", "refuse")
 
 
 class World:
@@ -222,6 +223,22 @@ def borrower(run: perdure.Run, case: str) -> str:
 
 
 @perdure.agent
+def clerk(run: perdure.Run, case: str) -> list[Any]:
+    """Carries out a model's batch: each result lands with the next dispatch."""
+    reply = run.respond(think, case, tools=[pay, push, mail, look, refuse])
+    return [each.error.code if each.error else each.result for each in reply.answers]
+
+
+def think(case: str) -> dict[str, Any]:
+    wanted = [
+        *((name, {"what": f"{case}/{name}"}) for name in BATCH),
+        ("look", {"case": case}),
+        ("pay", {"what": f"{case}/last"}),
+    ]
+    return {"calls": [perdure.Call(f"c{n}", name, args) for n, (name, args) in enumerate(wanted)]}
+
+
+@perdure.agent
 def patient(run: perdure.Run, case: str) -> Any:
     """Waits for what never comes, until a person cancels it."""
     run.act(mail, f"{case}/waited")
@@ -275,6 +292,12 @@ def owned(case: str) -> list[Any]:
     session.say("assistant", "I pay", key="said", calls=[call])
     session.act(pay, f"{case}/called", call=call)
     done = [session.act(tool, f"{case}/{tool.name}", key=tool.name) for tool in (pay, push, mail)]
+    calls = [perdure.Call(name, name, {"what": f"{case}/batch-{name}"}) for name in BATCH]
+    done += [
+        each.result
+        for each in session.respond("So be it", calls=calls, tools=[pay, push, mail, refuse])
+        if not each.error
+    ]
     answers = [turn for turn in session.turns() if turn.role == "tool"]
     return [*done, by_hand(session, f"{case}/by-hand"), len(answers)]
 
@@ -381,7 +404,8 @@ def go_on(run: Any) -> None:
         run.retry()
 
 
-SYNC = [(journey, ""), (stumbler, "s"), (borrower, "b"), (patient, "a"), (patient, "p"), (fickle, "f"), (owned, "o")]
+SYNC = [(journey, ""), (stumbler, "s"), (borrower, "b"), (patient, "a"), (patient, "p"), (fickle, "f"), (clerk, "c"),
+        (owned, "o")]  # fmt: skip
 CHAPTERS: dict[str, list[tuple[Any, str]]] = {
     "all": [*SYNC, (flock, "g")],
     "sync": SYNC,  # one thread does everything: system calls can be counted
@@ -399,7 +423,10 @@ def live(url: str, case: str, *, actor: str, chapter: str, patience: float) -> l
         return [carried(agent, f"{case}{mark}") for agent, mark in CHAPTERS[chapter]]
 
 
-LISTS = {"o": ("pay", "push", "mail", "by-hand"), "g": ("waft", "pay", "push", "mail", "last")}
+LISTS = {
+    "o": ("pay", "push", "mail", "batch-pay", "batch-push", "batch-mail", "by-hand"),
+    "g": ("waft", "pay", "push", "mail", "last"),
+}
 
 
 def result(case: str, chapter: str) -> list[Any]:
@@ -413,7 +440,8 @@ def result(case: str, chapter: str) -> list[Any]:
     all_of = {mark: [f"{case}{mark}/{what}" for what in names] for mark, names in LISTS.items()}
     given = {
         "": [*first, "No", "Refused", *second], "s": f"{case}s/stumble", "b": "No", "a": "cancelled", "p": "cancelled",
-        "f": "cancelled", "d": f"{case}d/drift", "o": [*all_of["o"], 1], "g": all_of["g"],
+        "f": "cancelled", "d": f"{case}d/drift", "o": [*all_of["o"], 5], "g": all_of["g"],
+        "c": [*(f"{case}c/{name}" for name in BATCH[:3]), "No", [f"{case}c", "seen"], f"{case}c/last"],
     }  # fmt: skip
     return [given[mark] for _, mark in CHAPTERS[chapter]]
 
@@ -421,7 +449,8 @@ def result(case: str, chapter: str) -> list[Any]:
 ONCE = (
     "/pay", "/push", "/mail", "/shove", "/ring", "/approved", "/booked", "/invited", "/errand-mail", "/errand-push", "/left",
     "/right", "/left-push", "s/before-the-fall", "s/stumble", "b/lent", "a/waited", "p/waited", "d/drift",
-    "o/called", "o/pay", "o/push", "o/mail", "o/by-hand", "g/waft", "g/pay", "g/push", "g/mail", "g/last",
+    "o/called", "o/pay", "o/push", "o/mail", "o/by-hand", "o/batch-pay", "o/batch-push", "o/batch-mail",
+    "c/pay", "c/push", "c/mail", "c/last", "g/waft", "g/pay", "g/push", "g/mail", "g/last",
 )  # fmt: skip
 AT_LEAST_ONCE = ("/label", "/booked/undo", "/invited/undo", "b/lent/undo")
 

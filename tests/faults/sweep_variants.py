@@ -21,13 +21,13 @@ from perdure.planes import runs
 def unrecorded() -> None:
     concluded = Run._concluded
 
-    def call_first(run: Any, tool: Any, found: Any) -> Any:
+    def call_first(run: Any, tool: Any, found: Any, **about: Any) -> Any:
         if not isinstance(found, Intent) or tool.name in ("label", "shove", "ring", "refuse", "stumble", "undo_badly"):
-            return concluded(run, tool, found)
+            return concluded(run, tool, found, **about)
         acting = run._driving.acting
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
-        record = acting.dispatch_new(found)
+        record = acting.dispatch_new(tool, found)
         record = acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result))
         run._driving.done[record.seq] = record
         return record

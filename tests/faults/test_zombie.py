@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import perdure
 from faults.forks import Order, Report
 from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, remade, sampled, verified, wrong
-from perdure.handles.sync import acting
+from perdure.effects import judging
 from perdure.log.event import Event, decode_body
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 0.5  # of the heir, when the zombie sleeps inside a transacti
 CLAIMS = ("run.claimed", "run.recovered")
 GIVES_UP = ("run.waiting", "run.released", "run.parked", "run.completed", "run.failed", "run.cancelled")
 UNDER_A_LEASE = (*GIVES_UP, "run.cut", "step.done", "ask.opened", "ask.expired", "run.wait.opened", "run.wait.expired")
-OF_ITS_OWN_ATTEMPT = ("its sender", acting.LATE)  # what a sender may say about its own attempt, whoever has the run
+OF_ITS_OWN_ATTEMPT = ("its sender", judging.LATE)  # what a sender may say about its own attempt, whoever has the run
 
 
 class Haunted(NamedTuple):

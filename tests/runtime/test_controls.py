@@ -9,16 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import answers, ledger, settling
+from perdure.effects import answers, batch, deciding, ledger, settling
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
-from perdure.handles.aio import acting, driving, effects
+from perdure.handles.aio import acting, driving
 from perdure.handles.aio import run as running
-from perdure.handles.aio import runs as handles
 from perdure.handles.invoking import Flight
 from perdure.planes import runs, waits
-from perdure.runtime import places
+from perdure.runtime import course, places
 from perdure.runtime.journal import Journal
+from perdure.stores.slots import Slots
+from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
 from perdure.testing.contract.aio.doubt import AsyncDoubtContract, AsyncGuardsContract
 from perdure.testing.contract.aio.effects import AsyncActingContract, AsyncLedgerContract
 from perdure.testing.contract.aio.programs import AsyncProgramsContract, Deployed
@@ -31,6 +32,8 @@ CHANGED = {
     change[0]: dict(zip(("change", "place", "expected", "found"), change, strict=True)) for change in Deployed.CHANGES
 }
 as_written = ledger._move
+planned_whole = batch.plan_all
+taken_at_once = Slots.take
 
 
 def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
@@ -43,6 +46,17 @@ def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
 def always_rest(tx: Any, stream: Any, _lease: Any, reason: str, wake_us: int | None, limit_us: int | None) -> None:
     times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
     runs.wait(tx, stream, reason, min(times, default=None))
+
+
+def first_alone(tx: Any, stream: Any, batch: Any, sender: Any, *, first: bool) -> Any:
+    """A batch of which only the first call is written down; the others are planned when it is their turn."""
+    begun = planned_whole(tx, stream, batch[:1], sender, first=first)
+    return begun + [(begun[0][0], False) for _ in batch[1:]]
+
+
+def careless(tx: Any, stream: Any, after: int, sender: Any, _going: Any, verb: Any, *args: Any) -> Any:
+    """What comes next is dispatched though the run was called off."""
+    return answers.answering(tx, stream, verb, *args), ledger.dispatch_planned(tx, stream, after, sender)
 
 
 async def no_doubt_left(*_: Any) -> None:
@@ -75,8 +89,8 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_may_be_called_again_is_until_its_retries_are_used_up", {},
     ),
     "a settlement is a person's, once": (
-        effects, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(
-            tx, stream, effects._settlement(verdict), seq, 1, effects._outcome(verdict, by)
+        deciding, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(
+            tx, stream, deciding._settlement(verdict), seq, 1, deciding._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),
     "a thread that was left behind is not quiet": (
@@ -88,7 +102,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_absent_is_final_only_when_what_was_sent_has_had_its_time", {},
     ),
     "what cannot be kept happened all the same": (
-        acting, "_kept", lambda result: result, AsyncActingContract,
+        acting, "kept", lambda result: result, AsyncActingContract,
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (
@@ -96,7 +110,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
     ),
     "an approval binds to its call": (
-        effects, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+        deciding, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
     ),
     "an approval is used once": (
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
@@ -123,7 +137,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        running, "_cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncRunsContract,
+        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncRunsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
@@ -131,7 +145,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "a cancelled run undoes": (
-        handles, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
+        deciding, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "undoing goes in reverse": (
         driving.AsyncDriving, "done_in", lambda drive, _, keep: [drive.done[seq] for seq in sorted(drive.done.keys() - keep)],
@@ -142,7 +156,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
     ),
     "an answer in the meantime is not lost": (
-        driving, "_go_to_rest", always_rest, AsyncBranchesContract,
+        course, "go_to_rest", always_rest, AsyncBranchesContract,
         "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
     ),
     "tasks are numbered": (
@@ -158,6 +172,20 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
             tx, stream, waits.WaitKind.CHILD, place=place, name=runs.start(tx, wanted, epoch).name,
             doc={"question": wanted.agent}, mark=mark,
         ), AsyncWaitsContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
+    ),
+    "a result lands with the next dispatch": (
+        acting.AsyncActing, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
+        {"count": 2},
+    ),
+    "all calls are planned with the answer": (
+        batch, "plan_all", first_alone, AsyncBatchContract, "test_all_calls_are_known_before_the_first_is_sent", {},
+    ),
+    "a cancelled run begins no further call": (
+        acting, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
+    ),
+    "a limit holds": (
+        Slots, "take", lambda slots, name, _limit: taken_at_once(slots, name, 1_000), AsyncLimitsContract,
+        "test_so_many_at_once_and_no_more", {"limit": 3},
     ),
 }  # fmt: skip
 

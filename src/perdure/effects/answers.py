@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from perdure.effects import ledger
-from perdure.effects.ledger import Intent
-from perdure.errors import KeyReused, NotFound
+from perdure.effects.ledger import Intent, Sender
+from perdure.errors import Conflict, KeyReused, NotFound
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.records.runs import RunStatus
@@ -32,6 +32,25 @@ def answering(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: 
         ):  # somebody answered the call by hand meanwhile: that stands, and so does what happened
             turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
     return record
+
+
+def followed_by(
+    tx: Tx,
+    stream: Stream,
+    after: int,
+    sender: Sender,
+    going: Callable[[], Any],
+    verb: Callable[..., EffectRecord],
+    *args: Any,
+) -> tuple[EffectRecord, EffectRecord]:
+    """A verb that ends an effect and, in the same commit, the dispatch of the one that is planned next.
+
+    Conflict, and neither, if that has moved on, or if nothing more may be begun: a cancelled run, as this transaction sees it.
+    """
+    ended = answering(tx, stream, verb, *args)
+    if not going():
+        raise Conflict("nothing more is begun", path="run")
+    return ended, ledger.dispatch_planned(tx, stream, after, sender)
 
 
 def for_call(tx: Tx, stream: Stream, verb: Callable[..., T], intent: Intent, *args: Any) -> T:

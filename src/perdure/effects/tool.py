@@ -88,6 +88,10 @@ class Tool:
         wanted = {name: value for name, value in handed.items() if name in signature.parameters}
         return fn(*positional, **named, **wanted)
 
+    def named(self, **args: Any) -> Any:
+        """The bare function, with arguments as `bind` gives them."""
+        return self.call(self.fn, args)
+
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments by name as a call passes them."""

@@ -9,7 +9,7 @@ from perdure.errors import Refused
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
-from perdure.planes import conversation, values
+from perdure.planes import conversation, runs, values
 from perdure.planes.spans import Duration
 from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
@@ -156,3 +156,12 @@ def run_on(caller: Caller | AsyncCaller, fn: Callable[[Atomic], Any], connection
         return fn(Atomic(JoinedCaller(tx, caller)))
 
     return run_joined(core, connection, verb, actor=caller.actor, tenant=caller.tenant)
+
+
+def run_atomic_step(
+    tx: Tx, stream: Stream, fn: Callable[..., Any], caller: Caller | AsyncCaller, place: str, name: str
+) -> Done:
+    """The verb behind `run.atomic`: the same as a step of a run."""
+    done = run_atomic(tx, fn, caller)
+    runs.step(tx, stream, runs.step_document(place, name, "", done.result, None, {}))
+    return done

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.handles.heartbeat import Heartbeat
@@ -16,6 +16,9 @@ from perdure.log.change import Stream
 from perdure.planes import presence
 from perdure.stores.core import Core
 from perdure.stores.lane import Job
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -69,6 +72,10 @@ class Caller:
         """Wait before another attempt."""
         time.sleep(seconds)
 
+    def until(self, future: Future[T]) -> T:
+        """Wait for what somebody else brings about."""
+        return future.result()
+
     def check_may_send(self) -> None:
         """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
 
@@ -121,6 +128,12 @@ class AsyncCaller:
         from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
 
         await sleep(seconds)
+
+    async def until(self, future: Future[T]) -> T:
+        """Wait for what somebody else brings about."""
+        from asyncio import wrap_future  # noqa: PLC0415 - as above
+
+        return await wrap_future(future)
 
     def check_may_send(self) -> None:
         """Nothing, as above."""

@@ -18,7 +18,6 @@ from functools import partial
 
 from perdure.errors import Error
 from perdure.log.change import Stream
-from perdure.model.instants import system_clock
 from perdure.planes import presence
 from perdure.stores.core import Core
 
@@ -90,7 +89,7 @@ class Heartbeat:
 
     def _begin(self) -> None:
         self.begun = self._seen = True
-        if self.core.clocks.now is not system_clock:
+        if not self.core.clock_moves:
             return
         with self._mutex:
             if self._thread is None and not self._stop.is_set():

@@ -74,7 +74,7 @@ def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = Fa
     doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {})
     if maker_of(tx, stream, call_id) is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
-    given = _find(tx, stream, Q.turn_by_call, call=call_id)
+    given = result_of(tx, stream, call_id)
     if given is not None:
         fresh = Turn(0, Role.TOOL, value, (), given.at, "", call=call_id, error=bool(error))
         return _same(given, fresh, f"call {call_id!r}", "value")
@@ -82,6 +82,11 @@ def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = Fa
     seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
     at = to_datetime(tx.now)
     return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), stream.ref(seq))
+
+
+def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
+    """The result of a call, if it has one."""
+    return _find(reads, stream, Q.turn_by_call, call=call_id)
 
 
 def _speaker(role: object) -> Role:

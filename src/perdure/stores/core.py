@@ -27,6 +27,7 @@ from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.living import Living, folder_for
+from perdure.stores.slots import Slots
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
@@ -144,6 +145,7 @@ class Core:
         self.flying: set[tuple[int, int]] = (
             set()
         )  # what this process is at: effects it sends (stream, seq), runs it drives (stream, 0)
+        self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition)
         self.timeout_seconds = timeout_seconds
@@ -153,6 +155,11 @@ class Core:
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._pid = os.getpid()
+
+    @property
+    def clock_moves(self) -> bool:
+        """Whether waiting helps, and a heartbeat beats by itself: a clock that was passed in stands still meanwhile."""
+        return self.clocks.now is system_clock
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 

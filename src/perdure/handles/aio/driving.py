@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import ledger
 from perdure.effects.answers import end_run
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import Tool
@@ -25,10 +24,10 @@ from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
-from perdure.planes import checkpoints, runs, waits
+from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
-from perdure.runtime import places, workspace
+from perdure.runtime import course, places, workspace
 from perdure.runtime.agent import Agent
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import Leaving, Suspended, blamed_in, found_in
@@ -82,7 +81,7 @@ class AsyncDriving:
             self.ahead_us = self.caller.core.clocks.now() - await self.caller.read(store_now)
         if self.lease.first:
             return
-        self.journal = await self.caller.read(_journal, self.stream, self.record.cut_seq)
+        self.journal = await self.caller.read(course.journal_of, self.stream, self.record.cut_seq)
         if self.record.cuts:
             self.restored = await self.caller.read(checkpoints.restore, self.stream)
 
@@ -166,6 +165,15 @@ class AsyncDriving:
         if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
             raise Failed(f"run {self.stream.name} took too long", code="TimedOut", path="run")
 
+    @property
+    def going(self) -> bool:
+        """Whether something new may be begun."""
+        try:
+            self.check_going()
+        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+            return False
+        return True
+
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
         if self.stopped is not None:
@@ -205,11 +213,6 @@ class AsyncDriving:
             quiet = quiet + 1 if self.busy == 0 and self.begun == before else 0
 
     # end
-
-
-def _journal(reads: Any, stream: Stream, after: int) -> Journal:
-    done = ledger.all_effects(reads, stream, after=after)
-    return Journal(runs.steps(reads, stream, after), done, waits.waits(reads, stream, after))
 
 
 async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
@@ -295,12 +298,4 @@ async def _rest(driving: AsyncDriving, paused: Suspended) -> None:
     """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
     timeout_at = driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
-    await driving.write(_go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
-
-
-def _go_to_rest(tx: Any, stream: Stream, lease: Lease, reason: str, wake_us: int | None, limit_us: int | None) -> None:
-    if lease.disturbed:  # an answer, a signal or a settlement came since it was taken: somebody must look at it
-        runs.release(tx, stream)
-        return
-    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
-    runs.wait(tx, stream, reason, min(times, default=None))
+    await driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)

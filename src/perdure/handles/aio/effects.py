@@ -5,31 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.effects import ledger
-from perdure.effects.answers import answering, arriving, checkpointing
-from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.tool import Refuse, as_tool, digest_of, kind_of
-from perdure.errors import Conflict, Invalid, Refused, Waiting
-from perdure.handles.aio.acting import AsyncActing, outcome_of
+from perdure.effects import deciding, ledger
+from perdure.effects.answers import answering, checkpointing
+from perdure.effects.judging import outcome_of
+from perdure.effects.ledger import Outcome, error_of
+from perdure.effects.meaning import intend, named_args
+from perdure.effects.tool import Refuse, as_tool, kind_of
+from perdure.errors import Waiting
+from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
-from perdure.model.ids import new_uid
 from perdure.model.limits import check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
-    Absent,
-    Declined,
     EffectError,
     EffectRecord,
     EffectState,
-    Happened,
     Rule,
     ToolKind,
     Verdict,
 )
-from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
-from perdure.planes import checkpoints, waits
+from perdure.model.records.runs import WaitRecord, WaitState
+from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
 
@@ -115,7 +113,7 @@ class AsyncEffect(AsyncStreamHandle):
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         self._record = await self._acting().looked_at(self._record)
-        self._record = await self._write(settle, self._record.seq, verdict, who)
+        self._record = await self._write(deciding.settle, self._record.seq, verdict, who)
         return self
 
     async def _end(self, arrow: str, verb: Callable[..., Any], outcome: Outcome, state: Any = ...) -> AsyncEffect:
@@ -132,37 +130,6 @@ class AsyncEffect(AsyncStreamHandle):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
-
-
-def settle(tx: Any, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
-    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
-    found = ledger.effect(tx, stream, seq)
-    if found.state is not EffectState.IN_DOUBT:
-        raise Conflict(
-            f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
-            settled_by=found.settled_by,
-        )  # fmt: skip
-    return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
-
-
-def _settlement(verdict: object) -> Callable[..., EffectRecord]:
-    if isinstance(verdict, Happened):
-        return ledger.commit
-    if isinstance(verdict, Absent):
-        return ledger.absent
-    if isinstance(verdict, Declined):
-        return ledger.fail
-    raise Invalid(
-        f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
-        hint="Unknown settles nothing",
-    )  # fmt: skip
-
-
-def _outcome(verdict: Verdict, by: str) -> Outcome:
-    if isinstance(verdict, Happened):
-        return Outcome(verdict.result, by=by)
-    code = "Absent" if isinstance(verdict, Absent) else "Declined"
-    return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
 
 
 class AsyncEffects(AsyncStreamHandle):
@@ -190,25 +157,24 @@ class AsyncEffects(AsyncStreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
-        intent = _intent(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
+        intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = AsyncActing(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)
-        planned = await self._planned(acting, intent, asked, approve_within)
-        record, mine = (planned, False) if planned else await acting.dispatch(intent)
+        if asked is None:
+            record, mine = await acting.dispatch(found, intent)
+        else:
+            record, mine = await self._permitted(acting, await acting.plan(intent), asked, approve_within), False
         return outcome_of(await acting.conclude(found, record, mine=mine))
 
-    async def _planned(
-        self, acting: AsyncActing, intent: Intent, asked: Refuse | str | None, within: Duration | None
-    ) -> EffectRecord | None:
-        """What a guard refuses is planned and withdrawn; what needs approval is planned and asked about. Else nothing."""
-        if asked is None:
-            return None
-        record = await acting.plan(intent)
-        if record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
+    async def _permitted(
+        self, acting: AsyncActing, record: EffectRecord, asked: Refuse | str | None, within: Duration | None
+    ) -> EffectRecord:
+        """What is planned, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+        if asked is None or record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
             return record
         if isinstance(asked, Refuse):
             return await acting.withdraw(record, asked.reason, "a guard")
-        return await approved(acting, record, await self._write(ask_approval, record, asked, within))
+        return await approved(acting, record, await self._write(deciding.ask_approval, record, asked, within))
 
     async def begin(
         self,
@@ -227,50 +193,16 @@ class AsyncEffects(AsyncStreamHandle):
         """
         found = as_tool(tool) if callable(tool) else None
         name = check_name(found.name if found else tool, "tool")
-        given = _given(args) if found is None else found.bind((), _given(args))
+        given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
         acting = AsyncActing(self._caller, self._stream, self._write)
-        record = await acting.plan(_intent(name, declared, given, found.rule if found else Rule(), key, call))
+        record = await acting.plan(intend(name, declared, given, found.rule if found else Rule(), key, call))
         return AsyncEffect(self._caller, self._stream, self._pin, await acting.looked_at(record))
 
     async def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[AsyncEffect]:  # noqa: A002
         """The effects of this session, oldest first. open: those that are not settled."""
         found = await self._read(ledger.effects, after=after, limit=limit, open_only=open)
         return [AsyncEffect(self._caller, self._stream, self._pin, record) for record in found]
-
-
-def _intent(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
-    if kind is ToolKind.READ:
-        raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
-    if call is not None and type(call) is not Call:
-        raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
-    chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
-    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
-
-
-def _given(args: object) -> dict[str, Any]:
-    if args is None:
-        return {}
-    if not isinstance(args, Mapping):
-        raise Invalid(f"expected arguments by name, got {type(args).__name__}", path="args")
-    return dict(args)
-
-
-def ask_approval(
-    tx: Any,
-    stream: Stream,
-    record: EffectRecord,
-    question: str,
-    timeout: Duration | None = None,
-) -> WaitRecord:
-    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
-    found = waits.for_effect(tx, stream, record.seq)
-    if found is not None:
-        return waits.expire_if_over(tx, stream, found.seq)
-    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
-    return waits.open_wait(
-        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
-    )
 
 
 async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
@@ -280,15 +212,9 @@ async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitReco
             f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
             asks=[approval.id], doubts=[],
         )  # fmt: skip
-    if is_approved(approval, record):
+    if deciding.is_approved(approval, record):
         return record
     return await acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
-
-
-def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
-    """Whether a person said yes, in time, to this very tool with these very arguments."""
-    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
-    return said_yes and approval.digest == record.digest
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):

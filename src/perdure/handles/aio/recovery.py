@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure.effects import ledger
+from perdure.effects.judging import in_doubt
 from perdure.effects.settling import Advice
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt
-from perdure.handles.aio.acting import AsyncActing, in_doubt
+from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.runs import AsyncRuns
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from perdure.effects import ledger
+from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next
+from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
 from perdure.effects.tool import Refuse, Tool, as_tool, digest_of, digest_of_parts
 from perdure.errors import Cancelled, Changed, Failed, InDoubt, Invalid, Parked, Refused, Stale, TimedOut
-from perdure.handles.aio.acting import outcome_of
-from perdure.handles.aio.effects import ask_approval, is_approved
-from perdure.handles.atomic import Atomic, Done, run_atomic
+from perdure.handles.aio.acting import Then
+from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.model.functions import plain
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
 from perdure.planes import checkpoints, runs, waits
 from perdure.planes.spans import Duration
-from perdure.runtime import places
+from perdure.runtime import course, places
 from perdure.runtime.agent import as_agent
 from perdure.runtime.journal import Known
 from perdure.runtime.pausing import Suspended, found_in
@@ -92,27 +93,90 @@ class AsyncRun:
         """A step that calls a model: its input is kept by reference, with its pins and its `usage`."""
         return await self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})})
 
+    async def respond(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        tools: Iterable[Callable[..., Any]],
+        pins: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Reply:
+        """Call a model as `model` does, and carry out the calls that its answer makes, in order and each once.
+
+        Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
+        each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
+        an error for its answer, and the others go on. Tools that only read are steps.
+        """
+        batch: list[Meant] = []
+
+        async def keep(doc: dict[str, Any], value: Any) -> None:
+            batch.extend(self._mean(value, tools))
+            if any(meant.intent is not None for meant in batch):
+                await self._driving.acting.begin_all(batch, keep_and_plan, doc)
+            else:
+                await self._driving.write(runs.step, doc)
+
+        value = await self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})}, keep)
+        batch = batch or self._mean(value, tools)
+        for at, meant in enumerate(batch):
+            if meant.answer is None:
+                await self._answer(meant, lambda at=at: next_free(batch, at + 1) if self._driving.going else None)
+        return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
+
+    def _mean(self, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+        """What a model's calls mean here: each effect at its place, as it stands or as it is meant, and what the guards say."""
+        batch = mean(calls_in(value), tools)
+        for meant in batch:
+            if meant.answer is None and not meant.reads:
+                intent, meant.record = self._intend(meant.sends, meant.args)
+                if self._is_new(meant.record):
+                    meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
+        return batch
+
+    async def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
+        driving = self._driving
+        if not meant.reads:
+            found: EffectRecord | Intent | None = meant.record
+            if meant.intent is not None and not meant.mine:
+                driving.check_going()
+                found = await self._permitted(meant.record, meant.intent, meant.asked, None)
+            assert found is not None
+            meant.record = await self._concluded(meant.sends, found, mine=meant.mine, then=then)
+            meant.settle(course.given)
+            return
+        try:
+            meant.gave(await self._step(driving.known(meant.sends), meant.sends.named, (), meant.args, {}))
+        except Failed as error:
+            meant.failed(error_of(error))
+
     async def _step(
-        self, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any]
+        self,
+        known: Known,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        notes: dict[str, Any],
+        keep: Callable[[dict[str, Any], Any], Any] | None = None,
     ) -> Any:
         mark = digest_of_parts(args=list(args), kwargs=kwargs)
         place, found = self._arrive("step", known.name, mark)
         driving = self._driving
         driving.steps += 1
         if found is not None:
-            return _replayed(known.name, found.value, found.error)
+            return course.replayed(known.name, found.value, found.error)
         driving.begin()
         try:
             value = await driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
             if notes:
-                notes = notes | {"usage": _usage(value)}
+                notes = notes | {"usage": course.usage_of(value)}
         except Exception as error:
             said = error_of(error)
             driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
             raise Failed(said.message, code=said.code, path=f"step {known.name}") from error
         finally:
             driving.busy -= 1
-        await driving.write(runs.step, runs.step_document(place, known.name, mark, value, None, notes))
+        doc = runs.step_document(place, known.name, mark, value, None, notes)
+        await (driving.write(runs.step, doc) if keep is None else keep(doc, value))
         return value
 
     async def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
@@ -125,8 +189,8 @@ class AsyncRun:
         driving = self._driving
         driving.steps += 1
         if found is not None:
-            return _replayed(name, found.value, found.error)
-        done = await driving.write(_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+            return course.replayed(name, found.value, found.error)
+        done = await driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
         done.held_back.tell()
         return done.result
 
@@ -170,15 +234,18 @@ class AsyncRun:
     ) -> Any:
         if tool.kind is ToolKind.READ:
             raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
-        mark = digest_of(tool.name, args)
-        place, found = self._arrive("effect", tool.name, mark)
-        self._driving.tools[tool.name] = tool
-        if found is not None and found.settled:
-            self._driving.done[found.seq] = found
-            return _given(found)
-        intent = Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place)
+        intent, found = self._intend(tool, args)
+        if found is None:
+            self._driving.check_going()
         found = await self._allowed(tool, intent, found, approve, undoes)
-        return _given(await self._concluded(tool, found))
+        return course.given(await self._concluded(tool, found))
+
+    def _intend(self, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
+        """An effect at the place where the program is, and what is recorded there."""
+        mark = digest_of(tool.name, args)
+        place, found = self._take("effect", tool.name, mark)
+        self._driving.tools[tool.name] = tool
+        return Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place), found
 
     def _key(self, place: str, name: str, mark: str) -> str:
         """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
@@ -191,24 +258,35 @@ class AsyncRun:
         acting = self._driving.acting
         if undoes is not None:
             return found or await acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
-        if found is not None and (found.state is not EffectState.PLANNED or found.epoch != acting.sender.epoch):
+        if found is not None and not self._is_new(found):
             return found
         intent, asked = acting.guarded(tool, intent, approve[0])
+        return await self._permitted(found, intent, asked, approve[1])
+
+    def _is_new(self, found: EffectRecord | None) -> bool:
+        """Whether nothing has been sent yet, as far as is known."""
+        return found is None or (found.state is EffectState.PLANNED and found.epoch == self._driving.caller.core.epoch)
+
+    async def _permitted(
+        self, found: EffectRecord | None, intent: Intent, asked: Refuse | str | None, within: Duration | None
+    ) -> EffectRecord | Intent:
+        """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
         if asked is None:
             return found or intent
-        planned = found or await acting.plan(intent)
+        planned = found or await self._driving.acting.plan(intent)
         if isinstance(asked, Refuse):
-            return await acting.withdraw(planned, asked.reason, "a guard")
-        return await self._approved(planned, asked, approve[1])
+            return await self._driving.acting.withdraw(planned, asked.reason, "a guard")
+        return await self._approved(planned, asked, within)
 
-    async def _concluded(self, tool: Tool, found: EffectRecord | Intent) -> EffectRecord:
+    async def _concluded(
+        self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
+    ) -> EffectRecord:
         """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
         driving = self._driving
         driving.begin()
         try:
-            mine = isinstance(found, Intent)
-            record = await driving.acting.dispatch_new(found) if isinstance(found, Intent) else found
-            record = await driving.acting.conclude(tool, record, mine=mine)
+            record = await driving.acting.dispatch_new(tool, found) if isinstance(found, Intent) else found
+            record = await driving.acting.conclude(tool, record, mine=mine or record is not found, then=then)
         except InDoubt as error:
             doubt = error
         else:
@@ -245,7 +323,7 @@ class AsyncRun:
             await self._settle_left(branch, keep)
             for record in driving.done_in(branch, keep):
                 undo = driving.tools[record.tool].undo
-                if undo is not None and _may_have_happened(record):
+                if undo is not None and course.may_have_happened(record):
                     await self._undo(undo, record)
                     undone.append(record.id)
         finally:
@@ -267,7 +345,7 @@ class AsyncRun:
 
     async def _undo(self, undo: Tool, record: EffectRecord) -> None:
         try:
-            await self._act(undo, _undo_args(undo, record), undoes=record)
+            await self._act(undo, course.undo_args(undo, record), undoes=record)
         except Failed as error:
             self._driving.stopped = Parked(
                 f"{record.tool} could not be undone: {error.message}", path=record.id,
@@ -383,7 +461,7 @@ class AsyncRun:
             return False
         driving.check_going()
         prepared = await driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*await driving.write(_cut, prepared, driving.cut_seq, await driving.noted()))
+        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted()))
         return True
 
     async def patched(self, name: str) -> bool:
@@ -408,16 +486,19 @@ class AsyncRun:
 
     def _arrive(self, what: str, name: str, mark: str) -> tuple[str, Any]:
         """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
+        place, found = self._take(what, name, mark)
+        if found is None:
+            self._driving.check_going()
+        return place, found
+
+    def _take(self, what: str, name: str, mark: str) -> tuple[str, Any]:
         driving = self._driving
         place = self._here().next_place(driving.cut)
         try:
-            found = driving.journal.take(place, what, name, mark)
+            return place, driving.journal.take(place, what, name, mark)
         except Changed as changed:
             driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
             raise
-        if found is None:
-            driving.check_going()
-        return place, found
 
     def _here(self) -> Branch:
         # async-only
@@ -472,51 +553,3 @@ class AsyncChild:
             return said["result"]
         code, message = said["error"]
         raise Failed(message, code=code, path=f"run {self.id}")
-
-
-def _atomic_step(tx: Any, stream: Any, fn: Callable[..., Any], caller: Any, place: str, name: str) -> Done:
-    done = run_atomic(tx, fn, caller)
-    runs.step(tx, stream, runs.step_document(place, name, "", done.result, None, {}))
-    return done
-
-
-def _cut(
-    tx: Any, stream: Any, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None
-) -> tuple[int, int]:
-    if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
-        raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
-    if waits.waiting(tx, stream):
-        raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
-    checkpoints.save(tx, stream, prepared)
-    return runs.cut(tx, stream, noted), tx.seq(stream)
-
-
-def _replayed(name: str, value: Any, error: EffectError | None) -> Any:
-    if error is None:
-        return value
-    raise Failed(error.message, code=error.code, path=f"step {name}")
-
-
-def _usage(value: Any) -> Any:
-    """What a model's answer says it used, if it says so."""
-    return value.get("usage") if isinstance(value, dict) else None
-
-
-def _given(record: EffectRecord) -> Any:
-    """What an effect gave its program. One that was undone later did happen: on replay the program goes the same way."""
-    if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
-        return record.result
-    return outcome_of(record)
-
-
-def _may_have_happened(record: EffectRecord) -> bool:
-    """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
-    if record.state is EffectState.FAILED:
-        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None
-    return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
-
-
-def _undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
-    known = tool.signature.parameters
-    given = dict(record.args) | {"result": record.result}
-    return {name: value for name, value in given.items() if name in known}

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from perdure.effects import ledger
-from perdure.effects.answers import end_run
-from perdure.errors import Cancelled, Changed, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.effects import deciding, ledger
+from perdure.errors import Changed, Conflict, Failed, NotFound, TimedOut, Waiting
 from perdure.handles import crossing
-from perdure.handles.aio.acting import moves_by_itself
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
-from perdure.model.limits import check_name
-from perdure.model.records.effects import EffectError, EffectState
+from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
 from perdure.planes import conversation, runs, waits
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, pauses, store_now
+from perdure.runtime import course
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
-UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
 
 
@@ -73,7 +70,7 @@ class AsyncRunHandle(AsyncEnveloping):
 
     async def _outcome(self, *, waited: bool) -> Any:
         if self._record.ended or self._record.status is RunStatus.PARKED:
-            return outcome_of(self._record)
+            return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await waiting_for(self)
         raise TimedOut(f"run {self.id} is {self.status}", path="run", hint="wait longer, or look at `perdure show`")
@@ -98,7 +95,7 @@ class AsyncRunHandle(AsyncEnveloping):
         One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so.
         One that runs is told at its next step.
         """
-        await self._write(cancel, why)
+        await self._write(deciding.cancel, why)
         return await self.refresh()
 
     async def resume(self) -> AsyncRunHandle:
@@ -107,7 +104,7 @@ class AsyncRunHandle(AsyncEnveloping):
 
     async def retry(self) -> AsyncRunHandle:
         """Try it again where it failed: what it did is kept, what failed last is done anew. Conflict if it did not fail."""
-        return await self._told(retry)
+        return await self._told(deciding.retry)
 
     async def unpark(self) -> AsyncRunHandle:
         """Let a parked run go on. Conflict if it is not parked."""
@@ -125,21 +122,6 @@ class AsyncRunHandle(AsyncEnveloping):
         return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"
 
 
-def outcome_of(record: RunRecord) -> Any:
-    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands."""
-    if record.status is RunStatus.COMPLETED:
-        return record.result
-    code, said = (
-        (record.error.code, record.error.message) if record.error else (record.status.value, record.status.value)
-    )
-    where = f"run {record.id}"
-    if record.status is RunStatus.PARKED:
-        hint = f"`perdure show {record.id}`, then `perdure resume|retry|cancel|pin {record.id}`"
-        raise Parked(said, path=where, hint=hint, reason=record.reason)
-    kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
-    raise kind(said, code=code, path=where)
-
-
 async def waiting_for(handle: AsyncRunHandle) -> Waiting:
     """The error that says what a run waits for, and how to go on."""
     asked = [each for each in await handle.waits() if each.kind in waits.PEOPLE]
@@ -153,30 +135,6 @@ async def waiting_for(handle: AsyncRunHandle) -> Waiting:
         hint="; ".join(ways) or "it goes on when what it waits for has come", run=handle.id,
         asks=[each.id for each in asked], doubts=[each.id for each in doubts],
     )  # fmt: skip
-
-
-def cancel(tx: Any, stream: Stream, why: str) -> None:
-    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now."""
-    record = runs.run(tx, stream)
-    if record.ended:
-        return
-    if record.status is RunStatus.RUNNING or (record.status is not RunStatus.PARKED and _can_undo(tx, stream, record)):
-        runs.call_off(tx, stream)
-        return
-    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
-
-
-def _can_undo(tx: Any, stream: Stream, record: RunRecord) -> bool:
-    done = ledger.all_effects(tx, stream, after=record.cut_seq)
-    return any(each.rule.undo and each.state in UNDOABLE for each in done)
-
-
-def retry(tx: Any, stream: Stream) -> None:
-    """The verb behind `retry`: the effect by whose failure it ended is planned anew, and approved anew if need be."""
-    blamed = runs.blamed(tx, stream)
-    runs.retry(tx, stream)
-    if blamed is not None and ledger.revive(tx, stream, blamed) is not None:
-        waits.spend(tx, stream, blamed)
 
 
 class AsyncRuns(AsyncStoreHandle):
@@ -217,7 +175,7 @@ class AsyncRuns(AsyncStoreHandle):
             if not await self._take(handle._stream, handle.record, agents):
                 await self._bide(handle, agents)
             await handle.refresh()
-        return outcome_of(handle.record)
+        return course.ended_as(handle.record)
 
     async def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> bool:
         """Claim a run and drive it; whether it could be had."""
@@ -256,7 +214,7 @@ class AsyncRuns(AsyncStoreHandle):
         if children:
             return
         on_others = any(each.kind in ANSWERED for each in open_ones)
-        if record.wake_at is None or on_others or not moves_by_itself(self._caller.core):
+        if record.wake_at is None or on_others or not self._caller.core.clock_moves:
             raise await waiting_for(handle)
         left = (instant_us(record.wake_at, 0) - await self._caller.read(store_now)) / SECOND_US
         await self._caller.pause(min(max(left, 0.001), LOOK_SECONDS))
@@ -327,7 +285,7 @@ class AsyncRuns(AsyncStoreHandle):
 
         Raises Conflict if it was answered, expired or withdrawn, Invalid if it is no choice, NotFound if there is none.
         """
-        stream, seq = await self._caller.read(locate, ask, "ask")
+        stream, seq = await self._caller.read(deciding.locate, ask, "ask")
         return await self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
 
     async def signal(self, run: str, name: str, payload: Any = None) -> None:
@@ -336,20 +294,8 @@ class AsyncRuns(AsyncStoreHandle):
 
     async def effect(self, name: str) -> AsyncEffect:
         """The effect that people call so: `run:4f1c/12`."""
-        stream, seq = await self._caller.read(locate, name, "effect")
+        stream, seq = await self._caller.read(deciding.locate, name, "effect")
         return AsyncEffect(self._caller, stream, "", await self._caller.read(ledger.effect, stream, seq))
 
     async def _handle(self, stream: Stream) -> AsyncRunHandle:
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
-
-
-def locate(reads: Any, name: str, path: str) -> tuple[Stream, int]:
-    """The stream and number that `kind:stream/number` names."""
-    place, _, number = check_name(name, path, 500).rpartition("/")
-    kind, _, of = place.partition(":")
-    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
-        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
-    found = runs.find(reads, of) if kind == "run" else (conversation.find_session(reads, of) or (None,))[0]
-    if found is None:
-        raise NotFound(f"there is no session {of!r}", path=path)
-    return found, int(number)

@@ -6,8 +6,8 @@ from perdure.handles.aio.artifacts import AsyncArtifacts
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
 from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
-from perdure.handles.aio.effects import AsyncEffects
 from perdure.handles.aio.happenings import AsyncHappenings
+from perdure.handles.aio.responding import AsyncResponding
 from perdure.handles.aio.time import AsyncTime
 from perdure.handles.aio.values import AsyncValues
 from perdure.handles.aio.work import AsyncWork
@@ -21,7 +21,7 @@ class AsyncSession(
     AsyncCheckpoints,
     AsyncHappenings,
     AsyncArtifacts,
-    AsyncEffects,
+    AsyncResponding,
     AsyncTime,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""

@@ -90,7 +90,8 @@ class AsyncUpkeep(AsyncStoreHandle):
         for done, page in collect.pages(dead, collect.SWEEP_ROWS):
             marks = await self._caller.read(collect.refresh, marks)
             gone += await self._caller.write(collect.sweep, marks, page)
-            _tell(progress, done, len(dead))
+            if progress is not None:
+                progress(done, len(dead))
         deleted = await self._delete_files(before_us, len(dead), progress)
         leftovers = await self._caller.work(collect.sweep_leftovers, self._caller.core.blobs, before_us)
         await self._caller.write(collect.forget_pins)
@@ -114,10 +115,6 @@ class AsyncUpkeep(AsyncStoreHandle):
         for done, page in collect.pages(strays, collect.SWEEP_ROWS):
             args = (caller.core.blobs, caller.tenant, await caller.read(collect.without_row, page), before_us)
             deleted += await caller.work(collect.delete_files, *args)
-            _tell(progress, done_before + done, done_before + len(strays))
+            if progress is not None:
+                progress(done_before + done, done_before + len(strays))
         return deleted
-
-
-def _tell(progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)

@@ -8,25 +8,31 @@ before and after it, `effect.<arrow>.before|after`, and so has the call itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any
 
 import msgspec
 
 from perdure.effects import ledger, settling
-from perdure.effects.answers import answering, arriving, for_call
+from perdure.effects.answers import answering, arriving, followed_by, for_call
+from perdure.effects.batch import Meant, next_free, nothing_next
+from perdure.effects.judging import backoff_seconds, in_doubt, is_quiet, kept, said_late
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
+from perdure.effects.meaning import guarded
 from perdure.effects.settling import Action, Advice
-from perdure.effects.tool import Guard, Refuse, RequireApproval, Tool
-from perdure.errors import Conflict, Error, Failed, InDoubt, Invalid, Stale, Unavailable
+from perdure.effects.tool import Refuse, RequireApproval, Tool
+from perdure.errors import Conflict, Error, Failed, Invalid, Stale, Unavailable
 from perdure.handles.callers import Caller
 from perdure.handles.invoking import Invoker, Overdue, Prepared
 from perdure.handles.isolating import Isolator
 from perdure.log.change import Stream
-from perdure.model.instants import SECOND_US, system_clock
+from perdure.model.instants import SECOND_US
 from perdure.model.points import reach
 from perdure.model.records.effects import (
     Absent,
+    Answer,
     Declined,
     EffectError,
     EffectRecord,
@@ -35,16 +41,14 @@ from perdure.model.records.effects import (
     Unknown,
     Verdict,
 )
-from perdure.model.values import to_plain
 from perdure.planes import presence
 from perdure.planes.spans import store_now
-from perdure.stores.core import Core
 
 log = logging.getLogger("perdure.effects")
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
-LATE = "a late answer"
 Write = Callable[..., Any]
+Then = Callable[[], "Meant | None"]
 
 
 class Acting:
@@ -89,6 +93,26 @@ class Acting:
             return intent, approve or verdict.question
         return intent, verdict or approve
 
+    def begin_all(self, batch: Sequence[Meant], verb: Callable[..., Any], *args: Any) -> dict[str, Answer]:
+        """Plan a batch with its verb (see `effects.batch`), and dispatch what can be sent at once; gives what it is told."""
+        first = next_free(batch, 0)
+        if first is not None and not self._try_slot(first.sends):
+            first = None
+        self._caller.core.living.begin()
+        try:
+            if first is not None:
+                reach("effect.dispatch.before")
+            begin = partial(verb, first=first is not None)
+            planned, told = self.move("plan", begin, *args, batch, self.sender)
+            for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
+                meant.record, meant.mine = record, mine
+            if first is not None:
+                reach("effect.dispatch.after")
+        finally:
+            if first is not None and not first.mine:
+                self._give_slot(first.sends)
+        return told
+
     # -- from intent to end ------------------------------------------------------------------------------------------------
 
     def plan(self, intent: Intent) -> EffectRecord:
@@ -111,25 +135,39 @@ class Acting:
         except Conflict:
             return record
 
-    def dispatch(self, intent: Intent) -> tuple[EffectRecord, bool]:
-        """Make the intent durable; whether it was this call that did."""
-        self._caller.core.living.begin()
-        return self.move("dispatch", for_call, ledger.dispatch, intent, self.sender)
+    def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
+        """Make the intent durable; whether it was this call that did, so that it must be sent."""
+        record, mine = self._announce(tool, "dispatch", for_call, ledger.dispatch, intent)
+        if not mine:
+            self._give_slot(tool)
+        return record, mine
 
-    def dispatch_new(self, intent: Intent) -> EffectRecord:
+    def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""
-        self._caller.core.living.begin()
-        return self.move("dispatch", ledger.dispatch_new, intent, self.sender)
+        return self._announce(tool, "dispatch", ledger.dispatch_new, intent)
 
-    def conclude(self, tool: Tool | None, record: EffectRecord, *, mine: bool) -> EffectRecord:
+    def _announce(self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
+        """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. Who waits for one sends nothing."""
+        self._take_slot(tool)
+        self._caller.core.living.begin()
+        try:
+            return self.move(arrow, verb, *args, self.sender)
+        except BaseException:
+            self._give_slot(tool)
+            raise
+
+    def conclude(
+        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then = nothing_next
+    ) -> EffectRecord:
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
+        then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
         InDoubt when only a person, or a later time, can settle it.
         """
         while mine or not record.settled:
             if mine:
                 assert tool is not None
-                record, mine = self._send(tool, record), False
+                record, mine = self._send(tool, record, then), False
             elif record.state is EffectState.UNDOING:
                 return record
             elif record.state is EffectState.IN_DOUBT:
@@ -137,22 +175,27 @@ class Acting:
             elif record.epoch != self.sender.epoch or record.state is EffectState.DISPATCHED:
                 record = self._find_out(record)
             else:
-                record, mine = self.move("dispatch", ledger.dispatch_planned, record.seq, self.sender), True
+                assert tool is not None
+                record, mine = self._announce(tool, "dispatch", ledger.dispatch_planned, record.seq), True
         return record
 
-    def _send(self, tool: Tool, record: EffectRecord) -> EffectRecord:
+    def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
         flying = (self._stream.id, record.seq)
         self._caller.core.flying.add(flying)
         try:
-            self._check_lease(record)
-            reach("effect.call.before")
+            try:
+                self._check_lease(record)
+                reach("effect.call.before")
+            except BaseException:
+                self._give_slot(tool)
+                raise
             try:
                 result = self._call(tool, record)
             except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
-                return self._went_wrong(tool, record, error)
+                return self._went_wrong(tool, record, error, then)
             reach("effect.call.after")
-            return self._happened(tool, record, result)
+            return self._happened(tool, record, result, then)
         finally:
             self._caller.core.flying.discard(flying)
 
@@ -169,19 +212,66 @@ class Acting:
 
     def _call(self, tool: Tool, record: EffectRecord) -> Any:
         handed = {"key": record.handed, "token": self._token}
-        if tool.isolate:
-            return Isolator(self._caller.core.living).call(tool, record.args, handed)
-        call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
-        if tool.rule.timeout is None:
-            return self._invoker.call(call, self._late(tool, record))
-        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._late(tool, record))
+        try:
+            if tool.isolate:
+                return Isolator(self._caller.core.living).call(tool, record.args, handed)
+            call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
+            if tool.rule.timeout is None:
+                return self._invoker.call(call, self._late(tool, record))
+            return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._late(tool, record))
+        finally:
+            self._give_slot(tool)
+
+    # -- slots ---------------------------------------------------------------------------------------------------------------
+
+    def _take_slot(self, tool: Tool) -> None:
+        """Wait until the tool may be called once more, if it has a limit."""
+        if tool.limit is None:
+            return
+        slots = self._caller.core.slots
+        future = slots.take(tool.name, tool.limit)
+        try:
+            self._caller.until(future)
+        except BaseException:
+            slots.leave(tool.name, future)
+            raise
+
+    def _try_slot(self, tool: Tool) -> bool:
+        return tool.limit is None or self._caller.core.slots.try_take(tool.name, tool.limit)
+
+    def _give_slot(self, tool: Tool) -> None:
+        if tool.limit is not None:
+            self._caller.core.slots.give_back(tool.name)
+
+    # -- what became of it -----------------------------------------------------------------------------------------------------
+
+    def _end(self, then: Then, arrow: str, verb: Callable[..., Any], *args: Any) -> EffectRecord:
+        """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
+        following = then()
+        if following is None or following.record is None or not self._try_slot(following.sends):
+            return self.move(arrow, answering, verb, *args)
+        try:
+            reach("effect.dispatch.before")
+            about = (following.record.seq, self.sender, then, verb, *args)
+            record, following.record = self.move(arrow, followed_by, *about)
+            following.mine = True
+            reach("effect.dispatch.after")
+        except BaseException as error:
+            following.mine = False
+            self._give_slot(following.sends)
+            if isinstance(error, Conflict) and not isinstance(
+                error, Stale
+            ):  # the next one has moved: that is looked at then
+                return self.move(arrow, answering, verb, *args)
+            raise
+        return record
 
     def _late(self, tool: Tool, record: EffectRecord) -> Callable[[Any, BaseException | None], None]:
         """What a call does that comes back after it was left behind: it settles its own doubt, if nothing else has."""
         core, caller, stream = self._caller.core, self._caller, self._stream
 
         def tell(result: Any, error: BaseException | None) -> None:
-            said = _said_late(tool, result, error)
+            said = said_late(tool, result, error)
             try:
                 core.write(arriving, stream, said[0], record.seq, record.attempt, *said[1:], actor=caller.actor,
                            tenant=caller.tenant)  # fmt: skip
@@ -190,27 +280,27 @@ class Acting:
 
         return tell
 
-    def _happened(self, tool: Tool, record: EffectRecord, result: Any) -> EffectRecord:
+    def _happened(self, tool: Tool, record: EffectRecord, result: Any, then: Then) -> EffectRecord:
         try:
-            return self.move("commit", answering, ledger.commit_own, record, Outcome(result))
+            return self._end(then, "commit", ledger.commit_own, record, Outcome(result))
         except Stale:
-            self._say_late(record, _said_late(tool, result, None))
+            self._say_late(record, said_late(tool, result, None))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            kept = Outcome(_kept(result))
-            self.move("commit", answering, ledger.commit, record.seq, record.attempt, kept)
+            outcome = Outcome(kept(result))
+            self.move("commit", answering, ledger.commit, record.seq, record.attempt, outcome)
             raise Invalid(
                 f"{record.tool} happened, but its result cannot be kept: {error.message}",
                 path=error.path,
                 hint=error.hint,
             ) from error
 
-    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
+    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""
         try:
-            return self._judged(tool, record, error)
+            return self._judged(tool, record, error, then)
         except Stale:
-            self._say_late(record, _said_late(tool, None, error))
+            self._say_late(record, said_late(tool, None, error))
             raise
 
     def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
@@ -218,17 +308,17 @@ class Acting:
         verb, *about = said
         self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
 
-    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
+    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if isinstance(error, (Failed, *tool.fails)):
             outcome = Outcome(error=error_of(error))
-            return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
+            return self._end(then, "fail", ledger.fail, record.seq, record.attempt, outcome)
         if isinstance(error, Unavailable):
             return self._not_sent(tool, record, error)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
         if not isinstance(error, Exception):
             said = EffectError(settling.INTERRUPTED, type(error).__name__)
-        doubted = self.move("doubt", _doubt, record.seq, record.attempt, said, _is_quiet(error))
+        doubted = self._doubt(record, said, quiet=is_quiet(error))
         if not isinstance(error, Exception):
             raise error
         return doubted
@@ -243,6 +333,9 @@ class Acting:
         return planned
 
     # -- doubt ---------------------------------------------------------------------------------------------------------------
+
+    def _doubt(self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None) -> EffectRecord:
+        return self.move("doubt", partial(ledger.doubt, quiet=quiet, epoch=epoch), record.seq, record.attempt, said)
 
     def _find_out(self, record: EffectRecord) -> EffectRecord:
         """Somebody dispatched it: is he still at it? If not, it is in doubt. Conflict while he is.
@@ -262,7 +355,7 @@ class Acting:
             )
         else:
             said = EffectError(settling.DIED, "who sent it has died" if dead else "who sent it gives no sign of life")
-        return self.move("doubt", _doubt, record.seq, record.attempt, said, dead, core.epoch)
+        return self._doubt(record, said, quiet=dead, epoch=core.epoch)
 
     def _is_at_work(self, holder: str, *, dead: bool) -> bool:
         """Whether another store that dispatched something in a session may still be carrying it out."""
@@ -285,7 +378,7 @@ class Acting:
         if record.error is not None and record.error.code not in settling.MISHAPS:
             self._caller.pause(backoff_seconds(tool.backoff, record.attempt))
         try:
-            return self.move("again", ledger.dispatch_again, record.seq, record.attempt, self.sender), True
+            return self._announce(tool, "again", ledger.dispatch_again, record.seq, record.attempt), True
         except Stale:
             raise
         except Conflict:
@@ -327,15 +420,14 @@ class Acting:
         if record.quiet_at is not None or not self._caller.core.living.is_dead(record.holder or ""):
             return record
         said = record.error or EffectError(settling.DIED, "who sent it has died")
-        return self.move("doubt", _doubt, record.seq, record.attempt, said, True)  # noqa: FBT003 - proved
+        return self._doubt(record, said, quiet=True)
 
     def ask_probe(self, tool: Tool, record: EffectRecord) -> Verdict:
         """What the other side says. Whatever a probe raises, and any answer that is none, is Unknown."""
         assert tool.probe is not None
         probe = tool.probe
         seconds = (tool.rule.timeout or 60 * SECOND_US) / SECOND_US
-        is_async = is_coroutine(probe)
-        call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=is_async)
+        call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=iscoroutinefunction(probe))
         try:
             verdict = self._invoker.call_within(call, seconds)
         except Exception as error:  # noqa: BLE001 - a probe that fails has told nothing
@@ -347,95 +439,6 @@ class Acting:
     def _wait_until(self, record: EffectRecord, advice: Advice) -> None:
         assert advice.until_us is not None
         left = (advice.until_us - self._caller.read(store_now)) / SECOND_US
-        if self._check is not None or left > PATIENCE_SECONDS or not moves_by_itself(self._caller.core):
+        if self._check is not None or left > PATIENCE_SECONDS or not self._caller.core.clock_moves:
             raise in_doubt(record, advice)  # a run rests meanwhile, and nobody holds it
         self._caller.pause(max(left, 0.001))
-
-
-def moves_by_itself(core: Core) -> bool:
-    """Whether waiting helps: a clock that was passed in stands still meanwhile."""
-    return core.clocks.now is system_clock
-
-
-def _said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
-    """The verb for what came of a call when nobody waited for it any more, with its arguments."""
-    if error is None:
-        return ledger.commit, Outcome(_kept(result), by=LATE)
-    if isinstance(error, (Failed, *tool.fails)):
-        return ledger.fail, Outcome(error=error_of(error), by=LATE)
-    if isinstance(error, Unavailable):
-        return ledger.absent, Outcome(error=error_of(error), by=LATE)
-    return _doubt, error_of(error), _is_quiet(error)
-
-
-def _is_quiet(error: BaseException) -> bool:
-    """Whether a call that raised this can no longer send. It is over, unless the error says otherwise (`Overdue`)."""
-    return getattr(error, "quiet", True)
-
-
-def _kept(result: Any) -> Any:
-    """What is kept of a result: itself, or what it was, if it cannot be kept. It happened, and must not happen again."""
-    try:
-        to_plain(result, "result")
-    except Invalid:
-        return {"unstorable": type(result).__name__}
-    return result
-
-
-def _doubt(
-    tx: Any, stream: Stream, seq: int, attempt: int, said: EffectError, quiet: bool, epoch: int | None = None
-) -> EffectRecord:
-    return ledger.doubt(tx, stream, seq, attempt, said, quiet=quiet, epoch=epoch)
-
-
-def is_coroutine(fn: Any) -> bool:
-    """Whether calling it gives something to await."""
-    from inspect import iscoroutinefunction  # noqa: PLC0415 - rarely asked
-
-    return iscoroutinefunction(fn)
-
-
-def backoff_seconds(first: float, attempt: int) -> float:
-    """How long to wait before the next attempt: doubled each time, at most a minute."""
-    return min(first * 2 ** max(attempt - 1, 0), 60.0)
-
-
-def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
-    """The error that says what is in doubt, why nothing more is done by itself, and how a person settles it."""
-    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
-    return InDoubt(
-        f"it is not known whether {record.tool} happened{why}: {advice.reason}", path=record.id,
-        hint=settling.ways_out(record), effect=record.id, action=advice.action.value, until=advice.until_us,
-    )  # fmt: skip
-
-
-def outcome_of(record: EffectRecord) -> Any:
-    """The result of a settled effect. Failed when it did not happen, or was undone."""
-    if record.state is EffectState.COMMITTED:
-        return record.result
-    error = record.error or EffectError(record.state.value, f"{record.tool} is {record.state}")
-    raise Failed(error.message or f"{record.tool} is {record.state}", code=error.code, path=record.id, effect=record.id)
-
-
-def guarded(
-    guards: Iterable[Guard], intent: Intent, actor: str
-) -> tuple[list[dict[str, str]], Refuse | RequireApproval | None]:
-    """What the guards say of a planned effect: every verdict, also those that pass, and the one that counts."""
-    said: list[dict[str, str]] = []
-    deciding: Refuse | RequireApproval | None = None
-    for guard in guards:
-        verdict = guard(intent, actor)
-        name = getattr(guard, "__name__", type(guard).__name__)
-        if verdict is None:
-            said.append({"guard": name, "said": "pass"})
-        elif isinstance(verdict, Refuse):
-            said.append({"guard": name, "said": "refuse", "why": verdict.reason})
-            return said, verdict
-        elif isinstance(verdict, RequireApproval):
-            said.append({"guard": name, "said": "approval", "why": verdict.question})
-            deciding = deciding or verdict
-        else:
-            raise Invalid(
-                f"the guard {name} returned {verdict!r}", path="guard", hint="return None, Refuse or RequireApproval"
-            )
-    return said, deciding

@@ -6,31 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.effects import ledger
-from perdure.effects.answers import answering, arriving, checkpointing
-from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.tool import Refuse, as_tool, digest_of, kind_of
-from perdure.errors import Conflict, Invalid, Refused, Waiting
+from perdure.effects import deciding, ledger
+from perdure.effects.answers import answering, checkpointing
+from perdure.effects.judging import outcome_of
+from perdure.effects.ledger import Outcome, error_of
+from perdure.effects.meaning import intend, named_args
+from perdure.effects.tool import Refuse, as_tool, kind_of
+from perdure.errors import Waiting
 from perdure.handles.callers import Caller
-from perdure.handles.sync.acting import Acting, outcome_of
+from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
-from perdure.model.ids import new_uid
 from perdure.model.limits import check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
-    Absent,
-    Declined,
     EffectError,
     EffectRecord,
     EffectState,
-    Happened,
     Rule,
     ToolKind,
     Verdict,
 )
-from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
-from perdure.planes import checkpoints, waits
+from perdure.model.records.runs import WaitRecord, WaitState
+from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
 
@@ -116,7 +114,7 @@ class Effect(StreamHandle):
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         self._record = self._acting().looked_at(self._record)
-        self._record = self._write(settle, self._record.seq, verdict, who)
+        self._record = self._write(deciding.settle, self._record.seq, verdict, who)
         return self
 
     def _end(self, arrow: str, verb: Callable[..., Any], outcome: Outcome, state: Any = ...) -> Effect:
@@ -133,37 +131,6 @@ class Effect(StreamHandle):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
-
-
-def settle(tx: Any, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
-    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
-    found = ledger.effect(tx, stream, seq)
-    if found.state is not EffectState.IN_DOUBT:
-        raise Conflict(
-            f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
-            settled_by=found.settled_by,
-        )  # fmt: skip
-    return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
-
-
-def _settlement(verdict: object) -> Callable[..., EffectRecord]:
-    if isinstance(verdict, Happened):
-        return ledger.commit
-    if isinstance(verdict, Absent):
-        return ledger.absent
-    if isinstance(verdict, Declined):
-        return ledger.fail
-    raise Invalid(
-        f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
-        hint="Unknown settles nothing",
-    )  # fmt: skip
-
-
-def _outcome(verdict: Verdict, by: str) -> Outcome:
-    if isinstance(verdict, Happened):
-        return Outcome(verdict.result, by=by)
-    code = "Absent" if isinstance(verdict, Absent) else "Declined"
-    return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
 
 
 class Effects(StreamHandle):
@@ -191,25 +158,24 @@ class Effects(StreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
-        intent = _intent(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
+        intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = Acting(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)
-        planned = self._planned(acting, intent, asked, approve_within)
-        record, mine = (planned, False) if planned else acting.dispatch(intent)
+        if asked is None:
+            record, mine = acting.dispatch(found, intent)
+        else:
+            record, mine = self._permitted(acting, acting.plan(intent), asked, approve_within), False
         return outcome_of(acting.conclude(found, record, mine=mine))
 
-    def _planned(
-        self, acting: Acting, intent: Intent, asked: Refuse | str | None, within: Duration | None
-    ) -> EffectRecord | None:
-        """What a guard refuses is planned and withdrawn; what needs approval is planned and asked about. Else nothing."""
-        if asked is None:
-            return None
-        record = acting.plan(intent)
-        if record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
+    def _permitted(
+        self, acting: Acting, record: EffectRecord, asked: Refuse | str | None, within: Duration | None
+    ) -> EffectRecord:
+        """What is planned, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+        if asked is None or record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
             return record
         if isinstance(asked, Refuse):
             return acting.withdraw(record, asked.reason, "a guard")
-        return approved(acting, record, self._write(ask_approval, record, asked, within))
+        return approved(acting, record, self._write(deciding.ask_approval, record, asked, within))
 
     def begin(
         self,
@@ -228,50 +194,16 @@ class Effects(StreamHandle):
         """
         found = as_tool(tool) if callable(tool) else None
         name = check_name(found.name if found else tool, "tool")
-        given = _given(args) if found is None else found.bind((), _given(args))
+        given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
         acting = Acting(self._caller, self._stream, self._write)
-        record = acting.plan(_intent(name, declared, given, found.rule if found else Rule(), key, call))
+        record = acting.plan(intend(name, declared, given, found.rule if found else Rule(), key, call))
         return Effect(self._caller, self._stream, self._pin, acting.looked_at(record))
 
     def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[Effect]:  # noqa: A002
         """The effects of this session, oldest first. open: those that are not settled."""
         found = self._read(ledger.effects, after=after, limit=limit, open_only=open)
         return [Effect(self._caller, self._stream, self._pin, record) for record in found]
-
-
-def _intent(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
-    if kind is ToolKind.READ:
-        raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
-    if call is not None and type(call) is not Call:
-        raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
-    chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
-    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
-
-
-def _given(args: object) -> dict[str, Any]:
-    if args is None:
-        return {}
-    if not isinstance(args, Mapping):
-        raise Invalid(f"expected arguments by name, got {type(args).__name__}", path="args")
-    return dict(args)
-
-
-def ask_approval(
-    tx: Any,
-    stream: Stream,
-    record: EffectRecord,
-    question: str,
-    timeout: Duration | None = None,
-) -> WaitRecord:
-    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
-    found = waits.for_effect(tx, stream, record.seq)
-    if found is not None:
-        return waits.expire_if_over(tx, stream, found.seq)
-    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
-    return waits.open_wait(
-        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
-    )
 
 
 def approved(acting: Acting, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
@@ -281,15 +213,9 @@ def approved(acting: Acting, record: EffectRecord, approval: WaitRecord) -> Effe
             f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
             asks=[approval.id], doubts=[],
         )  # fmt: skip
-    if is_approved(approval, record):
+    if deciding.is_approved(approval, record):
         return record
     return acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
-
-
-def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
-    """Whether a person said yes, in time, to this very tool with these very arguments."""
-    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
-    return said_yes and approval.digest == record.digest
 
 
 class EffectsAcross(StoreHandle):

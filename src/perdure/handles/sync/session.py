@@ -7,8 +7,8 @@ from perdure.handles.sync.artifacts import Artifacts
 from perdure.handles.sync.checkpoints import Checkpoints
 from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
-from perdure.handles.sync.effects import Effects
 from perdure.handles.sync.happenings import Happenings
+from perdure.handles.sync.responding import Responding
 from perdure.handles.sync.time import Time
 from perdure.handles.sync.values import Values
 from perdure.handles.sync.work import Work
@@ -22,7 +22,7 @@ class Session(
     Checkpoints,
     Happenings,
     Artifacts,
-    Effects,
+    Responding,
     Time,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""

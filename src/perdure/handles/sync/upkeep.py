@@ -91,7 +91,8 @@ class Upkeep(StoreHandle):
         for done, page in collect.pages(dead, collect.SWEEP_ROWS):
             marks = self._caller.read(collect.refresh, marks)
             gone += self._caller.write(collect.sweep, marks, page)
-            _tell(progress, done, len(dead))
+            if progress is not None:
+                progress(done, len(dead))
         deleted = self._delete_files(before_us, len(dead), progress)
         leftovers = self._caller.work(collect.sweep_leftovers, self._caller.core.blobs, before_us)
         self._caller.write(collect.forget_pins)
@@ -115,10 +116,6 @@ class Upkeep(StoreHandle):
         for done, page in collect.pages(strays, collect.SWEEP_ROWS):
             args = (caller.core.blobs, caller.tenant, caller.read(collect.without_row, page), before_us)
             deleted += caller.work(collect.delete_files, *args)
-            _tell(progress, done_before + done, done_before + len(strays))
+            if progress is not None:
+                progress(done_before + done, done_before + len(strays))
         return deleted
-
-
-def _tell(progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from perdure.model.types import registered
+
 
 class Status(enum.StrEnum):
     """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has
@@ -41,8 +43,9 @@ Ending: TypeAlias = Literal["completed", "failed", Status.COMPLETED, Status.FAIL
 Shape: TypeAlias = Literal["openai", "anthropic"]  # of a transcript
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A tool call that an assistant turn makes. `id` is unique in its session."""
+@registered("perdure.Call")
+class Call(msgspec.Struct, frozen=True, dict=True):
+    """A tool call that an assistant turn makes. `id` is unique in its session. A value like any other, so that steps give it."""
 
     id: str
     tool: str

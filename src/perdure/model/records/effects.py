@@ -94,6 +94,25 @@ class EffectError(msgspec.Struct, frozen=True):
     code: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of one call of a model's batch: a result, or an error (it failed, was refused, or meant nothing)."""
+
+    call: str
+    tool: str
+    result: Any = None
+    error: EffectError | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a model answered in a run, and what became of the calls that it made."""
+
+    value: Any
+    answers: list[Answer]
+
 
 class EffectRecord(msgspec.Struct, frozen=True):
     """One effect. `id` names it on its store: the kind and name of its stream, and its number there.

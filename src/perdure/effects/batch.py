@@ -1,0 +1,194 @@
+"""A model's batch of calls: what each means, and the commit in which all of them are planned with the response (P2, P14).
+
+    commit 1: the response, every call planned, the first dispatched;  commit k + 1: call k ended, call k + 1 dispatched
+
+so that N calls take N + 1 commits, and whatever dies leaves every call known. What a model wrote is hostile: a call of no tool,
+or with arguments that do not fit, is answered with an error and nothing is done. Callers: `respond`, of sessions and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.effects import ledger
+from perdure.effects.ledger import Intent, Sender, error_of
+from perdure.effects.meaning import named_args
+from perdure.effects.tool import Refuse, Tool, as_tool
+from perdure.errors import Failed, Invalid
+from perdure.log.change import Stream
+from perdure.model.limits import REFS_MAX
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Answer, EffectError, EffectRecord, EffectState, ToolKind
+from perdure.planes import runs, turns
+from perdure.stores.tx import Tx
+
+Planned = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dispatched by this very commit
+
+
+class Meant:
+    """One call of a batch, and how far it is: what it means, what must come first, the effect, and the answer in the end.
+
+    mine: its effect was dispatched for this batch and is to be sent.
+    """
+
+    __slots__ = ("answer", "args", "asked", "call", "intent", "mine", "record", "tool")
+
+    def __init__(self, call: Call, tool: Tool | None = None, args: dict[str, Any] | None = None) -> None:
+        self.call = call
+        self.tool = tool
+        self.args = args or {}
+        self.intent: Intent | None = None
+        self.asked: Refuse | str | None = None
+        self.record: EffectRecord | None = None
+        self.mine = False
+        self.answer: Answer | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether it only reads: it is no effect, and is called where it stands."""
+        return self.tool is not None and self.tool.kind is ToolKind.READ
+
+    @property
+    def free(self) -> bool:
+        """Whether it may be sent as soon as it is its turn: nobody has to be asked, and it is neither refused nor begun."""
+        is_new = self.record is None or self.record.state is EffectState.PLANNED
+        return self.intent is not None and self.asked is None and is_new
+
+    @property
+    def sends(self) -> Tool:
+        """The tool that it calls."""
+        assert self.tool is not None
+        return self.tool
+
+    def gave(self, result: Any) -> None:
+        """The call was answered."""
+        self.answer = Answer(self.call.id, self.call.tool, result)
+
+    def failed(self, error: EffectError) -> None:
+        """The call has an error for an answer."""
+        self.answer = Answer(self.call.id, self.call.tool, None, error)
+
+    def settle(self, outcome: Callable[[EffectRecord], Any]) -> None:
+        """The effect of the call is settled: its result, or why there is none, is the answer."""
+        assert self.record is not None
+        try:
+            self.gave(outcome(self.record))
+        except Failed as error:
+            self.failed(EffectError(error.code, error.message))
+
+
+def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+    """What each call means with these tools. One that means nothing has its answer already."""
+    known = _by_name(tools)
+    return [_meant(call, known) for call in _checked(calls)]
+
+
+def _by_name(tools: object) -> dict[str, Tool]:
+    if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
+        raise Invalid(f"expected a list of tools, got {type(tools).__name__}", path="tools")
+    return {found.name: found for found in map(as_tool, tools)}
+
+
+def _checked(calls: object) -> list[Call]:
+    if not isinstance(calls, (list, tuple)) or len(calls) > REFS_MAX:
+        what = f"{len(calls)} calls" if isinstance(calls, (list, tuple)) else type(calls).__name__
+        raise Invalid(f"expected a list of at most {REFS_MAX} calls, got {what}", path="calls")
+    for at, call in enumerate(calls):
+        if type(call) is not Call:
+            raise Invalid(f"expected a Call, got {type(call).__name__}", path=f"calls[{at}]")
+    return list(calls)
+
+
+def _meant(call: Call, known: dict[str, Tool]) -> Meant:
+    tool = known.get(call.tool)
+    if tool is None:
+        return _wrong(
+            call, EffectError("NotFound", f"there is no tool {call.tool!r}; there are {', '.join(known) or 'none'}")
+        )
+    try:
+        return Meant(call, tool, tool.bind((), named_args(call.args)))
+    except Invalid as error:
+        return _wrong(call, error_of(error))
+
+
+def _wrong(call: Call, error: EffectError) -> Meant:
+    meant = Meant(call)
+    meant.failed(error)
+    return meant
+
+
+def calls_in(value: object) -> list[Call]:
+    """The calls that a model's answer makes, by its `calls`: each a Call, or a mapping of id, tool and args."""
+    made = value.get("calls") if isinstance(value, Mapping) else getattr(value, "calls", None)
+    if made is None:
+        return []
+    if not isinstance(made, (list, tuple)):
+        raise Invalid(f"expected a list of calls, got {type(made).__name__}", path="calls")
+    return [_call(each, f"calls[{at}]") for at, each in enumerate(made)]
+
+
+def _call(made: object, path: str) -> Call:
+    if type(made) is Call:
+        return made
+    try:
+        return msgspec.convert(made, Call)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"expected a Call, or its id, tool and args: {error}", path=path) from None
+
+
+def next_free(batch: Sequence[Meant], at: int) -> Meant | None:
+    """The first call from `at` on that has no answer, if it may be sent as it is."""
+    following = next((meant for meant in batch[at:] if meant.answer is None), None)
+    return following if following is not None and following.free else None
+
+
+def nothing_next() -> Meant | None:
+    """For an effect that stands alone."""
+
+
+# -- the first commit ----------------------------------------------------------------------------------------------------
+
+
+def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, first: bool) -> Planned:
+    """Plan what a batch means, in its order. first: the first of them is dispatched too, and is to be sent.
+
+    What stands under a key already is given as it stands.
+    """
+    intents = [meant.intent for meant in batch if meant.intent is not None]
+    begun = [ledger.dispatch(tx, stream, intent, sender) for intent in intents[:first]]
+    return begun + [(ledger.plan(tx, stream, intent, sender.epoch), False) for intent in intents[first:]]
+
+
+def keep_and_plan(
+    tx: Tx, stream: Stream, doc: dict[str, Any], batch: Sequence[Meant], sender: Sender, *, first: bool
+) -> tuple[Planned, dict[str, Answer]]:
+    """Record the step in which a model answered, and plan its calls."""
+    runs.step(tx, stream, doc)
+    return plan_all(tx, stream, batch, sender, first=first), {}
+
+
+def respond(
+    tx: Tx, stream: Stream, content: Any, key: str | None, batch: Sequence[Meant], sender: Sender, *, first: bool
+) -> tuple[Planned, dict[str, Answer]]:
+    """Say what a model answered, plan its calls, and answer those that mean nothing. Also gives what is answered by now."""
+    turns.say(tx, stream, "assistant", content, key=key, calls=[meant.call for meant in batch])
+    others = [(meant, _answered(tx, stream, meant.call)) for meant in batch if meant.intent is None]
+    for meant, standing in others:
+        if standing is None and meant.answer is not None and meant.answer.error is not None:
+            turns.result(tx, stream, meant.call.id, str(meant.answer.error), error=True)
+    planned = plan_all(tx, stream, batch, sender, first=first)
+    return planned, {meant.call.id: standing for meant, standing in others if standing is not None}
+
+
+def _answered(tx: Tx, stream: Stream, call: Call) -> Answer | None:
+    """What the conversation has for an answer by now."""
+    turn = turns.result_of(tx, stream, call.id)
+    if turn is None:
+        return None
+    if not turn.error:
+        return Answer(call.id, call.tool, turn.content)
+    code, _, message = str(turn.content).partition(": ")
+    return Answer(call.id, call.tool, None, EffectError(code, message))

@@ -1,0 +1,121 @@
+"""What people decide about effects and runs: settling, approving, cancelling, trying again. Verbs, each one commit.
+
+Callers: the handles, and through them the doors. Keeps P4, P13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.effects import ledger
+from perdure.effects.answers import arriving, end_run
+from perdure.effects.ledger import Outcome
+from perdure.errors import Conflict, Invalid, NotFound
+from perdure.log.change import Stream
+from perdure.model.limits import check_name
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    Verdict,
+)
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.planes import conversation, runs, waits
+from perdure.planes.spans import Duration
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
+
+
+def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
+    """The stream and number that `kind:stream/number` names."""
+    place, _, number = check_name(name, path, 500).rpartition("/")
+    kind, _, of = place.partition(":")
+    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
+        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+    found = runs.find(reads, of) if kind == "run" else (conversation.find_session(reads, of) or (None,))[0]
+    if found is None:
+        raise NotFound(f"there is no session {of!r}", path=path)
+    return found, int(number)
+
+
+def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
+    found = ledger.effect(tx, stream, seq)
+    if found.state is not EffectState.IN_DOUBT:
+        raise Conflict(
+            f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
+            settled_by=found.settled_by,
+        )  # fmt: skip
+    return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
+
+
+def _settlement(verdict: object) -> Callable[..., EffectRecord]:
+    if isinstance(verdict, Happened):
+        return ledger.commit
+    if isinstance(verdict, Absent):
+        return ledger.absent
+    if isinstance(verdict, Declined):
+        return ledger.fail
+    raise Invalid(
+        f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
+        hint="Unknown settles nothing",
+    )  # fmt: skip
+
+
+def _outcome(verdict: Verdict, by: str) -> Outcome:
+    if isinstance(verdict, Happened):
+        return Outcome(verdict.result, by=by)
+    code = "Absent" if isinstance(verdict, Absent) else "Declined"
+    return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
+
+
+def ask_approval(
+    tx: Tx,
+    stream: Stream,
+    record: EffectRecord,
+    question: str,
+    timeout: Duration | None = None,
+) -> WaitRecord:
+    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
+    found = waits.for_effect(tx, stream, record.seq)
+    if found is not None:
+        return waits.expire_if_over(tx, stream, found.seq)
+    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
+    return waits.open_wait(
+        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
+    )
+
+
+def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
+    """Whether a person said yes, in time, to this very tool with these very arguments."""
+    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
+    return said_yes and approval.digest == record.digest
+
+
+def cancel(tx: Tx, stream: Stream, why: str) -> None:
+    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now."""
+    record = runs.run(tx, stream)
+    if record.ended:
+        return
+    if record.status is RunStatus.RUNNING or (record.status is not RunStatus.PARKED and _can_undo(tx, stream, record)):
+        runs.call_off(tx, stream)
+        return
+    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
+
+
+def _can_undo(tx: Tx, stream: Stream, record: RunRecord) -> bool:
+    done = ledger.all_effects(tx, stream, after=record.cut_seq)
+    return any(each.rule.undo and each.state in UNDOABLE for each in done)
+
+
+def retry(tx: Tx, stream: Stream) -> None:
+    """The verb behind `retry`: the effect by whose failure it ended is planned anew, and approved anew if need be."""
+    blamed = runs.blamed(tx, stream)
+    runs.retry(tx, stream)
+    if blamed is not None and ledger.revive(tx, stream, blamed) is not None:
+        waits.spend(tx, stream, blamed)

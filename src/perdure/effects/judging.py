@@ -1,0 +1,66 @@
+"""What came of a call to the outside, judged by what its tool declared: a result, a clear no, or doubt.
+
+Plain functions of both colours. Callers: whoever acts. Keeps P4.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from perdure.effects import ledger, settling
+from perdure.effects.ledger import Outcome, error_of
+from perdure.effects.settling import Advice
+from perdure.effects.tool import Tool
+from perdure.errors import Failed, InDoubt, Invalid, Unavailable
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState
+from perdure.model.values import to_plain
+
+LATE = "a late answer"
+
+
+def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
+    """The verb for what came of a call when nobody waited for it any more, with its arguments."""
+    if error is None:
+        return ledger.commit, Outcome(kept(result), by=LATE)
+    if isinstance(error, (Failed, *tool.fails)):
+        return ledger.fail, Outcome(error=error_of(error), by=LATE)
+    if isinstance(error, Unavailable):
+        return ledger.absent, Outcome(error=error_of(error), by=LATE)
+    return partial(ledger.doubt, quiet=is_quiet(error)), error_of(error)
+
+
+def is_quiet(error: BaseException) -> bool:
+    """Whether a call that raised this can no longer send. It is over, unless the error says otherwise (`Overdue`)."""
+    return getattr(error, "quiet", True)
+
+
+def kept(result: Any) -> Any:
+    """What is kept of a result: itself, or what it was, if it cannot be kept. It happened, and must not happen again."""
+    try:
+        to_plain(result, "result")
+    except Invalid:
+        return {"unstorable": type(result).__name__}
+    return result
+
+
+def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
+    """The error that says what is in doubt, why nothing more is done by itself, and how a person settles it."""
+    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
+    return InDoubt(
+        f"it is not known whether {record.tool} happened{why}: {advice.reason}", path=record.id,
+        hint=settling.ways_out(record), effect=record.id, action=advice.action.value, until=advice.until_us,
+    )  # fmt: skip
+
+
+def outcome_of(record: EffectRecord) -> Any:
+    """The result of a settled effect. Failed when it did not happen, or was undone."""
+    if record.state is EffectState.COMMITTED:
+        return record.result
+    error = record.error or EffectError(record.state.value, f"{record.tool} is {record.state}")
+    raise Failed(error.message or f"{record.tool} is {record.state}", code=error.code, path=record.id, effect=record.id)
+
+
+def backoff_seconds(first: float, attempt: int) -> float:
+    """How long to wait before the next attempt: doubled each time, at most a minute."""
+    return min(first * 2 ** max(attempt - 1, 0), 60.0)

@@ -1,0 +1,59 @@
+"""What is meant to be done outside, before anything is written: the intent, and what guards say of it.
+
+Plain functions of both colours. Callers: whoever acts. Keeps P2, P15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perdure.effects.ledger import Intent
+from perdure.effects.tool import Guard, Refuse, RequireApproval, digest_of
+from perdure.errors import Invalid, Refused
+from perdure.model.ids import new_uid
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Rule, ToolKind
+
+
+def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
+    """An effect in a session, under its key, the call that it answers, or a new key. Refused for a tool that only reads."""
+    if kind is ToolKind.READ:
+        raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
+    if call is not None and type(call) is not Call:
+        raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
+    chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
+    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
+
+
+def named_args(args: object) -> dict[str, Any]:
+    """Arguments as they are given by name. Invalid for anything else."""
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping):
+        raise Invalid(f"expected arguments by name, got {type(args).__name__}", path="args")
+    return dict(args)
+
+
+def guarded(
+    guards: Iterable[Guard], intent: Intent, actor: str
+) -> tuple[list[dict[str, str]], Refuse | RequireApproval | None]:
+    """What the guards say of a planned effect: every verdict, also those that pass, and the one that counts."""
+    said: list[dict[str, str]] = []
+    deciding: Refuse | RequireApproval | None = None
+    for guard in guards:
+        verdict = guard(intent, actor)
+        name = getattr(guard, "__name__", type(guard).__name__)
+        if verdict is None:
+            said.append({"guard": name, "said": "pass"})
+        elif isinstance(verdict, Refuse):
+            said.append({"guard": name, "said": "refuse", "why": verdict.reason})
+            return said, verdict
+        elif isinstance(verdict, RequireApproval):
+            said.append({"guard": name, "said": "approval", "why": verdict.question})
+            deciding = deciding or verdict
+        else:
+            raise Invalid(
+                f"the guard {name} returned {verdict!r}", path="guard", hint="return None, Refuse or RequireApproval"
+            )
+    return said, deciding

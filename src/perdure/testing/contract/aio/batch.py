@@ -228,13 +228,13 @@ class AsyncBatchContract:
                     {"id": "e", "tool": "pay", "args": {"n": 3}}]  # fmt: skip
             return {"text": topic, "calls": made, "usage": {"out": 5}}
 
-        async def helper(run: AsyncRun) -> list[Any]:
+        async def clerk(run: AsyncRun) -> list[Any]:
             reply = await run.respond(think, "pay", tools=shop.tools, pins={"model": "m"})
             said = [each.result if each.error is None else each.error.code for each in reply.answers]
             await run.ask("Enough?")
             return [reply.value["text"], *said]
 
-        made = program(helper)
+        made = program(clerk)
         async with await opener() as store:
             assert type(await driven(store, made)) is Waiting
             (handle,) = await store.runs()
@@ -250,10 +250,10 @@ class AsyncBatchContract:
         async def think() -> dict[str, Any]:
             return {"calls": [Call(f"c{n}", "pay", {"n": n}) for n in range(4)]}
 
-        async def helper(run: AsyncRun) -> int:
+        async def clerk(run: AsyncRun) -> int:
             return len((await run.respond(think, tools=shop.tools)).answers)
 
-        made = program(helper)
+        made = program(clerk)
         async with await opener() as store:
             await store.start(made, key="k")
             with counting() as commits:
@@ -268,10 +268,10 @@ class AsyncBatchContract:
             shop.outside.seen("thought")
             return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "ship", {"n": -1}), Call("c", "pay", {"n": 3})]}
 
-        async def helper(run: AsyncRun) -> list[Any]:
+        async def clerk(run: AsyncRun) -> list[Any]:
             return [each.result for each in (await run.respond(think, tools=shop.tools)).answers]
 
-        made = program(helper)
+        made = program(clerk)
         async with await opener() as store:
             assert type(await driven(store, made)) is Waiting
             (handle,) = await store.runs()
@@ -294,10 +294,10 @@ class AsyncBatchContract:
             async def think() -> dict[str, Any]:
                 return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2}), Call("c", "pay", {"n": 3})]}
 
-            async def helper(run: AsyncRun) -> list[Any]:
+            async def clerk(run: AsyncRun) -> list[Any]:
                 return [each.result for each in (await run.respond(think, tools=[pay])).answers]
 
-            await driven(store, program(helper))
+            await driven(store, program(clerk))
             (handle,) = await store.runs()
             assert handle.status == "cancelled"
             assert outside.calls == ["paid 1"]

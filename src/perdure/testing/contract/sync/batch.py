@@ -227,13 +227,13 @@ class BatchContract:
                     {"id": "e", "tool": "pay", "args": {"n": 3}}]  # fmt: skip
             return {"text": topic, "calls": made, "usage": {"out": 5}}
 
-        def helper(run: Run) -> list[Any]:
+        def clerk(run: Run) -> list[Any]:
             reply = run.respond(think, "pay", tools=shop.tools, pins={"model": "m"})
             said = [each.result if each.error is None else each.error.code for each in reply.answers]
             run.ask("Enough?")
             return [reply.value["text"], *said]
 
-        made = program(helper)
+        made = program(clerk)
         with opener() as store:
             assert type(driven(store, made)) is Waiting
             (handle,) = store.runs()
@@ -249,10 +249,10 @@ class BatchContract:
         def think() -> dict[str, Any]:
             return {"calls": [Call(f"c{n}", "pay", {"n": n}) for n in range(4)]}
 
-        def helper(run: Run) -> int:
+        def clerk(run: Run) -> int:
             return len((run.respond(think, tools=shop.tools)).answers)
 
-        made = program(helper)
+        made = program(clerk)
         with opener() as store:
             store.start(made, key="k")
             with counting() as commits:
@@ -267,10 +267,10 @@ class BatchContract:
             shop.outside.seen("thought")
             return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "ship", {"n": -1}), Call("c", "pay", {"n": 3})]}
 
-        def helper(run: Run) -> list[Any]:
+        def clerk(run: Run) -> list[Any]:
             return [each.result for each in (run.respond(think, tools=shop.tools)).answers]
 
-        made = program(helper)
+        made = program(clerk)
         with opener() as store:
             assert type(driven(store, made)) is Waiting
             (handle,) = store.runs()
@@ -293,10 +293,10 @@ class BatchContract:
             def think() -> dict[str, Any]:
                 return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2}), Call("c", "pay", {"n": 3})]}
 
-            def helper(run: Run) -> list[Any]:
+            def clerk(run: Run) -> list[Any]:
                 return [each.result for each in (run.respond(think, tools=[pay])).answers]
 
-            driven(store, program(helper))
+            driven(store, program(clerk))
             (handle,) = store.runs()
             assert handle.status == "cancelled"
             assert outside.calls == ["paid 1"]

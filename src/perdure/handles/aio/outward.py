@@ -1,0 +1,255 @@
+"""What an agent does outside: effects at their places, a model's batch of them, sagas and undoing. Keeps P2-P4.
+
+See docs/decisions/0006 and 0007. Callers: `run`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from perdure.effects import ledger
+from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next
+from perdure.effects.deciding import ask_approval, is_approved
+from perdure.effects.ledger import Intent, error_of
+from perdure.effects.tool import Refuse, Tool, as_tool, digest_of
+from perdure.errors import Failed, InDoubt, Parked, Refused, Stale
+from perdure.handles.aio.acting import Then
+from perdure.handles.aio.placed import AsyncPlaced
+from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
+from perdure.planes import runs
+from perdure.planes.spans import Duration
+from perdure.runtime import course, places
+from perdure.runtime.pausing import found_in
+
+Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
+
+
+class AsyncOutward(AsyncPlaced):
+    """What a program does outside: effects, a model's batch of them, and undoing."""
+
+    __slots__ = ()
+
+    async def act(
+        self,
+        tool: Callable[..., Any],
+        *args: Any,
+        approve: str | None = None,
+        approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do something outside, once, whatever crashes: intent first, then the call, then its result.
+
+        approve: ask a person first; the answer binds to this very call. approve_within: no answer by then is a no. Doubt is
+        settled by the tool's rule; where that needs a person, the run waits. Raises Failed when it is known not to have
+        happened.
+        """
+        found = as_tool(tool)
+        return await self._act(found, found.bind(args, kwargs), (approve, approve_within))
+
+    async def _act(
+        self, tool: Tool, args: dict[str, Any], approve: Approval = (None, None), undoes: EffectRecord | None = None
+    ) -> Any:
+        if tool.kind is ToolKind.READ:
+            raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
+        intent, found = self._intend(tool, args)
+        if found is None:
+            self._driving.check_going()
+        found = await self._allowed(tool, intent, found, approve, undoes)
+        return course.given(await self._concluded(tool, found))
+
+    def _intend(self, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
+        """An effect at the place where the program is, and what is recorded there."""
+        mark = digest_of(tool.name, args)
+        place, found = self._take("effect", tool.name, mark)
+        self._driving.tools[tool.name] = tool
+        return Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place), found
+
+    def _key(self, place: str, name: str, mark: str) -> str:
+        """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
+        return hashlib.sha256(f"{self._driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
+
+    async def _allowed(
+        self, tool: Tool, intent: Intent, found: EffectRecord | None, approve: Approval, undoes: EffectRecord | None
+    ) -> EffectRecord | Intent:
+        """What is to be carried on: the effect as it stands, or the intent of a new one that nobody need be asked about."""
+        acting = self._driving.acting
+        if undoes is not None:
+            return found or await acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
+        if found is not None and not self._is_new(found):
+            return found
+        intent, asked = acting.guarded(tool, intent, approve[0])
+        return await self._permitted(found, intent, asked, approve[1])
+
+    def _is_new(self, found: EffectRecord | None) -> bool:
+        """Whether nothing has been sent yet, as far as is known."""
+        return found is None or (found.state is EffectState.PLANNED and found.epoch == self._driving.caller.core.epoch)
+
+    async def _permitted(
+        self, found: EffectRecord | None, intent: Intent, asked: Refuse | str | None, within: Duration | None
+    ) -> EffectRecord | Intent:
+        """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+        if asked is None:
+            return found or intent
+        planned = found or await self._driving.acting.plan(intent)
+        if isinstance(asked, Refuse):
+            return await self._driving.acting.withdraw(planned, asked.reason, "a guard")
+        return await self._approved(planned, asked, within)
+
+    async def _concluded(
+        self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
+    ) -> EffectRecord:
+        """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
+        driving = self._driving
+        driving.begin()
+        try:
+            record = await driving.acting.dispatch_new(tool, found) if isinstance(found, Intent) else found
+            record = await driving.acting.conclude(tool, record, mine=mine or record is not found, then=then)
+        except InDoubt as error:
+            doubt = error
+        else:
+            driving.done[record.seq] = record
+            driving.effects += 1
+            return record
+        finally:
+            driving.busy -= 1
+        await self._suspend("doubt", doubt.facts.get("until"))
+        raise doubt
+
+    async def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
+        """The effect if a person approved of it, withdrawn if not; the run waits while nobody has said."""
+        approval = await self._ended(await self._driving.write(ask_approval, record, question, within))
+        if is_approved(approval, record):
+            return record
+        return await self._driving.acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
+
+    # -- a model's batch -----------------------------------------------------------------------------------------------------
+
+    async def respond(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        tools: Iterable[Callable[..., Any]],
+        pins: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Reply:
+        """Call a model as `model` does, and carry out the calls that its answer makes, in order and each once.
+
+        Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
+        each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
+        an error for its answer, and the others go on. Tools that only read are steps.
+        """
+        batch: list[Meant] = []
+
+        async def keep(doc: dict[str, Any], value: Any) -> None:
+            batch.extend(self._mean(value, tools))
+            if any(meant.intent is not None for meant in batch):
+                await self._driving.acting.begin_all(batch, keep_and_plan, doc)
+            else:
+                await self._driving.write(runs.step, doc)
+
+        value = await self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})}, keep)
+        batch = batch or self._mean(value, tools)
+        for at, meant in enumerate(batch):
+            if meant.answer is None:
+                await self._answer(meant, lambda at=at: next_free(batch, at + 1) if self._driving.going else None)
+        return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
+
+    def _mean(self, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+        """What a model's calls mean here: each effect at its place, as it stands or as it is meant, and what the guards say."""
+        batch = mean(calls_in(value), tools)
+        for meant in batch:
+            if meant.answer is None and not meant.reads:
+                intent, meant.record = self._intend(meant.sends, meant.args)
+                if self._is_new(meant.record):
+                    meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
+        return batch
+
+    async def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
+        driving = self._driving
+        if not meant.reads:
+            found: EffectRecord | Intent | None = meant.record
+            if meant.intent is not None and not meant.mine:
+                driving.check_going()
+                found = await self._permitted(meant.record, meant.intent, meant.asked, None)
+            assert found is not None
+            meant.record = await self._concluded(meant.sends, found, mine=meant.mine, then=then)
+            meant.settle(course.given)
+            return
+        try:
+            meant.gave(await self._step(driving.known(meant.sends), meant.sends.named, (), meant.args, {}))
+        except Failed as error:
+            meant.failed(error_of(error))
+
+    # -- undoing -------------------------------------------------------------------------------------------------------------
+
+    def saga(self) -> AsyncSaga:
+        """`async with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first."""
+        return AsyncSaga(self)
+
+    async def undo(self, keep: frozenset[int] = frozenset()) -> list[str]:
+        """Undo what this run did, newest first; each undo is an effect of its own. Returns what was undone.
+
+        Effects without an undo are left, and those in `keep`. Doubt is waited for. Raises Parked when an undo fails: what it
+        was to undo stays `undoing`.
+        """
+        driving, undone = self._driving, []
+        branch = self._here().path
+        driving.shielded += 1
+        try:
+            await driving.end_branches(branch)
+            await self._settle_left(branch, keep)
+            for record in driving.done_in(branch, keep):
+                undo = driving.tools[record.tool].undo
+                if undo is not None and course.may_have_happened(record):
+                    await self._undo(undo, record)
+                    undone.append(record.id)
+        finally:
+            driving.shielded -= 1
+        return undone
+
+    async def _settle_left(self, branch: str, keep: frozenset[int]) -> None:
+        """What was interrupted in this branch, or below it, is settled before anything is undone."""
+        driving = self._driving
+        for record in await driving.caller.read(ledger.effects, driving.stream, after=driving.cut_seq, open_only=True):
+            mine = record.place is not None and places.is_below(record.place, branch) and record.undoes is None
+            if (
+                mine
+                and record.seq not in keep
+                and record.state is EffectState.IN_DOUBT
+                and record.tool in driving.tools
+            ):
+                await self._concluded(driving.tools[record.tool], record)
+
+    async def _undo(self, undo: Tool, record: EffectRecord) -> None:
+        try:
+            await self._act(undo, course.undo_args(undo, record), undoes=record)
+        except Failed as error:
+            self._driving.stopped = Parked(
+                f"{record.tool} could not be undone: {error.message}", path=record.id,
+                hint="undo it by hand or mend what failed, then `perdure retry` the run", **error.facts,
+            )  # fmt: skip
+            raise self._driving.stopped from error
+        self._driving.done.pop(record.seq, None)
+
+
+class AsyncSaga:
+    """What is done inside is undone if it does not come to its end."""
+
+    __slots__ = ("_before", "_run")
+
+    def __init__(self, run: AsyncOutward) -> None:
+        self._run = run
+        self._before: frozenset[int] = frozenset()
+
+    async def __aenter__(self) -> Self:
+        self._before = frozenset(self._run._driving.done)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and found_in(error, (Stale, Parked)) is None:
+            await self._run.undo(self._before)

@@ -1,0 +1,128 @@
+"""Where a program is in its run, and what is recorded there: what everything that an agent does is built on (P13).
+
+See docs/decisions/0007. Callers: `outward` and `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perdure.effects.ledger import error_of
+from perdure.effects.tool import digest_of_parts
+from perdure.errors import Cancelled, Changed, Failed
+from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
+from perdure.planes import runs, waits
+from perdure.planes.spans import Duration
+from perdure.runtime import course, places
+from perdure.runtime.journal import Known
+from perdure.runtime.pausing import Suspended
+from perdure.runtime.places import Branch
+
+if TYPE_CHECKING:
+    from perdure.handles.aio.driving import AsyncDriving
+
+
+class AsyncPlaced:
+    """Where a program is in its run: its places, what is recorded there, and resting while something is awaited."""
+
+    __slots__ = ("_branch", "_driving")
+
+    def __init__(self, driving: AsyncDriving, branch: Branch) -> None:
+        self._driving = driving
+        self._branch = branch
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._driving.stream.name
+
+    def _arrive(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+        """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
+        place, found = self._take(what, name, mark)
+        if found is None:
+            self._driving.check_going()
+        return place, found
+
+    def _take(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+        driving = self._driving
+        place = self._here().next_place(driving.cut)
+        try:
+            return place, driving.journal.take(place, what, name, mark)
+        except Changed as changed:
+            driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
+            raise
+
+    def _here(self) -> Branch:
+        # async-only
+        if self._branch is self._driving.trunk:
+            return places.current(self._driving.trunk)
+        # end
+        places.refuse_inside()
+        return self._branch
+
+    async def _step(
+        self,
+        known: Known,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        notes: dict[str, Any],
+        keep: Callable[[dict[str, Any], Any], Any] | None = None,
+    ) -> Any:
+        mark = digest_of_parts(args=list(args), kwargs=kwargs)
+        place, found = self._arrive("step", known.name, mark)
+        driving = self._driving
+        driving.steps += 1
+        if found is not None:
+            return course.replayed(known.name, found.value, found.error)
+        driving.begin()
+        try:
+            value = await driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
+            if notes:
+                notes = notes | {"usage": course.usage_of(value)}
+        except Exception as error:
+            said = error_of(error)
+            driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
+            raise Failed(said.message, code=said.code, path=f"step {known.name}") from error
+        finally:
+            driving.busy -= 1
+        doc = runs.step_document(place, known.name, mark, value, None, notes)
+        await (driving.write(runs.step, doc) if keep is None else keep(doc, value))
+        return value
+
+    async def _opened(
+        self, kind: WaitKind, name: str, doc: dict[str, Any], mark: str, timeout: Duration | None
+    ) -> WaitRecord:
+        place, found = self._arrive(kind.value, name, mark)
+        if found is not None:
+            return found
+        given = {"place": place, "name": name, "doc": doc, "timeout": timeout, "mark": mark}
+        return await self._driving.write(waits.open_wait, kind, **given)
+
+    async def _met(self, found: WaitRecord) -> Any:
+        """What a wait gave; the run is suspended while it is open."""
+        return (await self._ended(found)).answer
+
+    async def _ended(self, found: WaitRecord) -> WaitRecord:
+        """A wait that is over: met, or expired by now. The run is suspended while it is not."""
+        driving = self._driving
+        if found.state is WaitState.OPEN and await driving.caller.read(waits.is_over, found):
+            found = await driving.write(waits.expire_if_over, found.seq)
+        if found.state is WaitState.OPEN:
+            driving.check_going()
+            await self._suspend(found.kind.value)
+        if found.state is WaitState.WITHDRAWN:
+            raise Cancelled(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
+        return found
+
+    async def _suspend(self, reason: str, wake_us: int | None = None) -> None:
+        """Wait until nothing else of this run goes on, then stop it: it is driven anew when what it waits for has come."""
+        # async-only
+        await self._driving.idle()
+        # end
+        self._driving.stopped = self._driving.stopped or Suspended(reason, wake_us)
+        raise self._driving.stopped
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self._driving.record.agent!r})"

@@ -3,12 +3,14 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help test check format demo bench clean
+.PHONY: help test check format demo bench evaluate clean
 
 # make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=tests/stores: as it says.
+# One worker more than a small machine has cores: many tests wait for processes. Who is done takes over from the others.
 PYTHON ?=
-WORKERS ?= 2
+WORKERS ?= 3
 TESTS ?= tests
+BUDGET ?= 10m
 
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
@@ -30,8 +32,8 @@ endef
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
 
-test: check ## check, then all tests (WORKERS=2, TESTS=tests)
-	$(RUN) pytest -n $(WORKERS) $(TESTS)
+test: check ## check, then all tests (WORKERS=3, TESTS=tests)
+	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: ## lint, format, types, layers
 	$(call bootstrap,dev)
@@ -52,6 +54,10 @@ demo: ## see it work: an agent is killed and goes on
 bench: ## measure it on this machine
 	$(call bootstrap,dev)
 	@.venv/bin/perdure bench
+
+evaluate: ## kill agents on several stores and count what happened (BUDGET=10m, into ./evaluation-report)
+	$(call bootstrap,dev)
+	@.venv/bin/perdure evaluate --budget $(BUDGET) --out evaluation-report
 
 clean: ## remove the environment and all caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

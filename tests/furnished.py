@@ -4,9 +4,13 @@ for the salts."""
 from __future__ import annotations
 
 import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import perdure
+from schemas import Image, Schemas
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -100,3 +104,31 @@ def _states(session) -> None:
         state["log"] += [f"entry {step} {number} " + "y" * 60 for number in range(30)]
         session.checkpoint(state)
     session.prune_checkpoints(keep=2)
+
+
+class Models:
+    """A store of each kind that something was written into once, and copies of it: blobs lie in `blobs`, beside it."""
+
+    def __init__(self, folder: Path, write: Callable[[str, Path], None]) -> None:
+        self._folder = folder
+        self._write = write
+        self._image: Image | None = None
+
+    def file(self, folder: Path) -> str:
+        """The URL of a copy in this folder."""
+        model = self._folder / "file"
+        if not model.exists():
+            model.mkdir()
+            self._write(f"sqlite:///{model}/a.db", model / "blobs")
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+        return f"sqlite:///{folder}/a.db"
+
+    @contextlib.contextmanager
+    def schema(self, schemas: Schemas, folder: Path) -> Iterator[str]:
+        """The URL of a copy on PostgreSQL."""
+        model = self._folder / "schema"
+        if self._image is None:
+            self._image = schemas.image(lambda url: self._write(url, model / "blobs"))
+        shutil.copytree(model, folder, dirs_exist_ok=True)
+        with schemas.store(self._image) as url:
+            yield url

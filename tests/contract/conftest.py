@@ -13,7 +13,7 @@ from perdure.testing.openers import AsyncOpener, Opener
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def opener(request: pytest.FixtureRequest, tmp_path):
     urls = {"memory": lambda: "memory:", "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
-            "postgres": lambda: request.getfixturevalue("postgres_url")}  # fmt: skip
+            "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip
     kind = AsyncOpener if request.cls.__name__.startswith("TestAsync") else Opener
     return kind(urls[request.param](), artifacts=f"file://{tmp_path}/blobs")
 

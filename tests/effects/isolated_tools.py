@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
+from perdure.model.limits import VALUE_MAX_BYTES
 
 
 class Declined(Exception):
@@ -114,9 +115,9 @@ def crash(path: str, number: int) -> None:
 
 
 @perdure.tool(isolate=True)
-def give_unstorable(path: str) -> Any:
+def give_unstorable(path: str, how: str) -> Any:
     note(path)
-    return {"deep": [object()]}
+    return {"deep": [object()]} if how == "odd" else "x" * (VALUE_MAX_BYTES + 1)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def url_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str, str
     """The URL of a store of one kind; there is one PostgreSQL, so that a road never has two of them."""
 
     def url(kind: str, name: str) -> str:
-        return f"sqlite:///{tmp_path}/{name}.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+        return f"sqlite:///{tmp_path}/{name}.db" if kind == "sqlite" else request.getfixturevalue("postgres_store")
 
     return url
 

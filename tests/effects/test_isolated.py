@@ -109,10 +109,24 @@ def test_a_fork_that_returns_too_says_nothing(session, path):
     assert not any(is_alive(int(pid)) for pid in calls(path))
 
 
-def test_what_cannot_be_kept_has_happened_and_says_so(session, path):
+@pytest.mark.parametrize(
+    ("how", "why", "where", "kind"),
+    [
+        (
+            "odd",
+            "an object of class builtins.object cannot be kept: the class is not registered",
+            "result.deep[0]",
+            "dict",
+        ),
+        ("large", "more than 67108864 bytes", "result", "str"),
+    ],
+)
+def test_what_cannot_be_kept_has_happened_and_says_so(session, path, how, why, where, kind):
     with pytest.raises(Invalid, match="cannot be kept") as error:
-        session.act(tools.give_unstorable, path, key="k")
-    assert "deep" in str(error.value)
+        session.act(tools.give_unstorable, path, how, key="k")
+    assert why in error.value.message
+    assert error.value.path == where
+    assert effect(session).result == {"unstorable": kind}
     assert effect(session).state is EffectState.COMMITTED
     assert calls(path) == ["called"]
 
@@ -135,7 +149,9 @@ def test_what_it_raises_is_judged_as_it_would_be_here(session, path, how, state,
         session.act(tools.refuse, path, how, key="k")
     found = effect(session).record
     assert (found.state, found.error.code, len(calls(path))) == (state, code, count)
-    assert (found.quiet_at is not None) == (state == "in_doubt")
+    assert (found.quiet_at is not None) == (
+        state == "in_doubt" or how == "unavailable"
+    )  # given up: it is known to be over
 
 
 @pytest.mark.parametrize(

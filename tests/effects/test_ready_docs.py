@@ -21,6 +21,7 @@ EXAMPLES = [text for language, text in BLOCK.findall(PAGE) if language == "pytho
 IDENTITY = {"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org", "GIT_CONFIG_GLOBAL": os.devnull}
 SAYS = [
     "{'name': 'fix-42'}\n{'name': 'fix-42'}\n",
+    "c1 7 None\nc2 paid 7 None\nc3 None NotFound: there is no tool 'fly'; there are pay, balance\n",
     "True\n",
     "1 tests\n\n",
     "{'number': 1}\n{'number': 2}\n",

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
 from perdure.effects import settling
-from perdure.effects.settling import DIED, INTERRUPTED, OVERDUE, RESTORED, Action, advise, after_absent, ways_out
-from perdure.model.instants import to_datetime
+from perdure.effects.settling import (
+    DIED,
+    INTERRUPTED,
+    OVERDUE,
+    RESTORED,
+    Action,
+    advise,
+    after_absent,
+    look_again,
+    ways_out,
+)
+from perdure.model.instants import instant_us, to_datetime
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind
 from perdure.model.refs import Ref
 
@@ -61,7 +72,7 @@ def test_what_is_the_tools_doing_does(code):
 @pytest.mark.parametrize(
     ("quiet_us", "attempt", "action"),
     [
-        (None, 1, Action.PERSON),
+        (None, 1, Action.PROBE),
         (NOW, 1, Action.WAIT),
         (NOW - 59_999_999, 1, Action.WAIT),
         (NOW - 60_000_000, 1, Action.AGAIN),
@@ -72,9 +83,20 @@ def test_absent_is_final_only_when_nothing_can_arrive_any_more(quiet_us, attempt
     effect = doubt(ToolKind.PROBED, quiet_us=quiet_us, attempt=attempt, error="OSError", retries=1)
     advice = after_absent(effect, NOW)
     assert advice.action is action
-    assert (advice.until_us is not None) == (action is Action.WAIT)
+    assert (advice.until_us is not None) == (action in (Action.WAIT, Action.PROBE))
     if quiet_us is not None and action is Action.WAIT:
         assert advice.until_us == quiet_us + 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("age_us", "pause_us"),
+    [(0, 1_000_000), (1_000_000, 1_000_000), (7_000_000, 7_000_000), (10**12, 600_000_000), (-5, 1_000_000)],
+)
+def test_it_is_looked_at_again_when_the_doubt_is_twice_as_old(age_us, pause_us):
+    at_us = instant_us(doubt(ToolKind.PROBED).dispatched_at, 0)
+    advice = look_again(doubt(ToolKind.PROBED), at_us + age_us, "no idea")
+    assert (advice.action, advice.until_us) == (Action.PROBE, at_us + age_us + pause_us)
+    assert "no idea; it is asked again at 20" in advice.reason
 
 
 def test_an_unsafe_tool_is_told_what_it_could_have_said():
@@ -87,3 +109,35 @@ def test_an_unsafe_tool_is_told_what_it_could_have_said():
 def test_the_control_a_mishap_that_counts_shows(monkeypatch):
     monkeypatch.setattr(settling, "MISHAPS", frozenset())
     assert advise(doubt(ToolKind.IDEMPOTENT, attempt=99, error=DIED), NOW, can_probe=False).action is Action.FAIL
+
+
+@pytest.mark.parametrize(("mishaps", "action"), [(0, Action.FAIL), (1, Action.AGAIN), (4, Action.AGAIN)])
+def test_only_what_the_tool_did_itself_uses_up_retries(mishaps, action):
+    effect = msgspec.structs.replace(doubt(ToolKind.IDEMPOTENT, attempt=3, error="OSError", retries=2), mishaps=mishaps)
+    assert advise(effect, NOW, can_probe=False).action is action
+
+
+@pytest.mark.parametrize(
+    ("kind", "can_probe", "action"),
+    [
+        (ToolKind.IDEMPOTENT, False, Action.PERSON),
+        (ToolKind.KEYED, False, Action.PERSON),
+        (ToolKind.KEYED, True, Action.PROBE),
+        (ToolKind.PROBED, True, Action.PROBE),
+    ],
+)
+def test_after_so_many_deaths_a_person_is_asked(kind, can_probe, action):
+    fatal = msgspec.structs.replace(
+        doubt(kind, attempt=5, error=DIED, quiet_us=NOW - 60_000_000), mishaps=settling.MISHAPS_MAX
+    )
+    assert advise(fatal, NOW, can_probe=can_probe).action is action
+    assert after_absent(fatal, NOW).action is Action.PERSON
+    once_less = msgspec.structs.replace(fatal, mishaps=settling.MISHAPS_MAX - 1)
+    assert after_absent(once_less, NOW).action is Action.AGAIN
+
+
+def test_keys_are_forgotten_so_long_after_the_first_dispatch():
+    planned = doubt(ToolKind.KEYED, keeps_keys=1_000_000)  # a second ago
+    assert advise(planned, NOW, can_probe=False).action is Action.PERSON
+    sent = msgspec.structs.replace(planned, first_dispatched_at=to_datetime(NOW - 999_999))
+    assert advise(sent, NOW, can_probe=False).action is Action.AGAIN

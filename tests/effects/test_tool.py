@@ -41,6 +41,13 @@ def generator():
         (plain, {"name": "a\0b"}, "name"),
         (generator, {}, "tool"),
         (7, {}, "tool"),
+        (max, {}, "tool"),
+        (plain, {"probe": max}, "probe"),
+        (plain, {"undo": max}, "tool"),
+        (plain, {"guards": 5}, "guards"),
+        (plain, {"guards": [5]}, "guards"),
+        (plain, {"guards": "ab"}, "guards"),
+        (plain, {"nope": 1}, "nope"),
     ],
 )
 def test_what_contradicts_itself_is_refused_at_import(fn, declared, path):

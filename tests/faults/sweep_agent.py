@@ -211,6 +211,22 @@ def stumbler(run: perdure.Run, case: str) -> str:
 
 
 @perdure.agent
+def limper(run: perdure.Run, case: str) -> str:
+    """Ends by a step that failed, though another branch went on after it; a person tries that step again."""
+    left, right = run.branch("left"), run.branch("right")
+    try:
+        left.step(limp, case)
+    finally:
+        right.step(look, case)
+    return run.act(mail, f"{case}/limped")
+
+
+def limp(case: str) -> None:
+    if first_time(f"{case}/limp"):
+        raise OSError("not yet")
+
+
+@perdure.agent
 def borrower(run: perdure.Run, case: str) -> str:
     """Its undo fails: it is parked, and a person lets it go on."""
     try:
@@ -380,7 +396,7 @@ def help_on(stopped: BaseException, agent: Any, case: str) -> None:
             Person.attend(stopped)
         case perdure.InDoubt():
             Person.settle(people.effect(stopped.facts["effect"]))
-        case perdure.Failed() if agent is stumbler:
+        case perdure.Failed() if agent in (stumbler, limper):
             people.start(agent, case, key=case).retry()
         case perdure.Parked() if stopped.facts["reason"] == "undo":
             go_on(people.start(agent, case, key=case))
@@ -405,7 +421,7 @@ def go_on(run: Any) -> None:
 
 
 SYNC = [(journey, ""), (stumbler, "s"), (borrower, "b"), (patient, "a"), (patient, "p"), (fickle, "f"), (clerk, "c"),
-        (owned, "o")]  # fmt: skip
+        (limper, "l"), (owned, "o")]  # fmt: skip
 CHAPTERS: dict[str, list[tuple[Any, str]]] = {
     "all": [*SYNC, (flock, "g")],
     "sync": SYNC,  # one thread does everything: system calls can be counted
@@ -440,7 +456,7 @@ def result(case: str, chapter: str) -> list[Any]:
     all_of = {mark: [f"{case}{mark}/{what}" for what in names] for mark, names in LISTS.items()}
     given = {
         "": [*first, "No", "Refused", *second], "s": f"{case}s/stumble", "b": "No", "a": "cancelled", "p": "cancelled",
-        "f": "cancelled", "d": f"{case}d/drift", "o": [*all_of["o"], 5], "g": all_of["g"],
+        "f": "cancelled", "d": f"{case}d/drift", "l": f"{case}l/limped", "o": [*all_of["o"], 5], "g": all_of["g"],
         "c": [*(f"{case}c/{name}" for name in BATCH[:3]), "No", [f"{case}c", "seen"], f"{case}c/last"],
     }  # fmt: skip
     return [given[mark] for _, mark in CHAPTERS[chapter]]
@@ -450,7 +466,7 @@ ONCE = (
     "/pay", "/push", "/mail", "/shove", "/ring", "/approved", "/booked", "/invited", "/errand-mail", "/errand-push", "/left",
     "/right", "/left-push", "s/before-the-fall", "s/stumble", "b/lent", "a/waited", "p/waited", "d/drift",
     "o/called", "o/pay", "o/push", "o/mail", "o/by-hand", "o/batch-pay", "o/batch-push", "o/batch-mail",
-    "c/pay", "c/push", "c/mail", "c/last", "g/waft", "g/pay", "g/push", "g/mail", "g/last",
+    "l/limped", "c/pay", "c/push", "c/mail", "c/last", "g/waft", "g/pay", "g/push", "g/mail", "g/last",
 )  # fmt: skip
 AT_LEAST_ONCE = ("/label", "/booked/undo", "/invited/undo", "b/lent/undo")
 

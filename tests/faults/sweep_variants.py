@@ -28,9 +28,7 @@ def unrecorded() -> None:
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
         record = acting.dispatch_new(tool, found)
-        record = acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result))
-        run._driving.done[record.seq] = record
-        return record
+        return acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result))
 
     Run._concluded = call_first  # type: ignore[method-assign]
 

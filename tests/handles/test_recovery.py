@@ -13,6 +13,9 @@ import pytest
 import perdure
 from handles import left_behind as left
 from perdure.effects.tool import DECLARED
+from perdure.planes import presence
+from perdure.planes.tables import HOLDERS
+from perdure.stores import living
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def world(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def leave(url: str, world: str, tool: str, point: str) -> None:
@@ -102,3 +105,43 @@ def test_a_sender_that_lives_is_left_alone(url, world) -> None:
         for found in (other.recover(), sender.recover()):
             assert (found.settled, found.waiting) == ((), ())
         assert effect.refresh().state == "dispatched"
+
+
+# -- lock files ----------------------------------------------------------------------------------------------
+
+
+def lock_files(store) -> set[str]:
+    """Of other processes."""
+    core = store._caller.core
+    return {path.name for path in core.living.folder.iterdir()} - {core.holder}
+
+
+@pytest.mark.parametrize("tool", ["left_idempotent", "left_unsafe"])
+def test_a_lock_file_goes_once_its_death_needs_no_proof(url, world, monkeypatch, tool) -> None:
+    monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
+    leave(url, world, tool, "effect.call.before")
+    with perdure.open(url, actor="me") as store:
+        left_one = lock_files(store)
+        assert len(left_one) == 1
+        for lapse in (False, True):
+            if lapse:
+                store._caller.write(_lapse, *left_one)
+            assert presence.tidy(store._caller.core) == 0
+            assert lock_files(store) == left_one  # its effect is open: that its sender died must be proved yet
+        recovered = store.recover()
+        (effect,) = recovered.settled or recovered.waiting
+        assert effect.settled or effect.quiet_at is not None  # what the file could prove is recorded
+        assert lock_files(store) == set()
+
+
+def test_control_what_nobody_asks_for_would_be_lost(url, world, monkeypatch) -> None:
+    monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
+    monkeypatch.setattr(presence, "needed", lambda _reads: set())
+    leave(url, world, "left_probed", "effect.call.before")
+    with perdure.open(url, actor="me") as store:
+        assert presence.tidy(store._caller.core) == 1
+        assert store.recover().settled == ()  # nobody can prove any more that its sender does not send
+
+
+def _lapse(tx, holder: str) -> None:
+    tx.touch(HOLDERS, {"holder": holder}, None)

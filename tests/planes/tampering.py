@@ -18,10 +18,20 @@ class Intruder:
     def __init__(self, url: str) -> None:
         self.address = parse(url)
         self.sqlite = self.address.scheme == "sqlite"
+        self._held: Any = None
+
+    @contextmanager
+    def staying(self) -> Iterator[None]:
+        """Come in once, not for each statement."""
+        with self._connected() as self._held:
+            yield
+        self._held = None
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        if self.sqlite:
+        if self._held is not None:
+            yield self._held
+        elif self.sqlite:
             connection = apsw.Connection(str(self.address.path))
             try:
                 yield connection

@@ -191,15 +191,15 @@ class Meeting:
                 return pruned, gone
 
 
-def test_a_fork_that_meets_a_prune_waits_for_it_and_is_told(postgres_url, monkeypatch):
-    pruned, found = Meeting(postgres_url, monkeypatch).run(locked=True)
+def test_a_fork_that_meets_a_prune_waits_for_it_and_is_told(postgres_store, monkeypatch):
+    pruned, found = Meeting(postgres_store, monkeypatch).run(locked=True)
     assert len(pruned) == 4
     assert "was pruned by event" in str(found)
 
 
-def test_a_prune_that_comes_after_a_fork_spares_what_it_restores(postgres_url, monkeypatch):
+def test_a_prune_that_comes_after_a_fork_spares_what_it_restores(postgres_store, monkeypatch):
     """The prune was planned before the fork; its transaction begins after it."""
-    with open_store(postgres_url) as store:
+    with open_store(postgres_store) as store:
         session = store.session("s")
         seqs = [session.checkpoint({"n": n}).seq for n in range(5)]
         doomed, _, forks = session._read(checkpoints.choose, keep=1)
@@ -209,9 +209,9 @@ def test_a_prune_that_comes_after_a_fork_spares_what_it_restores(postgres_url, m
         assert fork.restore() == {"n": 2}
 
 
-def test_control_without_the_lock_the_fork_is_made_in_between(postgres_url, monkeypatch):
+def test_control_without_the_lock_the_fork_is_made_in_between(postgres_store, monkeypatch):
     monkeypatch.setattr(Tx, "lock", lambda self, stream: None)
-    meeting = Meeting(postgres_url, monkeypatch)
+    meeting = Meeting(postgres_store, monkeypatch)
     made = []
     make = meeting.make
     meeting.make = lambda: (make(), made.append(meeting.fork.restore()))

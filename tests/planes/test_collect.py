@@ -25,7 +25,7 @@ DAY_US = 86_400 * SECOND_US
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def race_a_writer_in_flight(url: str) -> None:
@@ -59,11 +59,11 @@ def test_a_writer_in_flight_is_waited_for(url):
     race_a_writer_in_flight(url)
 
 
-def test_control_without_the_lock_postgres_loses_nodes(postgres_url, monkeypatch):
+def test_control_without_the_lock_postgres_loses_nodes(postgres_store, monkeypatch):
     monkeypatch.setattr(PostgresConnection, "share_blobs", lambda self: None)
     monkeypatch.setattr(PostgresConnection, "claim_blobs", lambda self: None)
     with pytest.raises(Damaged):
-        race_a_writer_in_flight(postgres_url)
+        race_a_writer_in_flight(postgres_store)
 
 
 def test_many_writers_and_collectors_at_once(url):

@@ -19,7 +19,7 @@ WRITERS = 6
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def race(url, act):

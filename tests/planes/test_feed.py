@@ -23,7 +23,7 @@ COLUMNS = "(tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, ha
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def ask(store, text):
@@ -102,15 +102,15 @@ def naive(store, after):
     return ask(store, f"SELECT pos, kind FROM events WHERE pos > {after} AND tbl = '' ORDER BY pos")
 
 
-def test_a_late_commit_is_not_skipped_on_postgresql(postgres_url):
-    with perdure.open(postgres_url) as store:
+def test_a_late_commit_is_not_skipped_on_postgresql(postgres_store):
+    with perdure.open(postgres_store) as store:
         store.session("slow")
         quick = store.session("quick")
         first = quick.emit("quick.one")
         found, cursor = read_until(store, 1)
         assert first in found
         control = naive(store, 0)
-        late = HeldBack(postgres_url, store, "slow")
+        late = HeldBack(postgres_store, store, "slow")
         second = quick.emit("quick.two")  # committed, but after the position of the one that is not
         control += naive(store, control[-1][0])
         assert store.feed(cursor) == []
@@ -130,10 +130,10 @@ def _subscribed_at_end(store):
     return store.subscribe("end", start="end").name
 
 
-def test_the_feed_uses_its_index_on_postgresql(postgres_url):
-    with perdure.open(postgres_url) as store:
+def test_the_feed_uses_its_index_on_postgresql(postgres_store):
+    with perdure.open(postgres_store) as store:
         store.session("a")
-        with connected(postgres_url) as raw:
+        with connected(postgres_store) as raw:
             raw.execute(
                 f"""INSERT INTO events {COLUMNS}
                    SELECT e.tenant, e.stream, 100 + g.n, e.kind, '', 'a', e.at, 1, e.tx, e.commitment, e.hash,
@@ -156,9 +156,9 @@ def test_the_feed_uses_its_index_on_postgresql(postgres_url):
         assert "Sort" not in found
 
 
-def test_a_stream_comes_in_order_even_if_its_writer_had_its_transaction_id_early(postgres_url):
+def test_a_stream_comes_in_order_even_if_its_writer_had_its_transaction_id_early(postgres_store):
     """A transaction that wrote elsewhere first has an older id than one that was quicker in this stream."""
-    with perdure.open(postgres_url) as store, perdure.open(postgres_url) as other:
+    with perdure.open(postgres_store) as store, perdure.open(postgres_store) as other:
         store.session("elsewhere")
         shared = other.session("shared")
         attempts = []

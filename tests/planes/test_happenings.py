@@ -29,7 +29,7 @@ SELECT e.tenant, e.stream, 100 + g.n, 'k' || (g.n % 3) || '.x',
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request, tmp_path):
     """Many events, written past the log: only how they are found is looked at here."""
-    url = f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
     with perdure.open(url) as opened:
         opened.session("a")
         if request.param == "postgres":

@@ -57,7 +57,7 @@ def test_a_key_that_came_after_the_fork_is_another(tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def test_parents_in_a_circle_are_damage(url):

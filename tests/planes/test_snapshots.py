@@ -13,7 +13,7 @@ from perdure.stores.sqlite import SqliteConnection
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 @pytest.fixture

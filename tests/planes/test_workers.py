@@ -7,10 +7,12 @@ import pytest
 import perdure
 from perdure.model.records.workers import About
 from perdure.planes import runs, workers
+from perdure.planes.runs import Company
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 
 ME, OTHER = "a" * 32, "b" * 32
+ANY, FELLOWS, NOBODY = Company
 BOTH = workers.wanted(["one", "two"], ["p1"])
 
 
@@ -31,7 +33,7 @@ def tw(run):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request, tmp_path):
-    url = f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
     with perdure.open(url, clock=FakeClock()) as store:
         yield store
 
@@ -106,39 +108,43 @@ def test_the_length_of_a_lease_is_a_setting_of_the_open_store(store, look):
 
 
 class TestDeaths:
-    def die(self, store, handle, *, alone):
-        return claim(store, handle, OTHER, dead=[OTHER, ME], alone=alone)
+    def die(self, store, handle, company=NOBODY):
+        return claim(store, handle, OTHER, dead=[OTHER, ME], company=company)
 
-    def test_suspects_are_only_taken_alone(self, store):
+    def test_suspects_go_on_among_their_fellows_once_and_then_alone(self, store):
         handle = store.start(one)
-        assert claim(store, handle, alone=False)
-        assert self.die(store, handle, alone=False) is None
-        assert self.die(store, handle, alone=True)
+        assert claim(store, handle, company=ANY)
+        assert self.die(store, handle, ANY) is None
+        assert self.die(store, handle, FELLOWS)
         assert handle.refresh().record.suspect
+        assert self.die(store, handle, ANY) is None
+        assert self.die(store, handle, FELLOWS) is None  # its fellows are not taken down again and again
+        assert self.die(store, handle, NOBODY)
 
-    def test_only_deaths_alone_and_without_progress_count(self, store):
+    def test_deaths_without_progress_count_from_the_second_on(self, store):
         handle = store.start(one)
-        claim(store, handle, alone=False)
-        lease = self.die(store, handle, alone=True)
+        claim(store, handle, company=ANY)
+        lease = self.die(store, handle, FELLOWS)
         assert handle.refresh().record.deaths == 0  # it was not alone: nobody knows whose fault it was
-        lease = self.die(store, handle, alone=True)
+        lease = self.die(store, handle)
         assert handle.refresh().record.deaths == 1
         store._caller.write(runs.fenced, lease, runs.step, {"place": "0//1", "name": "a", "digest": ""})
-        lease = self.die(store, handle, alone=True)
+        lease = self.die(store, handle)
         assert handle.refresh().record.deaths == 1  # it got on: the count begins anew
         for deaths in range(2, runs.DEATHS_MAX):
-            assert self.die(store, handle, alone=True)
+            assert self.die(store, handle)
             assert handle.refresh().record.deaths == deaths
-        assert self.die(store, handle, alone=True) is None
+        assert self.die(store, handle) is None
         assert (handle.refresh().status.value, handle.record.reason) == ("parked", "deaths")
 
-    def test_who_came_to_rest_is_cleared(self, store):
+    @pytest.mark.parametrize("company", [FELLOWS, NOBODY])
+    def test_who_came_to_rest_is_cleared(self, store, company):
         handle = store.start(one)
         claim(store, handle)
-        lease = self.die(store, handle, alone=True)
+        lease = self.die(store, handle, company)
         store._caller.write(runs.fenced, lease, runs.release)
         assert not handle.refresh().record.suspect
-        assert claim(store, handle, alone=False)
+        assert claim(store, handle, company=ANY)
 
 
 class TestWorkers:

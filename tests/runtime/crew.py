@@ -143,17 +143,17 @@ def scene(url: str, folder: Path) -> Iterator[Scene]:
         made.close()
 
 
-def overlaps(said: list[Said], killed: int = 0) -> list[tuple[Said, Said]]:
+def overlaps(said: list[Said], *killed: int) -> list[tuple[Said, Said]]:
     """Two processes in the same run at once: a step of one begins while a step of another is under way.
 
-    killed: a process that can no longer say that its step has ended.
+    killed: processes that can no longer say that their steps have ended.
     """
     under_way: dict[str, dict[int, Said]] = {}
     found = []
     for each in said:
         here = under_way.setdefault(each.run, {})
         if each.what == "begin":
-            found += [(other, each) for pid, other in here.items() if pid not in (each.pid, killed)]
+            found += [(other, each) for pid, other in here.items() if pid not in (each.pid, *killed)]
             here[each.pid] = each
         else:
             here.pop(each.pid, None)

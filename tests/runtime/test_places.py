@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import Invalid, Refused
 from perdure.runtime import places
-from perdure.runtime.places import Branch, is_below, standing_in
+from perdure.runtime.places import Branch, Mark, Span, is_below, standing_in
 
 
 def test_places_are_counted_in_their_branch():
@@ -88,5 +88,48 @@ def test_tasks_are_numbered_in_the_order_of_their_creation():
             with standing_in(None):
                 await asyncio.gather(asyncio.sleep(0))  # what a step starts does not count
             assert await asyncio.gather(where()) == ["4"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("place", "held"),
+    [
+        ("0/1/2", False), ("0/1/3", True), ("0/1/4", True), ("0/1/5", False), ("0/1.1/9", False), ("0/1.2/1", True),
+        ("0/1.2.7/1", True), ("0/1.3/1", False), ("0/1.'a'/1", False), ("0/1.'b.c'/1", True), ("0/1.'b.c'.1/1", True),
+        ("0/1.'d'/1", False), ("0//4", False), ("0/2/4", False), ("0/11/4", False),
+    ],
+)  # fmt: skip
+def test_a_span_holds_what_was_done_and_begun_between_two_points(place, held):
+    branch = Branch().child()
+    branch.next_place(0), branch.next_place(0), branch.child(), branch.named("a")
+    since = branch.mark(0)
+    branch.next_place(0), branch.next_place(0), branch.child(), branch.named("b.c")
+    assert Span(since, branch.mark(0)).holds(place) is held
+
+
+def test_only_a_name_can_be_gone_on_with_after_a_span():
+    span = Span(Mark("1"), Mark("1", 9, 9))
+    assert [span.ends(place) for place in ("0/1/3", "0/1.2/3", "0/1.'a'/3", "0/1.2.'a'/3")] == [True, True, False, True]
+
+
+def test_a_mark_after_a_cut_counts_from_the_beginning():
+    branch = Branch().named("a")
+    branch.next_place(0), branch.child()
+    assert branch.mark(1) == Mark(".'a'")
+
+
+def test_a_task_is_finished_when_it_ends_by_itself():
+    trunk = Branch()
+
+    async def main() -> None:
+        places.number_branches(asyncio.get_running_loop())
+        with standing_in(trunk):
+            done, stopped = asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(asyncio.sleep(60))
+            assert trunk.unfinished == {"1", "2"}
+            await done
+            stopped.cancel()
+            await asyncio.wait([stopped])
+        assert trunk.unfinished == {"2"}
 
     asyncio.run(main())

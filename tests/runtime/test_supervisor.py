@@ -120,6 +120,18 @@ class TestSuspects:
         parent.terminate()
         assert parent.wait(60) == 0
 
+    def test_a_standby_that_is_busy_is_followed_by_another(self, tmp_path, notes):
+        once = f"{tmp_path}/busy"
+        busy = f"if kind == 'standby' and not os.path.exists({once!r}): open({once!r}, 'x'); line.say(busy=True)\n"
+        parent = TestSignals().supervise(tmp_path, READY + busy + WAIT, Bounds())
+        until(lambda: len(self.ready(notes, "standby")) == 2)
+        os.kill(int(self.ready(notes, "standby")[0].split()[-1]), signal.SIGKILL)  # which is none any more
+        os.kill(int(self.ready(notes, "standby")[1].split()[-1]), signal.SIGKILL)
+        until(lambda: len(self.ready(notes, "standby")) == 3)
+        parent.terminate()
+        assert parent.wait(60) == 0
+        assert len(self.ready(notes, "standby")) == 3
+
     def test_a_death_is_told_to_the_others(self, tmp_path, notes):
         parent = TestSignals().supervise(tmp_path, READY + WAIT, Bounds(processes=2))
         until(lambda: len(notes()) == 3)

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
-from perdure.planes.runs import Lease
+from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime import worker as module
@@ -19,6 +19,7 @@ from perdure.runtime.pausing import Leaving
 from perdure.runtime.worker import Settings, Worker
 
 ME = "0" * 32
+ANY, FELLOWS, NOBODY = Company
 
 
 def agent(name, *, limit=None, is_async=True):
@@ -28,9 +29,9 @@ def agent(name, *, limit=None, is_async=True):
     return Agent(later if is_async else now, name, Policy(), timeout=None, limit=limit, workspace=None, pins={})
 
 
-def found(name, agent="a", holder=None):
+def found(name, agent="a", holder=None, suspect=False):
     uid = name.encode().ljust(16, b"_")
-    return Found(agent, holder, False, "mother", Stream(abs(hash(name)), uid, 1, "run", name, None, 0))
+    return Found(agent, holder, suspect, "mother", Stream(abs(hash(name)), uid, 1, "run", name, None, 0))
 
 
 class Silence:
@@ -63,7 +64,7 @@ class Desk:
         self.parked: dict[str, str] = {}
         self.at_work: set[str] = set()
         self.most: dict[frozenset[str], None] = {}
-        self.alone: dict[str, bool] = {}
+        self.company: dict[str, Company] = {}
         self.fails: dict[str, BaseException] = {}
         self.holding = asyncio.Event()
         self.holding.set()
@@ -80,7 +81,7 @@ class Desk:
         ready = [each for each in self.ready if each.agent in names][:limit]
         return Look(ready, list(self.suspects), None, introduced=self.about is not None)
 
-    async def claim(self, found, agent, *, alone):
+    async def claim(self, found, agent, company):
         await asyncio.sleep(0)
         if found.stream.name in self.fails and isinstance(self.fails[found.stream.name], ConnectionError):
             del self.fails[found.stream.name]
@@ -90,7 +91,7 @@ class Desk:
         for queue in (self.ready, self.suspects):
             if found in queue:
                 queue.remove(found)
-                self.alone[found.stream.name] = alone
+                self.company[found.stream.name] = company
                 return Lease(found.stream, ME, 1, 1)
         return None
 
@@ -167,7 +168,7 @@ class TestTaking:
         assert work(desk, [agent("a")], lambda _: len(desk.done) == 5, concurrency=10, supervisor=7) == 0
         assert desk.about.agents == ("a",)
         assert desk.about.supervisor == 7
-        assert not any(desk.alone.values())
+        assert set(desk.company.values()) == {ANY}
 
     def test_it_introduces_itself_again_when_others_have_forgotten_it(self):
         desk = Desk()
@@ -256,12 +257,29 @@ class TestTrouble:
         assert desk.left == []
 
 
+def suspects(*groups, again=()):
+    """Suspects: of several deaths, and some that are so for the second time."""
+    first = [found(name, holder=f"dead{number}") for number, group in enumerate(groups) for name in group]
+    return first + [found(name, holder="dead0", suspect=True) for name in again]
+
+
 class TestSuspects:
-    def test_a_process_of_their_own_is_asked_for(self):
+    def alone(self, desk, asked=None, relieved=None, **settings):
+        """A worker for suspects, until it ends by itself."""
+
+        async def main():
+            said = Settings(suspects_only=True, poll_seconds=0.01, **settings)
+            worker = Worker(desk, {"a": agent("a")}, said, asked, relieved or (lambda: None))
+            return await asyncio.wait_for(worker.run(), 30)
+
+        return asyncio.run(main())
+
+    def test_processes_of_their_own_are_asked_for_one_for_each_death(self):
         asked = []
-        desk = Desk([found("r0")], [found("s0"), found("s1"), found("x", "unknown")])
+        found_ones = suspects(["s0", "s1"], ["t0"], again=["u0", "u1"])
+        desk = Desk([found("r0")], [*found_ones, found("x", "unknown")])
         work(desk, [agent("a")], lambda _: asked and desk.done, isolate=asked.append)
-        assert set(asked) == {2}  # not for the one that nobody here can drive
+        assert set(asked) == {4}  # not for the one that nobody here can drive
         assert desk.done == ["r0"]
 
     def test_control_what_is_taken_at_once_needs_none(self):
@@ -284,30 +302,65 @@ class TestSuspects:
 
         def arrive(_worker):
             if len(desk.at_work) == 3 and not desk.suspects:
-                desk.suspects = [found("s0"), found("s1")]
+                desk.suspects = suspects(["s0"], again=["s1"])
                 desk.ready = [found("late")]
                 desk.holding.set()
             return len(desk.done) == 6
 
         work(desk, [agent("a")], arrive)
         assert [group for group in desk.most if {"s0", "s1"} & group and len(group) > 1] == []
-        assert desk.alone == dict.fromkeys(names(3), False) | {"late": False, "s0": True, "s1": True}
+        assert desk.company == dict.fromkeys([*names(3), "late"], ANY) | {"s0": FELLOWS, "s1": NOBODY}
         assert desk.done[-1] == "late"
 
     def test_a_worker_for_suspects_takes_nothing_else_and_ends_by_itself(self):
-        desk = Desk([found("r0")], [found("s0"), found("s1")])
-        ended, asked = [], []
-
-        async def main():
-            worker = Worker(desk, {"a": agent("a")}, Settings(suspects_only=True, concurrency=5), asked.append)
-            ended.append(await asyncio.wait_for(worker.run(), 30))
-
-        asyncio.run(main())
-        assert ended == [0]  # by itself
+        desk = Desk([found("r0")], suspects(["s0"], ["t0"]))
+        asked = []
+        assert self.alone(desk, asked.append) == 0  # by itself
         assert asked == [1]  # for the one that it could not take at once
-        assert sorted(desk.done) == ["s0", "s1"]
+        assert sorted(desk.done) == ["s0", "t0"]
         assert max(map(len, desk.most)) == 1
         assert desk.about.suspects
+
+    def test_those_of_one_death_go_on_together_and_at_once(self):
+        desk = Desk([], suspects(names(6, "s"), ["t0", "t1"]))
+        asked = []
+        self.alone(desk, asked.append, concurrency=10)
+        assert asked[0] == 1
+        together = {frozenset(names(6, "s")), frozenset(["t0", "t1"])}
+        assert together <= set(desk.most)
+        assert all(any(group <= each for each in together) for group in desk.most)  # and never with others
+        assert set(desk.company.values()) == {FELLOWS}
+
+    def test_control_those_that_are_so_again_go_on_one_by_one(self):
+        desk = Desk([], suspects(again=names(6, "s")))
+        asked = []
+        self.alone(desk, asked.append, concurrency=10)
+        assert asked[0] == 5
+        assert max(map(len, desk.most)) == 1
+        assert set(desk.company.values()) == {NOBODY}
+
+    def test_no_more_of_them_at_once_than_allowed(self):
+        desk = Desk([], suspects(names(6, "s")))
+        self.alone(desk, concurrency=2)
+        assert sorted(desk.done) == names(6, "s")
+        assert max(map(len, desk.most)) == 2
+
+    def test_a_standby_that_has_something_to_do_is_relieved_and_ends_with_it(self):
+        desk = Desk([], suspects(["s0"], ["t0"]))
+        relieved = []
+        self.alone(desk, relieved=lambda: relieved.append(len(desk.done)), standby=True)
+        assert relieved == [0]  # once, and before anything was done
+        assert sorted(desk.done) == ["s0", "t0"]
+
+    def test_control_a_standby_with_nothing_to_do_stays(self):
+        desk = Desk()
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(self.standing(desk), 0.2))
+        assert desk.looks > 2
+
+    async def standing(self, desk):
+        settings = Settings(suspects_only=True, standby=True, poll_seconds=0.01)
+        await Worker(desk, {"a": agent("a")}, settings).run()
 
 
 class TestEnding:

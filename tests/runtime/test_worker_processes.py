@@ -103,8 +103,33 @@ def test_a_killed_worker_loses_nothing_and_its_runs_go_on_at_once(stage: Scene, 
     begun = [each.number for each in stage.said() if each.run == handles[0].id and each.what == "begin"]
     assert set(begun) == set(range(20))
     assert len(begun) <= 21  # only the step that was under way was done again
-    assert overlaps(stage.said(), killed=victim) == []
+    assert overlaps(stage.said(), victim) == []
     assert len(crew.logged("started", role="worker")) == processes + 1  # it was replaced
+
+
+def test_all_runs_of_a_killed_worker_go_on_at_once_and_again(stage: Scene):
+    stage.crew("--concurrency", "5", processes=2)  # so that each has five
+    handles = [stage.store.start(agent, 400, 0.05) for agent in (plod, aplod) for _ in range(5)]
+    killed = []
+    for _ in range(2):  # the second time while those of the first are still suspects
+        until(lambda: all(steps_of(each) >= 1 for each in handles))
+        workers = [each for each in stage.tree().workers if each.about is not None and each.runs]
+        victim = max((each for each in workers if not each.about.suspects), key=lambda each: len(each.runs))
+        theirs = [held.run for held in victim.runs]
+        killed.append(victim.about.pid)
+        os.kill(killed[-1], signal.SIGKILL)
+        until(lambda: _are_elsewhere(stage, theirs, killed[-1]))  # noqa: B023
+        holders = {stage.pid_of(run) for run in theirs}
+        assert len(holders) == 1  # together
+        assert holders.isdisjoint(each.about.pid for each in workers)  # and beside no others
+    assert overlaps(stage.said(), *killed) == []
+
+
+def _are_elsewhere(stage: Scene, names: list[str], killed: int) -> bool:
+    """Whether all these runs have begun a step after the last one of a process that was killed."""
+    said = stage.said()
+    last = max(each.at for each in said if each.pid == killed)
+    return set(names) <= {each.run for each in said if each.at > last}
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])

@@ -113,13 +113,13 @@ def _unfence() -> None:
     def greedy(reads, what, limit, is_dead, me):
         seen = look(reads, what, limit, is_dead, me)
         rows = reads.query(workers.Q.holders_of_runs, tenant=reads.tenant)
-        others = [each for holder, _ in rows if holder != me for each in workers.held_by(reads, holder)]
+        others = [each for holder, *_ in rows if holder != me for each in workers.held_by(reads, holder)]
         return seen._replace(takeable=[*seen.takeable, *others], suspects=[])
 
     workers.look = greedy
     runs._is_void = lambda *_: True
     claim = runs.claim
-    runs.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "alone": True})
+    runs.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "company": runs.Company.NOBODY})
     runs.check_lease = lambda *_: None
 
 

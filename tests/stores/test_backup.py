@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perdure
-from furnished import LARGE, furnish
+from furnished import LARGE, Models, furnish
 from perdure.errors import Conflict, Damaged, Error, Invalid, NewerSchema, NotFound, Refused, Unavailable
 from perdure.handles.restoring import restore
 from perdure.stores import copies, scripts
@@ -31,6 +31,7 @@ from perdure.stores.backup import backup
 from perdure.stores.core import open_core
 from perdure.stores.scripts import Q as SCRIPTS
 from planes.tampering import Intruder
+from schemas import Schemas
 
 
 class Scene:
@@ -41,8 +42,6 @@ class Scene:
         self.backup = folder / "backup"
         self.artifacts = {"artifacts": f"file://{folder}/blobs"}
         self.new_artifacts = {"artifacts": f"file://{folder}/new-blobs"}
-        with self.open() as store:
-            furnish(store)
 
     def open(self):
         return perdure.open(self.url, **self.artifacts)
@@ -66,17 +65,26 @@ class Scene:
         return intruder.one(count, intruder.address.schema) == 0 and not (self.folder / "new-blobs").exists()
 
 
-@pytest.fixture
-def file_scene(tmp_path: Path) -> Scene:
-    return Scene(f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/restored.db", tmp_path)
+def build(url: str, blobs: Path) -> None:
+    """What every scene begins with."""
+    with perdure.open(url, artifacts=f"file://{blobs}") as store:
+        furnish(store)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    return Models(tmp_path_factory.mktemp("models"), build)
 
 
 @pytest.fixture
-def postgres_scene(postgres_server: Any, postgres_url: str, tmp_path: Path):
-    from conftest import fresh_schema
+def file_scene(models: Models, tmp_path: Path) -> Scene:
+    return Scene(models.file(tmp_path), f"sqlite:///{tmp_path}/restored.db", tmp_path)
 
-    with fresh_schema(postgres_server) as target:
-        yield Scene(postgres_url, target, tmp_path)
+
+@pytest.fixture
+def postgres_scene(models: Models, schemas: Schemas, postgres_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with models.schema(schemas, tmp_path) as url:
+        yield Scene(url, postgres_url, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

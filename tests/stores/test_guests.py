@@ -197,8 +197,8 @@ def test_control_unless_the_write_looks_the_rest_is_committed_by_itself(store, m
     assert store.sessions()
 
 
-def test_there_must_be_an_sqlite_file(postgres_url):
-    for url in ("memory:", postgres_url):
+def test_there_must_be_an_sqlite_file(postgres_store):
+    for url in ("memory:", postgres_store):
         with perdure.open(url) as store, pytest.raises(Refused, match="SQLite file") as error:
             store.atomic(lambda tx: tx.sql("SELECT 1"))
         assert "on=connection" in error.value.hint

@@ -15,29 +15,29 @@ psycopg = pytest.importorskip("psycopg")
 
 
 @pytest.fixture
-def store(postgres_url):
-    with perdure.open(postgres_url) as opened:
+def store(postgres_store):
+    with perdure.open(postgres_store) as opened:
         opened.session("a")
         yield opened
 
 
 @pytest.fixture
-def connect(postgres_url):
+def connect(postgres_store):
     """Connections of the user's, as many as are wanted; a table of his that goes with the last."""
     opened = []
 
     def connect(**options):
-        opened.append(psycopg.connect(parse(postgres_url).conninfo, **options))
+        opened.append(psycopg.connect(parse(postgres_store).conninfo, **options))
         return opened[-1]
 
     with connect() as first:
-        name = f"own_{parse(postgres_url).schema}"
+        name = f"own_{parse(postgres_store).schema}"
         first.execute(f"CREATE TABLE public.{name} (id int PRIMARY KEY)")
     connect.table = f"public.{name}"
     yield connect
     for each in opened:
         each.close()
-    with psycopg.connect(parse(postgres_url).conninfo) as last:
+    with psycopg.connect(parse(postgres_store).conninfo) as last:
         last.execute(f"DROP TABLE public.{name}")
 
 
@@ -114,7 +114,7 @@ def test_a_commit_that_would_not_wait_for_its_sync_does(store, connect):
     assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
 
 
-def test_others_wait_until_his_transaction_ends_and_then_go_on_from_there(store, connection, connect, postgres_url):
+def test_others_wait_until_his_transaction_ends_and_then_go_on_from_there(store, connection, connect, postgres_store):
     booked(store, connection, connect.table)
     said = []
     writer = threading.Thread(target=lambda: said.append(store.session("a").say("user", "after it").seq))
@@ -174,9 +174,9 @@ def test_what_the_function_raises_is_raised_and_nothing_of_it_was_sent(store, co
     assert found(store, connection, connect.table) == ([7], ["k7"])
 
 
-def test_async_stores_take_a_sync_connection(postgres_url, connection, connect):
+def test_async_stores_take_a_sync_connection(postgres_store, connection, connect):
     async def main() -> None:
-        async with perdure.aopen(postgres_url) as store:
+        async with perdure.aopen(postgres_store) as store:
             await store.session("a")
 
             def say(tx) -> None:
@@ -211,7 +211,7 @@ def test_it_must_be_a_transaction_that_can_be_committed(store, connect):
     assert store.session("a").turns() == []
 
 
-def test_it_must_be_the_database_of_the_store(store, connect, postgres_url):
+def test_it_must_be_the_database_of_the_store(store, connect, postgres_store):
     elsewhere = connect(dbname="template1")
     with pytest.raises(Refused, match="another database"):
         store.atomic(nothing, on=elsewhere)

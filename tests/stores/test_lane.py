@@ -39,7 +39,7 @@ def any_store(request, tmp_path) -> Iterator[Opened]:
     urls = {
         "memory": lambda: "memory:",
         "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
-        "postgres": lambda: request.getfixturevalue("postgres_url"),
+        "postgres": lambda: request.getfixturevalue("postgres_store"),
     }
     with opened(urls[request.param]()) as store:
         yield store
@@ -555,7 +555,7 @@ with opened(sys.argv[1]) as store:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_a_fork_refuses_in_the_child_and_spares_the_parent(kind, request, url):
-    target = url if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    target = url if kind == "sqlite" else request.getfixturevalue("postgres_store")
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKED, target],
         timeout=60,

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,10 +42,12 @@ BROKEN = [
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     postgres = request.param == "postgres"
     where = request.getfixturevalue("postgres_url") if postgres else f"sqlite:///{tmp_path}/a.db"
-    return engine_for(url.parse(where))
+    engine = engine_for(url.parse(where))
+    yield engine
+    engine.close()
 
 
 @pytest.fixture
@@ -326,6 +329,7 @@ def test_a_corrupted_page_is_damage(tmp_path: Path) -> None:
 
 MIGRATE = """
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 sys.path[:0] = [{tests!r}]
 from stores.test_migrate import STEPS

@@ -21,7 +21,7 @@ FOLDED = [table for table in ALL if table.table_class is not TableClass.EPHEMERA
 
 @pytest.fixture(params=["memory", "postgres"])
 def target_url(request):
-    return "memory:" if request.param == "memory" else request.getfixturevalue("postgres_url")
+    return "memory:" if request.param == "memory" else request.getfixturevalue("postgres_store")
 
 
 @pytest.fixture

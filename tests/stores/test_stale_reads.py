@@ -55,11 +55,11 @@ def overtaken(url: str, look) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("look", [by_row, by_query])
-def test_an_overtaken_verb_is_run_again(postgres_url: str, look) -> None:
-    assert overtaken(postgres_url, look) == (["active", "failed"], "failed")
+def test_an_overtaken_verb_is_run_again(postgres_store: str, look) -> None:
+    assert overtaken(postgres_store, look) == (["active", "failed"], "failed")
 
 
-def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_url: str, monkeypatch) -> None:
+def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_store: str, monkeypatch) -> None:
     taken = Batch.head
 
     def unwatched(tx, table, stream):
@@ -70,7 +70,7 @@ def test_control_heads_taken_after_the_reads_lose_the_other_write(postgres_url: 
             monkeypatch.setattr(Batch, "head", taken)
 
     monkeypatch.setattr(Tx, "row", unwatched)
-    assert overtaken(postgres_url, by_row) != (["active", "failed"], "failed")
+    assert overtaken(postgres_store, by_row) != (["active", "failed"], "failed")
 
 
 def skewed(url: str) -> list[str]:
@@ -92,13 +92,13 @@ def skewed(url: str) -> list[str]:
         return [name for name in ("a", "b") if one.session(name).get("on call")]
 
 
-def test_a_decision_by_another_stream_is_run_again_when_that_moved(postgres_url: str) -> None:
-    assert skewed(postgres_url) == ["a"]
+def test_a_decision_by_another_stream_is_run_again_when_that_moved(postgres_store: str) -> None:
+    assert skewed(postgres_store) == ["a"]
 
 
-def test_control_without_the_heads_that_were_read_both_leave(postgres_url: str, monkeypatch) -> None:
+def test_control_without_the_heads_that_were_read_both_leave(postgres_store: str, monkeypatch) -> None:
     monkeypatch.setattr(Batch, "_verify_read", lambda self, writes: None)
-    assert skewed(postgres_url) == []
+    assert skewed(postgres_store) == []
 
 
 def test_a_tenant_is_not_taken_for_a_new_stream_of_the_same_number() -> None:

@@ -21,7 +21,7 @@ def store(request, tmp_path) -> Iterator[Opened]:
     urls = {
         "memory": lambda: "memory:",
         "sqlite": lambda: f"sqlite:///{tmp_path}/agent.db",
-        "postgres": lambda: request.getfixturevalue("postgres_url"),
+        "postgres": lambda: request.getfixturevalue("postgres_store"),
     }
     with opened(urls[request.param]()) as store:
         yield store

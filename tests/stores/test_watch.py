@@ -26,7 +26,7 @@ def watched(run):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ def test_control_nothing_wakes_when_nothing_happens(store):
         assert not watch.wait(0.3)
 
 
-def test_what_no_worker_waits_for_does_not_wake_on_postgresql(postgres_url):
-    with perdure.open(postgres_url) as store, watching(store) as watch:
+def test_what_no_worker_waits_for_does_not_wake_on_postgresql(postgres_store):
+    with perdure.open(postgres_store) as store, watching(store) as watch:
         assert not heard(watch, lambda: store.session("a").say("user", "x"), 0.3)
 
 
-def test_what_is_rolled_back_does_not_wake_on_postgresql(postgres_url):
-    with perdure.open(postgres_url) as store, watching(store) as watch:
+def test_what_is_rolled_back_does_not_wake_on_postgresql(postgres_store):
+    with perdure.open(postgres_store) as store, watching(store) as watch:
         store.start(watched, key="a")
         while watch.wait(0.2):
             pass
@@ -118,6 +118,24 @@ def test_a_process_that_dies_wakes(store, url):
         child.stdout.close()
 
 
+def test_looking_whether_somebody_lives_wakes_nobody(store, url):
+    """Else workers that look at each other would wake each other for ever."""
+    with watching(store) as watch, perdure.open(url) as other:
+        other._caller.core.living.begin()
+        while watch.wait(0.2):
+            pass
+        assert not heard(watch, lambda: store._caller.core.living.is_dead(other._caller.core.holder), 0.3)
+
+
+def test_control_opening_its_file_to_write_would(store, url):
+    with watching(store) as watch, perdure.open(url) as other:
+        living = other._caller.core.living
+        living.begin()
+        while watch.wait(0.2):
+            pass
+        assert heard(watch, lambda: (living.folder / other._caller.core.holder).open("r+").close())
+
+
 def test_it_can_be_interrupted(store):
     with watching(store) as watch:
         assert not heard(watch, watch.interrupt)
@@ -148,8 +166,8 @@ def test_a_memory_store_is_looked_at_now_and_then():
         watch.close()
 
 
-def test_a_lost_listener_is_replaced(postgres_url):
-    with perdure.open(postgres_url) as store, watching(store) as watch:
+def test_a_lost_listener_is_replaced(postgres_store):
+    with perdure.open(postgres_store) as store, watching(store) as watch:
 
         class Lost:
             def fileno(self):

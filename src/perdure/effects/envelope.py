@@ -48,7 +48,6 @@ from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.effects", "envelope.sql")
 
-MOVED = "moved"  # the reason of a run that was handed over
 SEND, UNDO = "send", "undo"  # what is recommended besides the actions of settling
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -268,12 +267,13 @@ def _advice(reads: Reads, row: Row, record: EffectRecord, witness: Witness, now_
         return _Advised(Action.WAIT, f"{holder} is sending it")
     if record.quiet_at is None and holder in witness.dead:
         record = msgspec.structs.replace(record, quiet_at=to_datetime(now_us))
-    asked = (
-        row["status"] == RunStatus.WAITING and row["reason"] == "doubt" and row["wake_at"] in (None, row["timeout_at"])
-    )
-    if record.kind is ToolKind.PROBED and asked:
-        return _Advised(Action.PERSON, "its probe was asked and could not settle it")
     can_probe = record.kind is ToolKind.PROBED or record.tool in witness.probes
+    wake_us = row["wake_at"] if row["status"] == RunStatus.WAITING and row["reason"] == "doubt" else None
+    if can_probe and wake_us is not None and settling.advise(record, now_us, can_probe=True).action is Action.PROBE:
+        again = (
+            f"its probe could not settle it; it is asked again at {to_datetime(wake_us).isoformat()}, or a person says"
+        )
+        return _Advised(Action.PROBE, again, wake_us)
     return _with_absent(record, settling.advise(record, now_us, can_probe=can_probe), now_us)
 
 
@@ -298,7 +298,7 @@ def _verdict(
         return RunVerdict(Standing.OVER, f"it is {status}")
     if status is RunStatus.PARKED:
         return RunVerdict(
-            Standing.PARKED, f"it is parked ({row['reason']}): `perdure resume|retry|cancel|pin {stream.name}`"
+            Standing.PARKED, f"it is parked ({row['reason']}): {runs.ways_on(stream.name, row['reason'])}"
         )
     if doubts:
         return RunVerdict(Standing.DOUBT, f"only a person can say whether {_and(doubts)} happened: `perdure settle`")
@@ -349,7 +349,7 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
         _let_go(tx, each, witness)
     made = _envelope(tx, stream, witness, sealed=True, depth=0)
     for each in family:
-        runs.park(tx, each, MOVED, "it was handed over and goes on elsewhere", store=witness.store)
+        runs.park(tx, each, runs.MOVED, "it was handed over and goes on elsewhere", store=witness.store)
     return made
 
 

@@ -2,7 +2,7 @@
 
 -- effects_kept: the effects of a run with their documents as they are stored. None is open from before the cut: a cut refuses that.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.attempt, f.epoch, f.actor, f.at, f.place, f.call, f.undoes, f.holder,
-  f.dispatched_at, f.deadline_at, f.quiet_at, f.error, e.body, o.body
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.error, f.mishaps, f.first_dispatched_at, e.body, o.body
 FROM effects f
 JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq

@@ -9,7 +9,8 @@ standard error. The order pipe stays open after its one frame; when it closes, t
 group. The child also inherits the lock of its caller's holder: nobody is proved dead while a child of his may still send.
 
     order    {"module", "path", "name", "args", "handed"}    args: encoded; they are read when the tool's types are known
-    answer   {"result"} | {"unstorable"} | {"raised": {"classes", "code", "message"}} | {"not_begun": {"code", "message"}}
+    answer   {"result"} | {"unstorable": {"kind", "message", "path"}} | {"raised": {"classes", "code", "message"}}
+             | {"not_begun": {"code", "message"}}
 """
 
 from __future__ import annotations
@@ -125,6 +126,14 @@ def _check_found(tool: Tool, address: Address) -> None:
 
 
 # -- the caller's side -----------------------------------------------------------------------------------------------------
+
+
+class Unkept(NamedTuple):
+    """Stands for what a tool gave and what cannot be kept, and says why: as little to be kept itself."""
+
+    kind: str
+    message: str
+    path: str
 
 
 class Killed(Exception):
@@ -270,7 +279,7 @@ class Child:
         if "result" in said:
             return said["result"]
         if "unstorable" in said:
-            return type(said["unstorable"], (), {})()  # as little to be kept as what it stands for, and called the same
+            return Unkept(**said["unstorable"])
         if "not_begun" in said:
             raise Failed(said["not_begun"]["message"], code=said["not_begun"]["code"], path="isolate")
         raise self._raised(**said["raised"])
@@ -356,8 +365,7 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         encode(result, "result")
     except Invalid as error:
-        inside = "" if error.path == "result" else f" ({error.path})"
-        return {"unstorable": f"{type(result).__name__}{inside}"}
+        return {"unstorable": {"kind": type(result).__name__, "message": error.message, "path": error.path}}
     return {"result": result}
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, settling
+from perdure.effects.isolated import Unkept
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.settling import Advice
 from perdure.effects.tool import Tool
@@ -17,6 +18,7 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.values import to_plain
 
 LATE = "a late answer"
+UNSTORABLE = "result not kept: "  # who settled an effect that happened with a result that cannot be kept, and why not
 
 
 def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
@@ -24,15 +26,21 @@ def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any
     if error is None:
         return ledger.commit, Outcome(kept(result), by=LATE)
     if isinstance(error, (Failed, *tool.fails)):
-        return ledger.fail, Outcome(error=error_of(error), by=LATE)
+        return ledger.fail_quiet, Outcome(error=error_of(error), by=LATE)
     if isinstance(error, Unavailable):
         return ledger.absent, Outcome(error=error_of(error), by=LATE)
     return partial(ledger.doubt, quiet=is_quiet(error)), error_of(error)
 
 
+def unsent(error: BaseException) -> Outcome:
+    """What became of an attempt whose sender was stopped before the call."""
+    said = EffectError(type(error).__name__, f"it was stopped before it was sent: {error}")
+    return Outcome(error=said, by=ledger.UNSENT)
+
+
 def is_quiet(error: BaseException) -> bool:
     """Whether a call that raised this can no longer send. It is over, unless the error says otherwise (`Overdue`)."""
-    return getattr(error, "quiet", True)
+    return vars(error).get("quiet", True) is True  # as it was said here: what a tool's own class says is not asked
 
 
 def kept(result: Any) -> Any:
@@ -40,8 +48,14 @@ def kept(result: Any) -> Any:
     try:
         to_plain(result, "result")
     except Invalid:
-        return {"unstorable": type(result).__name__}
+        return {"unstorable": result.kind if isinstance(result, Unkept) else type(result).__name__}
     return result
+
+
+def unstorable(result: Any, error: Invalid) -> str:
+    """Who settles an effect whose result cannot be kept: what says why, where it was found out."""
+    path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
+    return f"{UNSTORABLE}{path}: {message}"
 
 
 def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
@@ -56,6 +70,12 @@ def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
 def outcome_of(record: EffectRecord) -> Any:
     """The result of a settled effect. Failed when it did not happen, or was undone."""
     if record.state is EffectState.COMMITTED:
+        if record.settled_by is not None and record.settled_by.startswith(UNSTORABLE):
+            path, _, why = record.settled_by.removeprefix(UNSTORABLE).partition(": ")
+            raise Invalid(
+                f"{record.tool} happened, but its result cannot be kept: {why}", path=path,
+                hint="give plain data from now on; whoever catches this may go on", effect=record.id,
+            )  # fmt: skip
         return record.result
     error = record.error or EffectError(record.state.value, f"{record.tool} is {record.state}")
     raise Failed(error.message or f"{record.tool} is {record.state}", code=error.code, path=record.id, effect=record.id)

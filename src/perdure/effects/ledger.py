@@ -16,16 +16,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Conflict, Damaged, Failed, Invalid, KeyReused, NotFound
+from perdure.effects.settling import MISHAPS
+from perdure.errors import Conflict, Failed, Invalid, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, text_of
 from perdure.model.values import to_plain
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Instant, between
-from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import EFFECTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -36,7 +37,8 @@ Q = Statements("perdure.effects", "ledger.sql")
 PLANNED, DISPATCHED, IN_DOUBT = EffectState.PLANNED, EffectState.DISPATCHED, EffectState.IN_DOUBT
 COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, EffectState.WITHDRAWN
 UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
-MESSAGE_MAX_CHARS = 4_000
+INSTANTS = ("first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at")
+UNSENT = "its sender"  # who says that an attempt was stopped before its call
 AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
 
 
@@ -99,7 +101,11 @@ class Outcome(NamedTuple):
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
     """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
     found = _standing(tx, stream, intent)
-    return found if found is not None else _insert(tx, stream, "plan", intent, {"attempt": 0, "epoch": epoch})
+    return (
+        found
+        if found is not None
+        else _insert(tx, stream, "plan", intent, {"attempt": 0, "mishaps": 0, "epoch": epoch})
+    )
 
 
 def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
@@ -117,7 +123,7 @@ def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[Ef
 
 def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> EffectRecord:
     """Plan and dispatch in one event what is known to be new: the unique key refuses it otherwise."""
-    return _insert(tx, stream, "dispatch", intent, _sending(tx, intent.rule, sender, 0))
+    return _insert(tx, stream, "dispatch", intent, {"mishaps": 0, **_sending(tx, intent.rule, sender, 0)})
 
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
@@ -150,6 +156,7 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
         "dispatched_at": now,
         "deadline_at": None if rule.timeout is None else now + rule.timeout,
         "quiet_at": None,
+        **({} if attempts else {"first_dispatched_at": now}),
     }
 
 
@@ -177,7 +184,7 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         seq, stream.kind, stream.name, intent.tool, intent.kind, arrow.target, intent.key, intent.digest, intent.args,
         intent.rule, columns["attempt"], columns.get("holder"), intent.place, intent.call, intent.undoes, columns["epoch"],
         tx.actor, to_datetime(tx.now), _when(columns.get("dispatched_at")), _when(columns.get("deadline_at")), None, None,
-        None, None, stream.ref(seq),
+        None, None, stream.ref(seq), 0, _when(columns.get("first_dispatched_at")),
     )  # fmt: skip
 
 
@@ -206,9 +213,22 @@ def fail(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> Ef
     return _conclude(tx, stream, seq, attempt, "fail", outcome)
 
 
+def fail_quiet(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
+    """The same, as its caller says it, who has come back: he sends nothing more."""
+    return _hush(tx, stream, fail(tx, stream, seq, attempt, outcome), attempt)
+
+
 def absent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
     """It is known not to have happened: planned again, for the next attempt."""
     return _conclude(tx, stream, seq, attempt, "absent", outcome)
+
+
+def take_back(tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome) -> EffectRecord | None:
+    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had."""
+    found = find(tx, stream, which) if isinstance(which, str) else effect(tx, stream, which)
+    if found is None or found.state is not DISPATCHED or (found.holder, found.epoch) != sender:
+        return None
+    return absent(tx, stream, found.seq, found.attempt, outcome)
 
 
 def doubt(
@@ -228,12 +248,25 @@ def doubt(
     """
     found = effect(tx, stream, seq)
     if found.attempt != attempt or found.state not in ARROWS["doubt"].sources:
-        return found
+        return _hush(tx, stream, found, attempt) if quiet else found
     if found.state is IN_DOUBT and (found.quiet_at is not None or not quiet):
         return found
-    columns = {"quiet_at": tx.store_now() if quiet else None, "error": error.code}
+    columns = {
+        "quiet_at": tx.store_now() if quiet else None,
+        "error": error.code,
+        **_mishap(found, Outcome(error=error)),
+    }
     columns |= {} if epoch is None else {"epoch": epoch}
     return _move(tx, stream, found, "doubt", columns, Outcome(error=error, by=by))
+
+
+def _hush(tx: Tx, stream: Stream, found: EffectRecord, attempt: int) -> EffectRecord:
+    """The caller of what was given up can send nothing any more, from now on: then it may be undone."""
+    if found.state is not FAILED or found.quiet_at is not None or found.attempt != attempt:
+        return found
+    now = tx.store_now()
+    tx.record(Change("effect.quiet", stream, EFFECTS, Op.SET, {"seq": found.seq}, {"quiet_at": now}))
+    return msgspec.structs.replace(found, quiet_at=to_datetime(now))
 
 
 def withdraw(tx: Tx, stream: Stream, seq: int, error: EffectError, by: str = "") -> EffectRecord:
@@ -249,7 +282,13 @@ def _conclude(tx: Tx, stream: Stream, seq: int, attempt: int, verb: str, outcome
     if found.attempt != attempt or found.state not in ARROWS[verb].sources:
         return _note_late(tx, stream, found, attempt, verb, outcome)
     cleared = {"error": outcome.error.code if outcome.error and verb != "absent" else None}
-    return _move(tx, stream, found, verb, cleared, outcome)
+    return _move(tx, stream, found, verb, cleared | _mishap(found, outcome), outcome)
+
+
+def _mishap(found: EffectRecord, outcome: Outcome) -> dict[str, Any]:
+    """One mishap more, if an attempt ends by no doing of its tool: that uses up no retry."""
+    mishap = outcome.by == UNSENT or (outcome.error is not None and outcome.error.code in MISHAPS)
+    return {"mishaps": found.mishaps + 1} if mishap and found.state is DISPATCHED else {}
 
 
 def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
@@ -266,7 +305,7 @@ def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: 
     if (found.attempt, found.state) != (attempt, ARROWS[verb].target):
         doc = {"effect": found.seq, "attempt": attempt, "said": verb, **_document(outcome)}
         tx.record(Change("effect.late", stream, op=Op.NOTE, doc=doc))
-    return found
+    return _hush(tx, stream, found, attempt)
 
 
 def _move(
@@ -293,8 +332,8 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 
 
 def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None) -> EffectRecord:
-    instants = {name: _when(columns[name]) for name in ("dispatched_at", "deadline_at", "quiet_at") if name in columns}
-    kept = {name: columns[name] for name in ("attempt", "epoch", "holder") if name in columns}
+    instants = {name: _when(columns[name]) for name in INSTANTS if name in columns}
+    kept = {name: columns[name] for name in ("attempt", "mishaps", "epoch", "holder") if name in columns}
     said = (
         {} if outcome is None else {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
     )
@@ -320,11 +359,15 @@ def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> 
 
 
 def _check_undoable(tx: Tx, found: EffectRecord) -> None:
-    """Doubt is settled first, unless undoing does no harm and what was sent can no longer arrive after it."""
+    """Doubt is settled first, unless undoing does no harm. What was sent must not arrive after it was undone."""
     if found.state is IN_DOUBT and not (found.rule.undo_idempotent and has_landed(found, tx.store_now())):
         raise Conflict(f"effect {found.id} is in doubt: settle it before it is undone", path="effect", state="in_doubt")
     if found.state is FAILED and found.kind is not ToolKind.IDEMPOTENT:
         raise Conflict(f"effect {found.id} did not happen: there is nothing to undo", path="effect", state="failed")
+    if found.state is FAILED and not has_landed(found, tx.store_now()):
+        raise Conflict(
+            f"effect {found.id} was given up, and may still arrive: undo it later", path="effect", state="failed"
+        )
 
 
 def has_landed(found: EffectRecord, now_us: int) -> bool:
@@ -373,13 +416,14 @@ def effects_of_store(
     *,
     state: str | None = None,
     tool: str | None = None,
+    of: str | None = None,
     errors: bool = False,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[tuple[Stream, EffectRecord]]:
-    """The effects of this tenant, newest first, each with its stream. errors: those that have one."""
+    """The effects of this tenant, newest first, each with its stream. of: session or run. errors: those that have one."""
     count = check_page(limit)
     at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
     span = between(reads, since, until)
@@ -388,6 +432,7 @@ def effects_of_store(
         tenant=reads.tenant,
         state=None if state is None else _state(state),
         tool=None if tool is None else check_name(tool, "tool"),
+        of=of,
         errors=1 if errors else None,
         since=span.since,
         until=span.until,
@@ -396,9 +441,9 @@ def effects_of_store(
         after_seq=seq,
         limit=count + 1,
     )
-    found = [(stream := Stream(*row[19:]), _record(reads, stream, row[:19])) for row in rows[:count]]
+    found = [(stream := Stream(*row[21:]), _record(reads, stream, row[:21])) for row in rows[:count]]
     last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[13], last[19], last[0]) if last else None)
+    return Page(found, encode_cursor(last[13], last[21], last[0]) if last else None)
 
 
 def _state(state: object) -> str:
@@ -410,37 +455,22 @@ def _state(state: object) -> str:
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     (seq, state, tool, kind, key, digest, place, call, undoes, attempt, epoch, holder, actor, at, dispatched_at,
-     deadline_at, quiet_at, planned, ended) = row  # fmt: skip
+     deadline_at, quiet_at, mishaps, first_dispatched_at, planned, ended) = row  # fmt: skip
     where = f"{stream.kind} {stream.name} effect {seq}"
     meant = stored_fields(doc_of(reads, planned, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
     return EffectRecord(
         seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
-        key, digest, stored_fields(stored_value(meant.get("args"), where), where), _rule(meant.get("rule"), where), attempt,
-        holder, place, call, undoes, epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
+        key, digest, stored_fields(stored_value(meant.get("args"), where), where),
+        stored_as(Rule, meant.get("rule") or {}, "rule of a tool", where), attempt, holder, place, call, undoes,
+        epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
         stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),
-        stored_value(became.get("result"), where), _error(became.get("error"), where), became.get("by"), stream.ref(seq),
+        stored_value(became.get("result"), where), stored_as(EffectError | None, became.get("error"), "error", where),
+        stored_as(str | None, became.get("by"), "name", where), stream.ref(seq), mishaps,
+        stored_instant_or_none(first_dispatched_at, where),
     )  # fmt: skip
 
 
-def _rule(stored: Any, where: str) -> Rule:
-    try:
-        return msgspec.convert(stored or {}, Rule)
-    except msgspec.ValidationError as error:
-        raise Damaged(f"what is stored is no rule of a tool: {error}", path=where) from None
-
-
-def _error(stored: Any, where: str) -> EffectError | None:
-    if stored is None:
-        return None
-    try:
-        return msgspec.convert(stored, EffectError)
-    except msgspec.ValidationError as error:
-        raise Damaged(f"what is stored is no error: {error}", path=where) from None
-
-
 def error_of(error: BaseException) -> EffectError:
-    """An exception as it is kept: its name and what it says, bounded, without what cannot be kept."""
-    text = str(error).encode("utf-8", "replace").decode().replace("\0", "")[:MESSAGE_MAX_CHARS]
-    code = error.code if isinstance(error, Failed) else type(error).__name__
-    return EffectError(code[:200], text)
+    """An exception as it is kept: its name, or the code that it gives, and what it says."""
+    return EffectError(error.code if isinstance(error, Failed) else type(error).__name__, text_of(error))

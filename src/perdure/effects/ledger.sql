@@ -2,7 +2,7 @@
 
 -- effect_get: one effect with its arguments and its outcome.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body
 FROM effects f
 JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
@@ -12,7 +12,7 @@ WHERE f.stream = :stream
 
 -- effects_of_stream: the effects of a session or run, oldest first; `after` is a sequence number.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body
 FROM effects f
 JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
@@ -22,7 +22,7 @@ ORDER BY f.seq LIMIT :limit
 
 -- effects_of_store: the effects of a tenant, newest first.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, e.body, o.body,
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM effects f
 JOIN streams s ON s.id = f.stream
@@ -31,6 +31,7 @@ LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
+  AND s.kind = :of --? of
   AND f.error IS NOT NULL --? errors
   AND f.at >= :since --? since
   AND f.at < :until --? until

@@ -13,7 +13,7 @@ from perdure.effects.tool import Guard, Refuse, RequireApproval, digest_of
 from perdure.errors import Invalid, Refused
 from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Rule, ToolKind
+from perdure.model.records.effects import Rule, ToolKind, text_of
 
 
 def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
@@ -26,12 +26,12 @@ def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str
     return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
 
 
-def named_args(args: object) -> dict[str, Any]:
-    """Arguments as they are given by name. Invalid for anything else."""
+def named_args(args: object, path: str = "args") -> dict[str, Any]:
+    """What is given by name: arguments, pins. Invalid for anything else."""
     if args is None:
         return {}
     if not isinstance(args, Mapping):
-        raise Invalid(f"expected arguments by name, got {type(args).__name__}", path="args")
+        raise Invalid(f"expected {path} by name, got {type(args).__name__}", path=path)
     return dict(args)
 
 
@@ -47,10 +47,10 @@ def guarded(
         if verdict is None:
             said.append({"guard": name, "said": "pass"})
         elif isinstance(verdict, Refuse):
-            said.append({"guard": name, "said": "refuse", "why": verdict.reason})
+            said.append({"guard": name, "said": "refuse", "why": text_of(verdict.reason)})
             return said, verdict
         elif isinstance(verdict, RequireApproval):
-            said.append({"guard": name, "said": "approval", "why": verdict.question})
+            said.append({"guard": name, "said": "approval", "why": text_of(verdict.question)})
             deciding = deciding or verdict
         else:
             raise Invalid(

@@ -9,11 +9,13 @@ import enum
 from datetime import datetime
 from typing import NamedTuple
 
-from perdure.model.instants import instant_us, to_datetime
+from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
+LOOK_MIN_US, LOOK_MAX_US = SECOND_US, 600 * SECOND_US  # between two looks at doubt that time may settle
 MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED})  # doubt that is not the tool's doing: it uses up no retry
+MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its processes, and a person is asked
 
 
 class Action(enum.StrEnum):
@@ -27,7 +29,9 @@ class Action(enum.StrEnum):
 
 
 class Advice(NamedTuple):
-    """What to do, why, and (for a wait) until when, in microseconds on the store's clock."""
+    """What to do, why, and until when to wait with it (for a probe that could not tell: until it is asked again), in
+    microseconds on the store's clock.
+    """
 
     action: Action
     reason: str
@@ -49,18 +53,22 @@ def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
 
 
 def _idempotent(effect: EffectRecord) -> Advice:
+    if _is_fatal(effect):
+        return Advice(Action.PERSON, _fatal(effect))
     if _used_up(effect):
-        return Advice(Action.FAIL, f"it failed {effect.attempt} times")
+        return Advice(Action.FAIL, f"it failed {effect.failures} times")
     return Advice(Action.AGAIN, "twice is as good as once")
 
 
 def _keyed(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
     kept = effect.rule.keeps_keys
-    forgotten = kept is not None and now_us >= _us(effect.at) + kept
-    if can_probe and (forgotten or _used_up(effect)):
+    forgotten = kept is not None and now_us >= _us(effect.first_dispatched_at or effect.at) + kept
+    if can_probe and (forgotten or _used_up(effect) or _is_fatal(effect)):
         return Advice(Action.PROBE, "calling it again would settle nothing, but its tool can ask the other side")
     if forgotten:
         return Advice(Action.PERSON, "the other side may have forgotten its key")
+    if _is_fatal(effect):
+        return Advice(Action.PERSON, _fatal(effect))
     if _used_up(effect):
         return Advice(Action.PERSON, f"it was tried {effect.attempt} times with the same key, and no answer was clear")
     return Advice(Action.AGAIN, "the other side knows its key")
@@ -68,21 +76,50 @@ def _keyed(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
 
 def after_absent(effect: EffectRecord, now_us: int) -> Advice:
     """What to do when the probe says that it did not happen: final only when nothing can arrive any more."""
-    if effect.quiet_at is None:
-        return Advice(Action.PERSON, "it has not arrived, but its caller may still send it")
-    landed_us = _us(effect.quiet_at) + effect.rule.lands_within
-    if now_us < landed_us:
-        when = to_datetime(landed_us).isoformat()
-        return Advice(Action.WAIT, f"what was sent may still arrive until {when}", landed_us)
+    under_way = until_landed(effect, now_us)
+    if under_way is not None:
+        return under_way
+    if _is_fatal(effect):
+        return Advice(Action.PERSON, _fatal(effect))
     if _used_up(effect):
         return Advice(Action.FAIL, f"it did not happen in {effect.attempt} attempts")
     return Advice(Action.AGAIN, "it did not happen, and nothing is under way any more")
 
 
+def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
+    """None when nothing of it can arrive any more: its caller is quiet, and what it sent has had its time."""
+    if effect.quiet_at is None:
+        return look_again(effect, now_us, "it has not arrived, but its caller may still send it")
+    landed_us = _us(effect.quiet_at) + effect.rule.lands_within
+    if now_us >= landed_us:
+        return None
+    return Advice(Action.WAIT, f"what was sent may still arrive until {to_datetime(landed_us).isoformat()}", landed_us)
+
+
+def look_again(effect: EffectRecord, now_us: int, reason: str) -> Advice:
+    """Asking the other side settled nothing now: ask it again when the doubt is twice as old, within bounds.
+
+    A person may come sooner.
+    """
+    age_us = now_us - _us(effect.dispatched_at or effect.at)
+    again_us = now_us + min(max(age_us, LOOK_MIN_US), LOOK_MAX_US)
+    said = f"{reason}; it is asked again at {to_datetime(again_us).isoformat()}, or a person says"
+    return Advice(Action.PROBE, said, again_us)
+
+
 def _used_up(effect: EffectRecord) -> bool:
     """Whether the tool itself has failed as often as it may. Deaths and the like are not its answers."""
     said = effect.error is not None and effect.error.code not in MISHAPS
-    return said and effect.attempt > effect.rule.retries
+    return said and effect.failures > effect.rule.retries
+
+
+def _is_fatal(effect: EffectRecord) -> bool:
+    """Whether it ended without a word so often that the machine must not try it once more by itself."""
+    return effect.mishaps >= MISHAPS_MAX
+
+
+def _fatal(effect: EffectRecord) -> str:
+    return f"{effect.mishaps} times whoever sent it died or was stopped"
 
 
 def _us(instant: datetime) -> int:

@@ -14,6 +14,7 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
+from perdure.model.functions import check_options, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -36,7 +37,7 @@ class Tool:
     def __init__(
         self, fn: Callable[..., Any], name: str, kind: ToolKind, rule: Rule, *, probe: Probe | None, undo: Tool | None,
         fails: tuple[type[BaseException], ...], guards: tuple[Guard, ...], limit: int | None, isolate: bool,
-        backoff: float, declared: bool,
+        backoff: float, keep: str,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.name = name
@@ -49,8 +50,9 @@ class Tool:
         self.limit = limit
         self.isolate = isolate
         self.backoff = backoff
-        self.declared = declared
-        self.signature = inspect.signature(fn)
+        self.keep = keep
+        self.declared = False
+        self.signature = signature_of(fn, "tool")
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes = HANDED_IN & self.signature.parameters.keys()
         update_wrapper(self, fn)
@@ -126,6 +128,7 @@ def tool(
     undo: Callable[..., Any] | None = None, timeout: Duration | None = None, lands_within: Duration | float = ...,
     keeps_keys: Duration | None = None, retries: int = 0, backoff: Duration | None = None,
     fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
+    keep: str = "value",
 ) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
 def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Declare what a function does to the outside world.
@@ -138,25 +141,35 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     arguments and, if it has such parameters, `result=` and `key=`. timeout: after it a call is in doubt. lands_within: how
     long what was sent may still take to arrive. keeps_keys: how long the other side remembers keys. retries, backoff: for
     what may be called again. fails: exceptions that mean a clear no. guards: see `perdure.Refuse`. limit: calls at once in
-    one worker. isolate: call it in a process of its own, which can be killed. Raises Invalid at once for what does not fit.
+    one worker. isolate: call it in a process of its own, which can be killed. keep: "digest" keeps of what a read tool gives
+    only that: on replay it is called again, and what differs parks the run. Raises Invalid at once for what does not fit.
     """
     if fn is not None:
-        return _declare(fn, declared=True)
-    return lambda found: _declare(found, declared=True, **declared)
+        return _declare(fn)
+    check_options(declared, _made)
+    return lambda found: _declare(found, **declared)
 
 
 def as_tool(fn: Callable[..., Any]) -> Tool:
     """A tool as it is; any other function as an unsafe one."""
-    return fn if isinstance(fn, Tool) else _declare(fn, declared=False)
+    return fn if isinstance(fn, Tool) else _made(fn)
 
 
-def _declare(
-    fn: Any, *, declared: bool, kind: str | None = None, name: str | None = None, probe: Any = None, undo: Any = None,
+def _declare(fn: Any, **declared: Any) -> Tool:
+    """A tool that settlement finds by its name in this process."""
+    made = _made(fn, **declared)
+    made.declared = True
+    DECLARED[made.name] = made
+    return made
+
+
+def _made(
+    fn: Any, *, kind: str | None = None, name: str | None = None, probe: Any = None, undo: Any = None,
     timeout: Any = None, lands_within: Any = _LANDS_WITHIN, keeps_keys: Any = None, retries: int = 0, backoff: Any = None,
     fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
+    keep: str = "value",
 ) -> Tool:  # fmt: skip
-    if not callable(fn):
-        raise Invalid(f"expected a function, got {type(fn).__name__}", path="tool")
+    signature_of(fn, "tool")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
     undoing = None if undo is None else _undo(undo, called)
     rule = Rule(
@@ -168,21 +181,16 @@ def _declare(
         undo_idempotent=undoing is not None and undoing.kind in (ToolKind.IDEMPOTENT, ToolKind.KEYED),
     )
     made = Tool(
-        fn, called, kind_of(kind, probe), rule, probe=probe, undo=undoing, fails=_exceptions(fails), guards=tuple(guards),
-        limit=_limit(limit), isolate=bool(isolate), backoff=(_us(backoff, "backoff") or 500_000) / 1e6, declared=declared,
+        fn, called, kind_of(kind, probe), rule, probe=probe, undo=undoing, fails=_exceptions(fails),
+        guards=guards_of(guards), limit=_limit(limit), isolate=bool(isolate),
+        backoff=(_us(backoff, "backoff") or 500_000) / 1e6, keep=keep,
     )  # fmt: skip
-    if declared:
-        DECLARED[called] = _checked(made)
     return _checked(made)
 
 
 def _undo(undo: Callable[..., Any], name: str) -> Tool:
     """The tool that undoes another; a plain function is taken to be idempotent, as undoing should be."""
-    return (
-        undo
-        if isinstance(undo, Tool)
-        else _declare(undo, declared=True, kind="idempotent", name=f"{name}.undo", retries=3)
-    )
+    return undo if isinstance(undo, Tool) else _declare(undo, kind="idempotent", name=f"{name}.undo", retries=3)
 
 
 def kind_of(kind: object, probe: object = None) -> ToolKind:
@@ -219,6 +227,15 @@ def _exceptions(fails: object) -> tuple[type[BaseException], ...]:
     return given  # type: ignore[return-value]
 
 
+def guards_of(guards: object) -> tuple[Guard, ...]:
+    """What is asked before an effect is sent. Invalid for what cannot be asked."""
+    given: tuple[Any, ...] = tuple(guards) if isinstance(guards, Iterable) else (guards,)
+    for each in given:
+        if not callable(each):
+            raise Invalid(f"expected functions of an intent and an actor, got {each!r}", path="guards")
+    return given
+
+
 def _checked(made: Tool) -> Tool:
     """Refuse what contradicts itself, when it is declared."""
     if made.kind is ToolKind.KEYED and "key" not in made.signature.parameters:
@@ -228,10 +245,12 @@ def _checked(made: Tool) -> Tool:
         raise Invalid(f"the tool {made.name!r} has a probe, so it is not unsafe", path="kind", hint="leave kind= out")
     if made.kind is ToolKind.PROBED and made.probe is None:
         raise Invalid(f"the tool {made.name!r} has no probe", path="probe")
-    if made.probe is not None and not callable(made.probe):
-        raise Invalid(f"expected a function, got {type(made.probe).__name__}", path="probe")
+    if made.probe is not None:
+        signature_of(made.probe, "probe")
     if inspect.isgeneratorfunction(made.fn) or inspect.isasyncgenfunction(made.fn):
         raise Invalid(f"the tool {made.name!r} is a generator and would never run", path="tool")
+    if made.keep not in ("value", "digest") or (made.keep == "digest" and made.kind is not ToolKind.READ):
+        raise Invalid('expected "value", or for a tool that only reads "digest"', path="keep")
     return _isolated(made) if made.isolate else made
 
 

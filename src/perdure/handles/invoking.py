@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.runtime.places import enter, leave, standing_in
+from perdure.stores.flights import Flights
 from perdure.stores.living import Living
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
@@ -26,6 +27,27 @@ class Overdue(Exception):
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         super().__init__(f"no answer within {seconds:g} s")
         self.quiet = quiet
+
+
+class Attempt:
+    """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
+
+    __slots__ = ("_flights", "_name", "goes_on")
+
+    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
+        self._flights = flights
+        self._name = name
+        self.goes_on = False  # nobody waits for the call any more, and it has not come back
+        flights.begin(name, self)
+
+    def recorded(self) -> None:
+        """Whoever sent it is done with it. A call that was left behind ends its own flight."""
+        if not self.goes_on:
+            self.landed()
+
+    def landed(self) -> None:
+        """Nothing can come of it any more."""
+        self._flights.end(self._name, self)
 
 
 class Flight:
@@ -213,9 +235,13 @@ async def _has_ended(task: Any, late: Late | None) -> bool:
 
 
 def _tell(task: Any, late: Late | None) -> None:
-    if late is not None and not task.cancelled():
-        error = task.exception()
-        late(None if error else task.result(), error)
+    if late is None:
+        return
+    try:
+        result, error = task.result(), None
+    except BaseException as raised:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
+        result, error = None, raised
+    late(result, error)
 
 
 class Prepared:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.artifacts.place import place_from_url
+from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.model.instants import Clock
@@ -31,16 +32,18 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     timeout: float = 30.0,
     read_only: bool = False,
     artifacts: str | None = None,
+    guards: Iterable[Guard] = (),
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
 
     actor: who acts; every event names it. timeout: seconds after which a call gives up on a busy or lost database.
     artifacts: where large blobs go (`file:///dir`, `s3://…`); default: beside the SQLite file.
+    guards: functions of an intent and an actor, asked before any effect is sent: None, Refuse(…) or RequireApproval(…).
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    core, tenant_id = _open_core(url, actor, tenant, clock, timeout, artifacts, read_only=read_only)
+    core, tenant_id = _open_core(url, actor, tenant, clock, timeout, artifacts, guards, read_only=read_only)
     return Store(Caller(core, actor, tenant_id), owner=True)
 
 
@@ -53,9 +56,10 @@ def aopen(
     timeout: float = 30.0,
     read_only: bool = False,
     artifacts: str | None = None,
+    guards: Iterable[Guard] = (),
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, read_only=read_only))
+    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, read_only=read_only))
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
@@ -96,8 +100,9 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
 
 
 async def _aopen(
-    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, *, read_only: bool
-) -> AsyncStore:
+    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard], *,
+    read_only: bool,
+) -> AsyncStore:  # fmt: skip
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
     from perdure.handles.aio.store import AsyncStore  # noqa: PLC0415 - as above
@@ -105,7 +110,7 @@ async def _aopen(
     handover = _Handover()
 
     def opened() -> tuple[Core, int]:
-        return handover.give(*_open_core(url, actor, tenant, clock, seconds, artifacts, read_only=read_only))
+        return handover.give(*_open_core(url, actor, tenant, clock, seconds, artifacts, guards, read_only=read_only))
 
     try:
         core, tenant_id = await to_thread(opened)
@@ -144,14 +149,17 @@ class _Handover:
 
 
 def _open_core(
-    url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, *, read_only: bool
-) -> tuple[Core, int]:
+    url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard], *,
+    read_only: bool,
+) -> tuple[Core, int]:  # fmt: skip
     check_name(actor, "actor")
     check_name(tenant, "tenant")
     _check_timeout(timeout)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
+    asked = guards_of(guards)
     core = open_core(url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts)
+    core.guards = asked
     try:
         return core, core.tenant_id(tenant)
     except BaseException:

@@ -6,6 +6,7 @@ what `perdure workers` shows. Keeps P3, P7, P13.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,8 +15,8 @@ from perdure.handles import crossing
 from perdure.handles.callers import AsyncCaller
 from perdure.model.limits import check_name
 from perdure.model.records.workers import About, WorkersRecord
-from perdure.planes import runs, workers
-from perdure.planes.runs import Lease
+from perdure.planes import presence, runs, workers
+from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime.agent import Agent
 from perdure.stores.core import Core, open_core
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
 DRIVERS = ("perdure.handles.aio.driving", "perdure.handles.sync.driving")
+TIDY_SECONDS = 600.0
 WORKING = "worker"  # what the heartbeat goes on for while there is no run
 
 
@@ -35,6 +37,7 @@ class AsyncDesk:
         self._caller = caller
         self._core: Core = caller.core
         self.holder = caller.core.holder
+        self._tidy_at = 0.0
 
     async def introduce(self, about: About) -> None:
         """Begin the heartbeat, and say what this worker can do. The lock file that proves its death comes first."""
@@ -45,21 +48,32 @@ class AsyncDesk:
 
     async def look(self, agents: Collection[Agent], limit: int) -> Look:
         """What there is to do: runs of these agents that are ready or due, and runs whose holders are gone."""
+        await self._tidy()
         wanted = workers.wanted([each.name for each in agents], [each.program for each in agents])
         return await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self.holder)
+
+    async def _tidy(self) -> None:
+        """Now and then, remove the lock files of the dead that prove nothing any more."""
+        now = time.monotonic()
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_SECONDS
+            await self._caller.work(presence.tidy, self._core)
 
     async def lost(self, known: Collection[bytes]) -> list[Found]:
         """Runs that this holder has, but for those that it knows of."""
         found = await self._caller.read(workers.held_by, self.holder)
         return [each for each in found if each.uid not in known]
 
-    async def claim(self, found: Found, agent: Agent, *, alone: bool) -> Lease | None:
+    async def claim(self, found: Found, agent: Agent, company: Company) -> Lease | None:
         """Take a run; None when it is not to be had. Atomic; of many who try, one gets it."""
         gone = found.holder is not None and self._core.living.is_dead(found.holder)
-        return await self._caller.write(
+        lease = await self._caller.write(
             runs.claim, found.stream, holder=self.holder, program=agent.program, epoch=self._core.epoch,
-            dead={found.holder} if gone else (), alone=alone,
+            dead={found.holder} if gone else (), company=company,
         )  # fmt: skip
+        if lease is not None:
+            lease.hired = True
+        return lease
 
     async def drive(self, agent: Agent, lease: Lease) -> None:
         """Drive a run to its rest: an async agent here, a sync one on a thread of its own."""

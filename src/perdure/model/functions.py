@@ -1,13 +1,13 @@
-"""Functions that users pass in: they are called in the middle of something and must be plain ones.
+"""Functions that users pass in, and what they declare about them.
 
-A coroutine function would do nothing and look as if it had; so would a generator function. Callers: `atomic`,
-`update` and `fold`. Keeps P15.
+Some are called in the middle of something and must be plain: a coroutine function would do nothing and look as if it had; so
+would a generator function. Callers: `atomic`, `update` and `fold`; the declarations of tools and agents. Keeps P15.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure.errors import Invalid
@@ -38,3 +38,22 @@ def _abandon(awaitable: Any) -> None:
         if callable(getattr(awaitable, end, None)):
             getattr(awaitable, end)()
             return
+
+
+def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:
+    """The parameters of a function. Invalid for what is none, and for one that does not tell them: some of Python's own."""
+    if not callable(fn):
+        raise Invalid(f"expected a function, got {type(fn).__name__}", path=path)
+    try:
+        return inspect.signature(fn)
+    except (ValueError, TypeError):
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise Invalid(f"{name} does not tell its parameters", path=path, hint="wrap it in a function") from None
+
+
+def check_options(given: Iterable[str], declare: Callable[..., Any]) -> None:
+    """Refuse options that a declaration does not have: its keyword parameters are those that it has."""
+    known = [each.name for each in inspect.signature(declare).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            raise Invalid(f"there is no option {name!r}; there are {', '.join(sorted(known))}", path=name)

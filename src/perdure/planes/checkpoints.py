@@ -75,7 +75,9 @@ def prepare(reads: Reads, frozen: bytes) -> Prepared:
     return Prepared(frozen, saved.root, saved.total_bytes, rows, leans_on)
 
 
-def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default") -> CheckpointRecord:
+def save(
+    tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = "checkpoint.saved"
+) -> CheckpointRecord:
     """Record a checkpoint; its new nodes and its event land together, or not at all."""
     check_name(name, "name")
     if prepared.leans_on - tx.known(prepared.leans_on):
@@ -85,7 +87,7 @@ def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default") -> C
     root = prepared.root.hex()
     parent = _last_seq(tx, stream, name)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
-    seq = tx.record(Change("checkpoint.saved", stream, CHECKPOINTS, set=columns, blobs=[root]))
+    seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root]))
     return CheckpointRecord(seq, name, parent, root, prepared.size, to_datetime(tx.now), tx.actor, stream.ref(seq))
 
 

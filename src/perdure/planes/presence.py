@@ -2,17 +2,19 @@
 none.
 
 A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
-row for each session that it has written in. Both are ephemeral. Callers: the handles (first write, heartbeat
-thread, close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps
-P8, P15.
+row for each session that it has written in. Both are ephemeral. What its lock file proves (`stores/living.py`)
+is kept as long as something names it (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
+the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.planes.tables import ATTENDANCE, HOLDERS
@@ -20,11 +22,16 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
+if TYPE_CHECKING:
+    from perdure.stores.core import Core
+
 T = TypeVar("T")
+log = logging.getLogger("perdure.presence")
 
 Q = Statements("perdure.planes", "presence.sql")
 
 TTL_SECONDS = LEASE_TTL_SECONDS
+NEEDED_MAX = 10_000  # holders that one tidying can tell apart
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
@@ -86,3 +93,24 @@ def leave(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
     for stream in attended:
         tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
     tx.touch(HOLDERS, {"holder": holder}, None)
+
+
+# -- lock files ------------------------------------------------------------------------------------------------
+
+
+def needed(reads: Reads) -> set[str] | None:
+    """The holders, of all tenants, whose deaths somebody may yet have to prove. None: too many to tell."""
+    rows = reads.query(Q.holders_needed, limit=NEEDED_MAX)
+    return None if len(rows) == NEEDED_MAX else {holder for (holder,) in rows}
+
+
+def tidy(core: Core) -> int:
+    """Remove the lock files of dead processes that nothing names any more; returns how many. Bounded, and safe at any time.
+
+    What could not be looked at now is looked at another time: nothing rests on it.
+    """
+    try:
+        return core.living.tidy(lambda: core.read(needed, tenant=0))
+    except (Error, OSError) as error:
+        log.warning("lock files of the dead could not be looked through: %s", error)
+        return 0

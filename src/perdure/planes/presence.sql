@@ -6,3 +6,14 @@ SELECT 1 FROM holders WHERE holder = :holder AND expires_at > :now
 -- attendance_lapsed: who is written down as attending a session but has no living heartbeat.
 SELECT a.holder FROM attendance a LEFT JOIN holders h ON h.holder = a.holder
 WHERE a.stream = :stream AND a.holder <> :holder AND (h.expires_at IS NULL OR h.expires_at <= :now)
+
+-- holders_needed: whose death somebody may yet have to prove: who has a run, or an effect that is not known to be quiet, or a
+-- heartbeat that is good. Of all tenants.
+SELECT r.holder FROM runs r WHERE r.holder IS NOT NULL
+UNION
+SELECT f.holder FROM effects f
+WHERE f.tenant IN (SELECT id FROM tenants) AND f.state IN ('planned', 'dispatched', 'in_doubt')
+  AND f.holder IS NOT NULL AND f.quiet_at IS NULL
+UNION
+SELECT h.holder FROM holders h WHERE h.expires_at > :now
+LIMIT :limit

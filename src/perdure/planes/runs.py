@@ -8,12 +8,13 @@
                                                                      ready
 
 A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next goes on, and the old
-token is Stale. The fence costs nothing while nobody else wrote to the stream: see docs/decisions/0007. What a run did (steps,
-effects, waits) is its journal. Callers: the handles and the worker.
+token is Stale. Whoever's process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to the
+stream: see docs/decisions/0007. What a run did (steps, effects, waits) is its journal. Callers: the handles and the worker.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,15 +24,18 @@ from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, Stal
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
+from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.model.values import digest, to_plain
-from perdure.planes import presence
+from perdure.planes import conversation, inputs, presence
+from perdure.planes.checkpoints import Prepared
 from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Duration, Instant, between, deadline
-from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import HOLDERS, RUNS, STEPS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -42,14 +46,25 @@ T = TypeVar("T")
 
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
-DEATHS_MAX = 5  # processes that died with a run, alone and without any progress: then it is parked
+MOVED = "moved"  # the reason of a run that was handed over: it goes on elsewhere
+DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
 ID_CHARS = 12
+
+
+class Company(enum.Enum):
+    """What else runs in the process that wants a run."""
+
+    ANY = "any"
+    FELLOWS = "fellows"  # only runs whose process died, all of them with the same one and for the first time
+    NOBODY = "nobody"
 
 
 class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
-    __slots__ = ("cancelling", "disturbed", "first", "holder", "leaving", "seq", "stream", "token")
+    __slots__ = (
+        "cancelling", "disturbed", "first", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
         self.stream = stream
@@ -59,6 +74,8 @@ class Lease:
         self.cancelling = False
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
+        self.hired = False  # a worker has it: its process is not the agent's to end
+        self.restored = False  # the store was, since its journal began: what it did after the backup is not known
         self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
@@ -79,16 +96,21 @@ class Wanted(NamedTuple):
 
 
 def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
-    """Begin a run, or give the one that stands under this key. KeyReused when it was started with other arguments.
+    """Begin a run, and its session if that is new; or give the one that stands under this key. KeyReused when it was
+    started with other arguments.
 
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
     check_name(wanted.agent, "agent")
     doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs")}
+    if wanted.timeout is not None:
+        doc["timeout"] = duration_us(wanted.timeout, "timeout")
     mark = digest([wanted.args, wanted.kwargs], "args").hex()
     found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
     if found is not None:
         return found
+    if wanted.session is not None:
+        conversation.open_session(tx, wanted.session)
     name = new_uid().hex()[:ID_CHARS]
     stream = tx.new_stream("run", name)
     columns = {
@@ -129,18 +151,21 @@ def find(reads: Reads, name: str) -> Stream:
 
 
 def claim(
-    tx: Tx, stream: Stream, *, holder: str, program: str, epoch: int, dead: Collection[str] = (), alone: bool = True
-) -> Lease | None:
+    tx: Tx, stream: Stream, *, holder: str, program: str, epoch: int, dead: Collection[str] = (),
+    company: Company = Company.NOBODY,
+) -> Lease | None:  # fmt: skip
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
-    dead: holders whose processes are proved gone. alone: whether nothing else runs in this process. Whoever's process died
-    is a suspect and is only taken alone; a death counts only then, because it is nobody else's.
+    dead: holders whose processes are proved gone. company: what else runs in this process. Whoever's process died is a
+    suspect until it comes to rest. It goes on among its fellows, once; if their process dies too, alone from then on, and
+    each further death counts.
     """
     row = _row(tx, stream)
-    orphaned = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
-    if not orphaned and row["status"] != READY and not _is_due(tx, row):
+    left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
+    if not left and row["status"] != READY and not _is_due(tx, row):
         return None
-    if (row["suspect"] or orphaned) and not alone:
+    orphaned = left and row["holder"] != holder  # who only lost sight of it has not died with it
+    if not _may_join(row, company, orphaned=orphaned):
         return None
     deaths = _deaths(tx, stream, row) if orphaned else row["deaths"]
     if deaths >= DEATHS_MAX:
@@ -150,13 +175,13 @@ def claim(
         return None
     columns = {
         "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
-        "deaths": deaths, "suspect": int(orphaned or (row["suspect"] and deaths)), "epoch": epoch, "reason": None,
+        "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
     }  # fmt: skip
     presence.touch_holder(tx, holder)
-    kind = "run.recovered" if orphaned else "run.claimed"
+    kind = "run.recovered" if left else "run.claimed"
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
-    lease.cancelling = bool(row["cancelling"])
+    lease.cancelling, lease.restored = bool(row["cancelling"]), row["epoch"] != epoch
     return lease
 
 
@@ -168,20 +193,32 @@ def _is_due(tx: Tx, row: Row) -> bool:
     return row["status"] == WAITING and row["wake_at"] is not None and row["wake_at"] <= tx.store_now()
 
 
+def _may_join(row: Row, company: Company, *, orphaned: bool) -> bool:
+    """Whether a run that may have killed its process endangers nobody here who is not a suspect for the same death."""
+    if row["suspect"]:
+        return company is Company.NOBODY
+    return not orphaned or company is not Company.ANY
+
+
 def _deaths(tx: Tx, stream: Stream, row: Row) -> int:
-    """Deaths in a row while it was alone: what was recorded since the last claim is progress, and begins the count anew."""
+    """Deaths in a row since it is a suspect: whatever came to its end since the last claim begins the count anew.
+
+    The first of them was among fellows, if it had any: who did not cause it stays far from the limit, because he rests before.
+    """
     if not row["suspect"]:
         return 0
-    return row["deaths"] + 1 if tx.seq(stream) == row["claimed_seq"] else 1
+    further = tx.query(Q.progress_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=row["claimed_seq"])
+    return 1 if further else row["deaths"] + 1
 
 
 def fenced(tx: Tx, lease: Lease, verb: Callable[..., T], *args: Any, **kwargs: Any) -> tuple[T, int]:
     """Run a verb on the leased run, and give its result and the head after it. Stale, and nothing is written, if the
-    lease was lost (P7).
+    lease was lost (P7). The head is 0 when the verb gave the lease up: whatever comes after it is looked at.
     """
     check_lease(tx, lease)
     result = verb(tx, lease.stream, *args, **kwargs)
-    return result, tx.seq(lease.stream)
+    row = tx.changed(RUNS, lease.stream)
+    return result, 0 if row is not None and row["status"] != RUNNING else tx.seq(lease.stream)
 
 
 def check_lease(tx: Tx, lease: Lease) -> None:
@@ -226,13 +263,18 @@ def finish(
     status: RunStatus,
     result: Any = None,
     error: EffectError | None = None,
-    blamed: int | None = None,
+    blamed: int | str | None = None,
 ) -> None:
-    """The run is over. blamed: the effect by whose failure it ended: what `retry` does anew."""
+    """The run is over. blamed: the effect, by number, or the step, by place, by whose failure it ended."""
     doc = {"result": to_plain(result, "result")} if error is None else {"error": msgspec.to_builtins(error)}
     if blamed is not None:
-        doc["effect"] = blamed
+        doc |= blame(blamed)
     _give_up(tx, stream, f"run.{status.value}", status, doc=doc, ended_at=tx.now)
+
+
+def blame(blamed: int | str) -> dict[str, Any]:
+    """By whose failure a run ended, as its outcome says it: what `retry` does anew."""
+    return {"effect" if isinstance(blamed, int) else "step": blamed}
 
 
 def _give_up(tx: Tx, stream: Stream, kind: str, status: RunStatus, *, doc: Any = None, **columns: Any) -> None:
@@ -241,8 +283,13 @@ def _give_up(tx: Tx, stream: Stream, kind: str, status: RunStatus, *, doc: Any =
     tx.record(Change(kind, stream, RUNS, Op.SET, set={**clear, "status": status.value, **columns}, doc=doc, mark=mark))
 
 
-def step(tx: Tx, stream: Stream, doc: dict[str, Any]) -> int:
-    """Record that a step was done: one event and nothing else. The document is plain data (see `step_document`)."""
+def step(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = None) -> int:
+    """Record that a step was done: one event and nothing else. The document is plain data (see `step_document`).
+
+    given: what a model was given, kept with it by reference.
+    """
+    if given is not None:
+        doc = doc | {"input": inputs.keep(tx, stream, given)}
     return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
 
 
@@ -254,10 +301,20 @@ def noting(tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[..
 
 
 def step_document(
-    place: str, name: str, mark: str, value: Any, error: EffectError | None, notes: dict[str, Any]
+    place: str,
+    name: str,
+    mark: str,
+    value: Any,
+    error: EffectError | None,
+    notes: dict[str, Any],
+    *,
+    brief: bool = False,
 ) -> Any:
-    """What a step keeps. Invalid names the path of what cannot be kept."""
-    became = {"value": to_plain(value, "result")} if error is None else {"error": msgspec.to_builtins(error)}
+    """What a step keeps. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    if error is not None:
+        became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
+    else:
+        became = {"gave": digest(value, "result").hex()} if brief else {"value": to_plain(value, "result")}
     return {
         "place": place,
         "name": name,
@@ -267,10 +324,17 @@ def step_document(
     }
 
 
-def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None) -> int:
+def redo_step(tx: Tx, stream: Stream, place: str) -> None:
+    """A step that failed, or cannot be read as it was, is done anew by whoever drives the run next. Nothing for any other."""
+    recorded = {each.place: each for each in steps(tx, stream, _row(tx, stream)["cut_seq"])}
+    if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
+        tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
+
+
+def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None, epoch: int | None = None) -> int:
     """Begin the journal anew after what was just recorded; returns the number of the cut. doc: what is noted with it."""
     row = _row(tx, stream)
-    columns = {"cuts": row["cuts"] + 1}
+    columns = {"cuts": row["cuts"] + 1} | ({} if epoch is None else {"epoch": epoch})
     tx.record(Change("run.cut", stream, RUNS, Op.SET, set=columns, doc=doc, mark="cut_seq"))
     return columns["cuts"]
 
@@ -295,17 +359,51 @@ def call_off(tx: Tx, stream: Stream) -> None:
 
 def resume(tx: Tx, stream: Stream) -> None:
     """Let a waiting or parked run be looked at again."""
+    check_here(tx, stream)
     _reopen(tx, stream, "run.resumed", {WAITING, PARKED})
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """Let a parked run go on."""
+    """Let a parked run go on. The one way to take one back that was handed over: only if it was adopted nowhere."""
     _reopen(tx, stream, "run.unparked", {PARKED})
 
 
 def retry(tx: Tx, stream: Stream) -> None:
-    """Try a run again that failed, was cancelled or is parked: what it did is kept, the failing step is done anew."""
-    _reopen(tx, stream, "run.retried", {FAILED, CANCELLED, PARKED}, ended_at=None, cancelling=0)
+    """Try a run again that failed, was cancelled or is parked: what it did is kept. Its time, if that is over, begins anew."""
+    check_here(tx, stream)
+    _reopen(
+        tx, stream, "run.retried", {FAILED, CANCELLED, PARKED}, ended_at=None, cancelling=0, **_time_anew(tx, stream)
+    )
+
+
+def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
+    timeout_at = _row(tx, stream)["timeout_at"]
+    if timeout_at is None or timeout_at > tx.store_now():
+        return {}
+    given = _document(tx, stream, 4).get("timeout")
+    return {"timeout_at": tx.store_now() + given if type(given) is int else None}
+
+
+def check_here(reads: Reads, stream: Stream) -> None:
+    """Conflict for a run that was handed over: whoever adopted it goes on with it, and it must not go on twice (P3)."""
+    if was_moved(reads, stream):
+        raise Conflict(
+            f"run {stream.name} was handed over, and goes on elsewhere", path="run", status=PARKED.value,
+            hint=ways_on(stream.name, MOVED),
+        )  # fmt: skip
+
+
+def was_moved(reads: Reads, stream: Stream) -> bool:
+    """Whether a run was handed over and not taken back."""
+    row = _row(reads, stream)
+    return row["status"] == PARKED and row["reason"] == MOVED
+
+
+def ways_on(name: str, reason: str | None) -> str:
+    """What a person can do about a parked run."""
+    if reason == MOVED:
+        return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
+    return f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"
 
 
 def pin(tx: Tx, stream: Stream, program: str | None) -> None:
@@ -346,12 +444,18 @@ def run(reads: Reads, stream: Stream) -> RunRecord:
     return _record(reads, stream, rows[0])
 
 
-def blamed(reads: Reads, stream: Stream) -> int | None:
-    """The effect by whose failure a run ended or was parked, if it was one."""
+def blamed(reads: Reads, stream: Stream) -> int | str | None:
+    """By whose failure a run ended or was parked: an effect by its number, or a step by its place."""
+    said = _document(reads, stream, 5)
+    effect, place = said.get("effect"), said.get("step")
+    return effect if type(effect) is int else place if type(place) is str else None
+
+
+def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
+    """What a run was given (4), or what became of it (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
     where = f"run {stream.name}"
-    found = stored_fields(doc_of(reads, rows[0][5], where), where).get("effect") if rows else None
-    return found if type(found) is int else None
+    return stored_fields(doc_of(reads, rows[0][column], where), where) if rows else {}
 
 
 def runs_of_store(
@@ -388,58 +492,51 @@ def runs_of_store(
     return Page(found, encode_cursor(last[9], last[25]) if last else None)
 
 
-class Claimable(NamedTuple):
-    """A run that can perhaps be taken."""
-
-    status: str
-    agent: str
-    holder: str | None
-    suspect: int
-    program: str
-    pinned: int
-    stream: Stream
-
-
-def claimable(reads: Reads, *, limit: int = 50) -> list[Claimable]:
-    """What somebody may take now: ready runs, waiting ones past their time, and those whose holder's heartbeat lapsed."""
-    found: list[Claimable] = []
-    for status, extra in ((READY, {}), (WAITING, {"waking": 1}), (RUNNING, {"lapsed": 1})):
-        given: dict[str, Any] = {"waking": None, "lapsed": None, **extra}
-        rows = reads.query(Q.runs_claimable, tenant=reads.tenant, status=status.value, limit=limit, **given)
-        found += [_claimable(row) for row in rows]
-    return found
-
-
-def _claimable(row: tuple[Any, ...]) -> Claimable:
-    status, agent, holder, suspect, program, pinned, *stream = row
-    return Claimable(status, agent, holder, suspect, program, pinned, Stream(*stream))
-
-
-def running(reads: Reads, *, limit: int = 1_000) -> list[Claimable]:
-    """Runs that somebody has: what can be taken from those who are proved dead."""
-    rows = reads.query(
-        Q.runs_claimable, tenant=reads.tenant, status=RUNNING.value, limit=check_page(limit), waking=None, lapsed=None
-    )
-    return [_claimable(row) for row in rows]
-
-
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run after an event, in order."""
     rows = reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
-    return [_step(reads, stream, seq, body) for seq, body in rows]
+    found: dict[str, StepRecord] = {}
+    for seq, body in rows:
+        where = f"run {stream.name} step {seq}"
+        doc = stored_fields(doc_of(reads, body, where), where)
+        if doc.get("again"):
+            found.pop(str(doc.get("place")), None)
+        else:
+            made = _step(doc, seq, where)
+            found[made.place] = made
+    return [*found.values()]
 
 
-def _step(reads: Reads, stream: Stream, seq: int, body: bytes | None) -> StepRecord:
-    where = f"run {stream.name} step {seq}"
-    doc = stored_fields(doc_of(reads, body, where), where)
-    try:
-        error = None if doc.get("error") is None else msgspec.convert(doc["error"], EffectError)
-        return StepRecord(
-            seq, doc["place"], doc["name"], doc["digest"], stored_value(doc.get("value"), where), error,
-            stored_fields(stored_value(doc.get("notes") or {}, where), where),
-        )  # fmt: skip
-    except (KeyError, msgspec.ValidationError) as problem:
-        raise Damaged(f"what is stored is no step: {problem}", path=where) from None
+class _Step(msgspec.Struct):
+    """The document of a step, as `step_document` makes it."""
+
+    place: str
+    name: str
+    digest: str
+    value: Any = None
+    error: EffectError | None = None
+    notes: dict[str, Any] = {}
+    input: str | None = None
+    gave: str | None = None
+
+
+def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
+    found = stored_as(_Step, doc, "step", where)
+    notes = stored_fields(stored_value(found.notes, where), where)
+    value = stored_value(found.value, where)
+    return StepRecord(
+        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave
+    )  # fmt: skip
+
+
+def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
+    """What the model of a step was given: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
+    where = f"run {stream.name} step {check_seq(seq, 'seq')}"
+    rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
+    if found is None or found.input is None:
+        raise NotFound(f"event {seq} of run {stream.name} is no step that called a model", path="seq")
+    return inputs.load(reads, found.input, where)
 
 
 def _status(status: object) -> str:
@@ -455,11 +552,11 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     where = f"run {stream.name}"
     doc = stored_fields(doc_of(reads, given, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
-    failed = became.get("error")
+    args, kwargs = (stored_value(doc.get(name), where) for name in ("args", "kwargs"))
     return RunRecord(
-        name, agent, stored_state(RunStatus, status, where), key, stored_value(doc.get("args"), where),
-        stored_value(doc.get("kwargs"), where), stored_value(became.get("result"), where),
-        None if failed is None else msgspec.convert(failed, EffectError), session, parent, creator,
+        name, agent, stored_state(RunStatus, status, where), key, stored_as(list[Any], args, "list of arguments", where),
+        stored_as(dict[str, Any], kwargs, "arguments by name", where), stored_value(became.get("result"), where),
+        stored_as(EffectError | None, became.get("error"), "error", where), session, parent, creator,
         stored_instant(created_at, where), stored_instant_or_none(ended_at, where), stored_instant_or_none(wake_at, where),
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),

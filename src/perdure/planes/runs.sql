@@ -41,13 +41,14 @@ WHERE r.tenant = :tenant
   AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
 ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit
 
--- runs_claimable: what can be taken now, oldest wake first: ready, or waiting past its time, or left by a holder that lapsed.
-SELECT r.status, r.agent, r.holder, r.suspect, r.program, r.pinned, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM runs r JOIN streams s ON s.id = r.stream
-WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'running', 'waiting')
-  AND r.wake_at <= :now --? waking
-  AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) --? lapsed
-ORDER BY r.wake_at, r.stream LIMIT :limit
+-- progress_after: whether a run came further after an event; what was only begun, or is in doubt, is not further.
+SELECT 1 FROM events e
+WHERE e.stream = :stream AND e.seq > :after
+  AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
+LIMIT 1
+
+-- step_get: one step of a run.
+SELECT e.body FROM events e WHERE e.stream = :stream AND e.seq = :seq AND e.tbl = 'steps' AND e.kind = 'step.done'
 
 -- steps_after: the steps of a run after an event, in order.
 SELECT e.seq, e.body FROM events e

@@ -77,3 +77,11 @@ def stored_fields(doc: Any, path: str) -> dict[str, Any]:
     if type(doc) is not dict:
         raise Damaged(f"the document is a {type(doc).__name__}, not fields by name", path=path)
     return doc
+
+
+def stored_as(kind: Any, tree: Any, what: str, path: str) -> Any:
+    """Part of a document that has a form of its own. Damaged when it has another; `what` says what was expected."""
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"what is stored is no {what}: {error}", path=path) from None

@@ -41,8 +41,8 @@ ARTIFACTS = Table(
 ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), fixed=True)
 EFFECTS = Table(
     "effects", _R, ("seq",),
-    ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "epoch", "holder", "actor", "at",
-     "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq"),
+    ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "mishaps", "epoch", "holder",
+     "actor", "at", "first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
 RUNS = Table(

@@ -23,7 +23,7 @@ from perdure.planes import runs
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Duration, deadline, store_now
-from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -201,7 +201,7 @@ def end_run(
     status: RunStatus,
     result: Any = None,
     error: EffectError | None = None,
-    blamed: int | None = None,
+    blamed: int | str | None = None,
 ) -> None:
     """A run is over: what it still waited for is withdrawn, and the run that started it is told, in one commit."""
     for left in waiting(tx, stream):
@@ -299,10 +299,10 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
     where = f"{stream.kind} {stream.name} wait {seq}"
     doc = stored_fields(doc_of(reads, opened, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
-    choices = doc.get("choices") or []
+    choices = stored_as(tuple[str, ...], doc.get("choices") or (), "list of choices", where)
     return WaitRecord(
         seq, stream.kind, stream.name, stored_state(WaitKind, kind, where), stored_state(WaitState, state, where), name,
-        str(doc.get("question") or ""), tuple(str(choice) for choice in choices), stored_value(doc.get("default"), where),
+        str(doc.get("question") or ""), choices, stored_value(doc.get("default"), where),
         stored_value(doc.get("detail"), where), place, effect, mark, actor, stored_instant(at, where),
         stored_instant_or_none(expires_at, where), met_by, stored_instant_or_none(met_at, where),
         stored_value(became.get("answer"), where), stream.ref(seq),

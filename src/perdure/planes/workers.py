@@ -50,12 +50,14 @@ class Look(NamedTuple):
     """What a worker sees: what it can take, suspects, and when (microseconds from now) the next waiting run is due.
 
     introduced: whether it is still written down. Others forget who gave no sign of life; it may have been only stopped.
+    held: how many runs it has.
     """
 
     takeable: list[Found]
     suspects: list[Found]
     wake_left_us: int | None
     introduced: bool
+    held: int = 0
 
 
 class Wanted(NamedTuple):
@@ -80,9 +82,12 @@ def _listed(names: Iterable[str]) -> str:
 def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Look:
     """What there is to do for a worker. Only a hint: `runs.claim` decides. limit: 0 when it has no room."""
     takeable = [*_takeable(reads, what, limit)] if limit else []
-    suspects = [each for holder in _void_holders(reads, is_dead) if holder != me for each in held_by(reads, holder)]
+    holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
+    void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]
+    suspects = [each for holder in void for each in held_by(reads, holder)]
     left_us, introduced = reads.query(Q.wake_left, tenant=reads.tenant, me=me)[0]
-    return Look(takeable, suspects, left_us, introduced=bool(introduced))
+    held = sum(count for holder, _, count in holders if holder == me)
+    return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held)
 
 
 def _takeable(reads: Reads, what: Wanted, limit: int) -> Iterator[Found]:
@@ -90,12 +95,6 @@ def _takeable(reads: Reads, what: Wanted, limit: int) -> Iterator[Found]:
     for status, due in ((RunStatus.READY, None), (RunStatus.WAITING, 1)):
         given = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
         yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **given))
-
-
-def _void_holders(reads: Reads, is_dead: IsDead) -> list[str]:
-    """Who has runs and is gone: its heartbeat lapsed, or its process is proved dead."""
-    rows = reads.query(Q.holders_of_runs, tenant=reads.tenant)
-    return [holder for holder, good in rows if not good or is_dead(holder)]
 
 
 def held_by(reads: Reads, holder: str, limit: int = ROWS_MAX) -> list[Found]:

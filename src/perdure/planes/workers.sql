@@ -15,8 +15,9 @@ FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.holder = :holder AND r.tenant = :tenant
 ORDER BY r.stream LIMIT :limit
 
--- holders_of_runs: who has runs, and whether the heartbeat of each is good.
-SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
+-- holders_of_runs: who has runs, whether the heartbeat of each is good, and how many he has.
+SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+  count(*)
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 GROUP BY r.holder
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, NamedTuple, overload
 
+from perdure.effects.meaning import named_args
 from perdure.errors import Invalid
+from perdure.model.functions import check_options, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
@@ -72,7 +74,7 @@ class Agent:
         self.workspace = workspace
         self.pins = dict(pins)
         self.is_async = inspect.iscoroutinefunction(fn)
-        self.signature = inspect.signature(fn)
+        self.signature = signature_of(fn, "agent")
         self.program = program_of(fn, self.pins)
         update_wrapper(self, fn)
 
@@ -110,6 +112,7 @@ def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """
     if fn is not None:
         return _declare(fn)
+    check_options(declared, _declare)
     return lambda found: _declare(found, **declared)
 
 
@@ -119,7 +122,7 @@ def _declare(
 ) -> Agent:  # fmt: skip
     if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise Invalid("an agent is a function or an async function that takes a run", path="agent")
-    if not inspect.signature(fn).parameters:
+    if not signature_of(fn, "agent").parameters:
         raise Invalid("an agent takes the run as its first parameter", path="agent", hint="def fix(run, …)")
     if timeout is not None:
         duration_us(timeout, "timeout")
@@ -127,9 +130,10 @@ def _declare(
         raise Invalid(f"expected how many runs at once, got {limit!r}", path="limit")
     if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
         raise Invalid(f"expected the path of a folder, got {workspace!r}", path="workspace")
-    to_plain(dict(pins or {}), "pins")
+    pinned = named_args(pins, "pins")
+    to_plain(pinned, "pins")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
-    made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pins or {})
+    made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pinned)
     DECLARED[called] = made
     return made
 

@@ -10,15 +10,19 @@ from typing import Any
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Failed, Parked, Refused
+from perdure.errors import Cancelled, Damaged, Failed, Invalid, Parked, Refused
 from perdure.log.change import Stream
+from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
-from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
+from perdure.model.values import digest
 from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
 from perdure.runtime.journal import Journal
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
+
+UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
@@ -28,15 +32,25 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
 
 
 def cut(
-    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None
+    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None, epoch: int
 ) -> tuple[int, int]:
-    """Save a state and begin the journal anew: the number of the cut, and its event. Refused while anything is open."""
+    """Save a state and begin the journal anew: the number of the cut, and its event. Refused while anything is open.
+
+    epoch: the store's. What comes after the cut cannot have been forgotten by a restore before it.
+    """
     if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
         raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
     if waits.waiting(tx, stream):
         raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
     checkpoints.save(tx, stream, prepared)
-    return runs.cut(tx, stream, noted), tx.seq(stream)
+    return runs.cut(tx, stream, noted, epoch), tx.seq(stream)
+
+
+def last_cut_us(reads: Reads, stream: Stream) -> int:
+    """When the state that a run goes on from was saved."""
+    return max(
+        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1)), default=0
+    )
 
 
 def go_to_rest(tx: Tx, stream: Stream, lease: Lease, reason: str, wake_us: int | None, limit_us: int | None) -> None:
@@ -48,11 +62,45 @@ def go_to_rest(tx: Tx, stream: Stream, lease: Lease, reason: str, wake_us: int |
     runs.wait(tx, stream, reason, min(times, default=None))
 
 
-def replayed(name: str, value: Any, error: EffectError | None) -> Any:
-    """What a recorded step gives: its value, or Failed with what it raised."""
-    if error is None:
-        return value
-    raise Failed(error.message, code=error.code, path=f"step {name}")
+def replayed(step: StepRecord) -> Any:
+    """What a recorded step gives: its value, or Failed with what it raised; Invalid again if its value could not be kept."""
+    if step.error is None:
+        return step.value
+    if step.error.code == UNSTORABLE:
+        raise Invalid(step.error.message, path=f"step {step.name}", step=step.place)
+    raise failed_step(step.place, step.name, step.error)
+
+
+def failed_step(place: str, name: str, said: EffectError) -> Failed:
+    """What a program gets of a step that failed, now and at every replay; its place is what `retry` does anew."""
+    return Failed(said.message, code=said.code, path=f"step {name}", step=place)
+
+
+def told_of(child: str, said: Any) -> Any:
+    """What a run heard of the end of its child: its result, or Failed with what the child failed by."""
+    match said:
+        case {"error": [str(code), str(message)]}:
+            raise Failed(message, code=code, path=f"run {child}")
+        case {"result": result}:
+            return result
+    raise Damaged("what is stored is no end of a run", path=f"run {child}")
+
+
+def read_again(step: StepRecord, value: Any) -> Any:
+    """What a step gives of which only the digest is kept. Parked when it is not what it gave before: replay must not differ."""
+    now = digest(value, "result").hex()
+    if now != step.gave:
+        raise reads_otherwise(step, now)
+    return value
+
+
+def reads_otherwise(step: StepRecord, now: str) -> Parked:
+    """The error of a reading that cannot be repeated, with what it gave before and now."""
+    return Parked(
+        f"{step.name} gave {step.gave} and now gives {now}: the run cannot go on as it did", path=f"step {step.name}",
+        hint="put back what it read and `perdure resume` the run, or `perdure retry` it with what is read now",
+        reason="reread", step=step.place, expected=step.gave, found=now,
+    )  # fmt: skip
 
 
 def usage_of(value: Any) -> Any:
@@ -70,7 +118,8 @@ def given(record: EffectRecord) -> Any:
 def may_have_happened(record: EffectRecord) -> bool:
     """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
     if record.state is EffectState.FAILED:
-        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None
+        said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
+        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None and not said_no
     return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
 
 
@@ -90,7 +139,6 @@ def ended_as(record: RunRecord) -> Any:
     )
     where = f"run {record.id}"
     if record.status is RunStatus.PARKED:
-        hint = f"`perdure show {record.id}`, then `perdure resume|retry|cancel|pin {record.id}`"
-        raise Parked(said, path=where, hint=hint, reason=record.reason)
+        raise Parked(said, path=where, hint=runs.ways_on(record.id, record.reason), reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
     raise kind(said, code=code, path=where)

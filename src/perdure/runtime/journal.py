@@ -15,6 +15,7 @@ from perdure.errors import Changed, Invalid, Refused
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectRecord, ToolKind
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
+from perdure.runtime.places import is_below
 
 WAYS_ON = (
     "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
@@ -35,10 +36,11 @@ class Entry(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a function that a step calls."""
+    """What is known of a function that a step calls. brief: of what it gives, only the digest is kept."""
 
     name: str
     is_async: bool
+    brief: bool = False
 
 
 def known_of(fn: Any) -> Known:
@@ -46,7 +48,7 @@ def known_of(fn: Any) -> Known:
     if isinstance(fn, Tool):
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
-        return Known(fn.name, fn.is_async)
+        return Known(fn.name, fn.is_async, fn.keep == "digest")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
     return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
@@ -91,6 +93,12 @@ class Journal:
     def replaying(self) -> bool:
         """Whether something that was recorded has not been reached yet."""
         return bool(self._left)
+
+    def forget_in(self, branches: Iterable[str]) -> None:
+        """What these branches, which did not come to their own end, did more of in an earlier drive is not missed."""
+        for branch in branches:
+            for place in [each for each in self._left if is_below(each, branch)]:
+                del self._left[place]
 
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""

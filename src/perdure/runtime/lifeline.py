@@ -1,7 +1,8 @@
 """What a supervisor and its workers say to each other: one JSON object a line, over a pair of sockets.
 
     worker      {"ready": HOLDER}     it works, under this name
-                {"suspects": N}       so many runs need a process of their own
+                {"suspects": N}       so many processes are needed for suspects
+                {"busy": true}        this standby has something to do: another one is to stand by
     supervisor  {"dead": HOLDER}      that process is gone: look who has its runs
 
 A word is only a hint to look; nothing rests on it. The end of the line is the end of the other process.

@@ -5,11 +5,15 @@ Raised by whatever waits inside an agent; caught by the driving of the run, whic
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TypeVar
 
-from perdure.errors import Error
+from perdure.errors import Error, Failed
 
 E = TypeVar("E", bound=BaseException)
+CANCELLED, TIMED_OUT = "Cancelled", "TimedOut"  # codes of what ends a run from outside
+_EFFECT = re.compile(r"run:(.+)/(\d{1,18})", re.ASCII)
 
 
 class Suspended(BaseException):
@@ -33,10 +37,27 @@ def found_in(error: BaseException, kinds: tuple[type[E], ...]) -> E | None:
     return next((found for each in held if (found := found_in(each, kinds)) is not None), None)
 
 
-def blamed_in(error: BaseException) -> int | None:
-    """The effect by whose failure a program ended: `facts` of a Failed has it, or of the one that it was raised from."""
-    failed = found_in(error, (Error,))
-    name = None if failed is None else failed.facts.get("effect")
-    if isinstance(name, str):
-        return int(name.rpartition("/")[2])
-    return None if error.__cause__ is None else blamed_in(error.__cause__)
+def origins(error: BaseException) -> Iterator[BaseException]:
+    """An error, what a group holds, and what each was raised from: whatever a program made of it."""
+    yield error
+    held = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for each in (*held, *([error.__cause__] if error.__cause__ is not None else [])):
+        yield from origins(each)
+
+
+def is_end(error: BaseException | None) -> bool:
+    """Whether a run that raised this can only end, whatever its program makes of it: it is cancelled, or its time is over."""
+    return isinstance(error, Failed) and error.path == "run" and error.code in (CANCELLED, TIMED_OUT)
+
+
+def blamed_in(error: BaseException, run: str) -> int | str | None:
+    """By whose failure a program ended: an effect of this very run by its number, or a step by its place."""
+    for each in origins(error):
+        facts = each.facts if isinstance(each, Error) else {}
+        named, place = facts.get("effect"), facts.get("step")
+        found = _EFFECT.fullmatch(named) if isinstance(named, str) else None
+        if found is not None and found[1] == run:
+            return int(found[2])
+        if isinstance(place, str):
+            return place
+    return None

@@ -11,7 +11,7 @@ import contextvars
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Refused
 from perdure.model.limits import check_name
@@ -27,7 +27,7 @@ _current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
 class Branch:
     """One line of work in a run: it counts what is done in it, and the branches that leave it."""
 
-    __slots__ = ("_children", "_cut", "_named", "_ordinal", "path", "tasks", "trunk")
+    __slots__ = ("_children", "_cut", "_named", "_ordinal", "path", "tasks", "trunk", "unfinished")
 
     def __init__(self, path: str = "", trunk: Branch | None = None) -> None:
         self.path = path
@@ -38,14 +38,24 @@ class Branch:
         # Of the whole run, each with its branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
         self._cut: int | None = None  # in which it counts
+        # Of the whole run: branches whose tasks have not come to their own end, because they go on or were cancelled.
+        self.unfinished: set[str] = set() if trunk is None else trunk.unfinished
 
     def next_place(self, cut: int) -> str:
         """The place of what is done next. After a cut it counts from the beginning."""
+        self._count_in(cut)
+        self._ordinal += 1
+        return f"{cut}/{self.path}/{self._ordinal}"
+
+    def _count_in(self, cut: int) -> None:
         if self._cut is not None and cut != self._cut:
             self.restart()
         self._cut = cut
-        self._ordinal += 1
-        return f"{cut}/{self.path}/{self._ordinal}"
+
+    def mark(self, cut: int) -> Mark:
+        """Where it is now: what is done and begun from here on can be told from what was before."""
+        self._count_in(cut)
+        return Mark(self.path, self._ordinal, self._children, frozenset(self._named))
 
     def child(self) -> Branch:
         """The next branch that leaves this one."""
@@ -60,15 +70,61 @@ class Branch:
         self._named.add(name)
         return Branch(f"{self.path}.{name!r}", self.trunk)
 
-    def tasks_below(self, path: str) -> list[Any]:
-        """The tasks of the branches that left a branch of this run."""
-        return [task for task, branch in self.tasks.items() if branch != path and _is_within(branch, path)]
+    def tasks_since(self, mark: Mark) -> list[Any]:
+        """The tasks of the branches that left a branch of this run since it was marked."""
+        return [task for task, branch in self.tasks.items() if mark.was_begun_after(branch)]
+
+    def track(self, task: asyncio.Task[Any], path: str) -> None:
+        """A task of this run is a branch of it. It is finished when it ends by itself."""
+        self.tasks[task] = path
+        self.unfinished.add(path)
+        task.add_done_callback(lambda done: None if done.cancelled() else self.unfinished.discard(path))
 
     def restart(self) -> None:
         """Count from the beginning: after a cut."""
         self._ordinal = self._children = 0
         self._cut = None
         self._named.clear()
+
+
+class Mark(NamedTuple):
+    """A point in a branch. It is the same at every replay, whatever had finished by then."""
+
+    path: str = ""
+    ordinal: int = 0
+    children: int = 0
+    named: frozenset[str] = frozenset()
+
+    def is_before(self, place: str) -> bool:
+        """Whether a place came after this point: in this branch, or in one that left it since."""
+        branch, _, ordinal = place.partition("/")[2].rpartition("/")
+        return int(ordinal) > self.ordinal if branch == self.path else self.was_begun_after(branch)
+
+    def was_begun_after(self, branch: str) -> bool:
+        """Whether a branch left this one after this point."""
+        if branch == self.path or not _is_within(branch, self.path):
+            return False
+        rest = branch[len(self.path) :].removeprefix(".")
+        number = rest.partition(".")[0]
+        if number.isdecimal():
+            return int(number) > self.children
+        return not any(rest == repr(name) or rest.startswith(f"{name!r}.") for name in self.named)
+
+
+class Span(NamedTuple):
+    """What a branch did between two points, with the branches that left it between them."""
+
+    since: Mark
+    upto: Mark
+
+    def holds(self, place: str) -> bool:
+        """Whether a place is in it."""
+        return self.since.is_before(place) and not self.upto.is_before(place)
+
+    def ends(self, place: str) -> bool:
+        """Whether all that is done in the branch of a place is in it, because that ends with it: not if it has a name."""
+        branch = place.partition("/")[2].rpartition("/")[0]
+        return branch[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
 
 
 def is_below(place: str, path: str) -> bool:
@@ -129,7 +185,7 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         context.run(_current.set, made)
         given["context"] = context
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
-        branch.tasks[task] = made.path
+        branch.track(task, made.path)
         return task
 
     factory.numbers_branches = True  # type: ignore[attr-defined]

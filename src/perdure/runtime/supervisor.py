@@ -2,7 +2,7 @@
 
     supervisor ─┬─ worker            started again when it dies; too often in a short time is the end, with an error
                 ├─ worker
-                ├─ standby           for suspects: runs whose process died run alone until they are cleared
+                ├─ standby           for suspects: runs whose process died are not driven beside others until they are cleared
                 └─ suspects          more of them, when workers ask for it; each ends by itself when there are none left
 
 It holds no store: whoever dies took nothing with it but a lock file, and that is how the others know. The first worker must be
@@ -53,7 +53,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """How many processes, and when it is too much: more than `restarts` deaths within `within_seconds` end it all."""
 
     processes: int = 1
-    suspects: int = 4
+    suspects: int = 16
     restarts: int = 5
     within_seconds: float = 10.0
     grace_seconds: float = 5.0
@@ -161,6 +161,8 @@ class Supervisor:
                 self._failed_starts = self._failed_starts if child.role is Role.WORKER else 0
             case {"suspects": int(count)}:
                 self._asked = count
+            case {"busy": True}:
+                child.role = Role.SUSPECTS
 
     def _on_signal(self, number: int) -> None:
         self._stopping += number != signal.SIGCHLD

@@ -5,8 +5,9 @@
        └── woken: by a commit, a death, the clock ◀───┘
 
 Async agents share one event loop; sync agents get a thread each. Suspects (runs whose process died) are never driven beside
-others: a worker of their own takes them, or this one when it has nothing else. What it needs of an open store it is handed as
-a `Desk`: claiming and driving are handles. Callers: `perdure worker`; programs that want a worker inside them.
+others: a worker of their own takes those of one dead process together, and each alone if that process dies as well; or this one
+when it has nothing else. What it needs of an open store it is handed as a `Desk`: claiming and driving are handles. Callers:
+`perdure worker`; programs that want a worker inside them.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
 from perdure.model.records.workers import About
-from perdure.planes.runs import Lease
+from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime.agent import Agent
@@ -63,8 +64,8 @@ class Desk(Protocol):
         """Runs that this holder has, but for those that it knows of."""
         ...
 
-    async def claim(self, found: Found, agent: Agent, *, alone: bool) -> Lease | None:
-        """Take a run; None when it is not to be had."""
+    async def claim(self, found: Found, agent: Agent, company: Company) -> Lease | None:
+        """Take a run; None when it is not to be had, in this company."""
         ...
 
     async def drive(self, agent: Agent, lease: Lease) -> None:
@@ -91,7 +92,8 @@ class Desk(Protocol):
 class Settings(msgspec.Struct, frozen=True):
     """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
 
-    suspects_only: take only suspects, one at a time, and end when there are none; a standby waits for the next instead.
+    suspects_only: take only suspects, those of one death at a time, and end when there are none; a standby waits for the next
+    instead, until it has had some.
     """
 
     concurrency: int = 10
@@ -112,17 +114,21 @@ class Settings(msgspec.Struct, frozen=True):
 class Worker:
     """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
 
-    isolate: asks for processes in which so many suspects can run; without it this one waits until it is alone.
+    isolate: asks for so many processes for suspects; without it they wait here until it is alone. relieve: says that this
+    standby has something to do, so that another one stands by.
     """
 
     def __init__(
-        self, desk: Desk, agents: dict[str, Agent], settings: Settings, isolate: Callable[[int], None] | None = None
-    ) -> None:
+        self, desk: Desk, agents: dict[str, Agent], settings: Settings, isolate: Callable[[int], None] | None = None,
+        relieve: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         settings.check()
         self._desk = desk
         self._agents = agents
         self._settings = settings
         self._isolate = isolate
+        self._relieve = relieve
+        self._stands_by = settings.standby
         self._running: dict[asyncio.Task[None], tuple[Agent, Lease]] = {}
         self._claiming: set[bytes] = set()
         self._wake = asyncio.Event()
@@ -202,13 +208,13 @@ class Worker:
     async def _look(self) -> float | None:
         """Take what there is to take; returns how long to wait if nothing happens, None when this worker is done."""
         began = time.monotonic()
-        if self._unsure:
-            await self._find_lost()
         room, at_work = self._room()
         open_ones = [each for each in self._agents.values() if each.limit is None or at_work[each.name] < each.limit]
         seen = await self._desk.look(open_ones, FOUND_MAX if room and open_ones else 0)
         if not seen.introduced:
             await self._desk.introduce(self._about())
+        if self._unsure or seen.held > len(self._running):
+            await self._find_lost()
         suspects = [each for each in seen.suspects if each.agent in self._agents]
         self._look_seconds = time.monotonic() - began
         if self._settings.suspects_only:
@@ -225,13 +231,18 @@ class Worker:
 
     async def _take(self, takeable: Sequence[Found], room: int, at_work: Counter[str]) -> None:
         """Claim as many as there is room for, all at once."""
+        chosen = self._fitting(self._in_own_order(takeable, room), room, at_work)
+        await asyncio.gather(*(self._claim(found, Company.ANY) for found in chosen))
+
+    def _fitting(self, wanted: Iterable[Found], room: int, at_work: Counter[str]) -> list[Found]:
+        """The first of them, as far as there is room, and no more of an agent than its limit."""
         chosen: list[Found] = []
-        for found in self._in_own_order(takeable, room):
+        for found in wanted:
             limit = self._agents[found.agent].limit
             if limit is None or at_work[found.agent] < limit:
                 at_work[found.agent] += 1
                 chosen.append(found)
-        await asyncio.gather(*(self._claim(found, alone=False) for found in chosen[:room]))
+        return chosen[:room]
 
     def _in_own_order(self, found: Sequence[Found], room: int) -> list[Found]:
         """Where there is more than enough, workers begin at different places: else all would want the same."""
@@ -239,11 +250,11 @@ class Worker:
         at = int(self._desk.holder[:8], 16) % len(known) if len(known) > room else 0
         return [*known[at:], *known[:at]]
 
-    async def _claim(self, found: Found, *, alone: bool) -> asyncio.Task[None] | None:
+    async def _claim(self, found: Found, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]
         self._claiming.add(found.uid)
         try:
-            lease = await self._desk.claim(found, agent, alone=alone)
+            lease = await self._desk.claim(found, agent, company)
             if lease is None:
                 return None
             task = asyncio.create_task(self._drive(found, agent, lease))
@@ -300,12 +311,15 @@ class Worker:
             self._unsure = True
 
     async def _find_lost(self) -> None:
-        """Give back what this worker has without driving it: what a lost answer of the store left behind."""
+        """Give back what this worker has without driving it: what a lost answer of the store left behind, or a driver that
+        found its lease lapsed where nobody had taken the run.
+        """
         self._unsure = False
         known = {lease.stream.uid for _, lease in self._running.values()} | self._claiming
         for found in await self._desk.lost(known):
             if found.uid not in {lease.stream.uid for _, lease in self._running.values()}:
                 await self._desk.give_back(found)
+                self._wake.set()
 
     # -- suspects ------------------------------------------------------------------------------------------------------------
 
@@ -313,31 +327,46 @@ class Worker:
         """Whether nothing else is to be taken now, because suspects wait until this worker is alone."""
         if self._isolate is None:
             if suspects and not self._running:
-                await self._take_suspect(suspects)
+                await self._take_suspects(suspects)
             return bool(suspects)
         now = time.monotonic()
         self._suspected = {each.uid: self._suspected.get(each.uid, now) for each in suspects}
-        waiting = sum(since <= now - SUSPECTED_SECONDS for since in self._suspected.values())
+        waiting = [each for each in suspects if self._suspected[each.uid] <= now - SUSPECTED_SECONDS]
         if waiting:
-            self._isolate(waiting)
+            self._isolate(len(_apart(waiting)))
         return False
 
     async def _take_next(self, suspects: list[Found]) -> float | None:
-        """The work of a worker for suspects: one at a time; for the others it asks for more processes."""
-        if len(suspects) > 1 and self._isolate is not None:
-            self._isolate(len(suspects) - 1)
-        if suspects and await self._take_suspect(suspects):
+        """The work of a worker for suspects: those of one death, or one of them; for the others it asks for more processes."""
+        others = len(_apart(suspects)) - 1
+        if others > 0 and self._isolate is not None:
+            self._isolate(others)
+        if suspects and await self._take_suspects(suspects):
             return 0.0
-        return self._settings.poll_seconds if self._settings.standby else None
+        return self._settings.poll_seconds if self._stands_by else None
 
-    async def _take_suspect(self, suspects: list[Found]) -> bool:
-        """Drive one of them alone, to its rest; whether one could be had."""
-        for found in self._in_own_order(suspects, 1):
-            task = await self._claim(found, alone=True)
-            if task is not None:
-                await _first({task}, self._leaving)
+    async def _take_suspects(self, suspects: list[Found]) -> bool:
+        """Drive some that may be driven together, to their rest; whether any could be had."""
+        groups = _apart(suspects)
+        at = int(self._desk.holder[:8], 16) % len(groups)
+        for group in [*groups[at:], *groups[:at]]:
+            company = Company.NOBODY if group[0].suspect else Company.FELLOWS
+            chosen = self._fitting(group, self._settings.concurrency, Counter())
+            tasks = await asyncio.gather(*(self._claim(found, company) for found in chosen))
+            if taken := {task for task in tasks if task is not None}:
+                await self._see_through(taken)
                 return True
         return False
+
+    async def _see_through(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Until these runs rest, or this worker is to end. It stands by no longer: another one does."""
+        if self._stands_by:
+            self._stands_by = False
+            self._relieve()
+        while left := {task for task in tasks if not task.done()}:
+            await _first(left, self._leaving)
+            if self._leaving.is_set():
+                return
 
     # -- ending --------------------------------------------------------------------------------------------------------------
 
@@ -361,6 +390,14 @@ class Worker:
         deadline = time.monotonic() + seconds
         while self._running and not sooner.is_set() and (left := deadline - time.monotonic()) > 0:
             await _first({*self._running}, sooner, left)
+
+
+def _apart(suspects: Iterable[Found]) -> list[list[Found]]:
+    """Suspects as they may be driven, a process each: those of one death together; who is one for the second time, alone."""
+    groups: dict[Any, list[Found]] = {}
+    for found in suspects:
+        groups.setdefault(found.uid if found.suspect else found.holder, []).append(found)
+    return list(groups.values())
 
 
 def threads_at_work(seconds: float = 1.0) -> int:

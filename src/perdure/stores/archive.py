@@ -145,6 +145,7 @@ def _zip_errors() -> Iterator[None]:
         zipfile.LargeZipFile,
         NotImplementedError,
         EOFError,
+        OSError,  # an offset before the start
         RuntimeError,
         ValueError,
     ) as error:

@@ -257,10 +257,11 @@ def disk_errors(path: Path, where: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         said = error.strerror or str(error)
-        raise _disk_error(error, f"{path}: {said}" if where else said, where or str(path)) from error
+        raise disk_error(error, f"{path}: {said}" if where else said, where or str(path)) from error
 
 
-def _disk_error(error: OSError, message: str, path: str) -> Error:
+def disk_error(error: OSError, message: str, path: str) -> Error:
+    """What the file system says, as an error of the tree."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Full(message, path=path, hint=_NO_ROOM)
     if error.errno == errno.EROFS:

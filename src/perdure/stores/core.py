@@ -25,6 +25,7 @@ from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow, Blobs
+from perdure.stores.flights import Flights
 from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.living import Living, folder_for
 from perdure.stores.slots import Slots
@@ -142,9 +143,7 @@ class Core:
             (lambda: None) if database_clock else (clock or system_clock),
             round(lease_seconds * SECOND_US),
         )
-        self.flying: set[tuple[int, int]] = (
-            set()
-        )  # what this process is at: effects it sends (stream, seq), runs it drives (stream, 0)
+        self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition)

@@ -2,9 +2,10 @@
 
 The kernel lets a lock go when the process and all that it forked are gone, whatever killed them; a process id proves
 nothing, because it is given out again. Whoever can lock another's file knows that its process can no longer send.
-Callers: whoever leases or dispatches (`begin`), and recovery (`is_dead`). Keeps P3, P4.
+Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and workers that clean up (`tidy`). Keeps P3, P4.
 
     <store>.live/<holder>      locked: it lives.  Can be locked: it is dead.  Not there: nothing is proved.
+    <store>.live/<holder>.new  not locked yet: it gets its name with its lock, so that no file of a holder is ever without one
 """
 
 from __future__ import annotations
@@ -15,9 +16,21 @@ import os
 import re
 import stat
 import threading
+from collections.abc import Callable, Collection
+from itertools import islice
 from pathlib import Path
 
+from perdure.errors import Error
+from perdure.model.instants import SECOND_US, system_clock
+
+FILES_MAX = 1_000  # that one tidying looks at
+OLD_SECONDS = (
+    300.0  # a younger file is left: what its process sent before it died may still be on its way into the database
+)
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HOLDER = re.compile(r"[0-9a-f]{32}")
+_NEW = ".new"
+_TRIES = 10
 
 
 class Living:
@@ -36,18 +49,22 @@ class Living:
         return self._folder
 
     def begin(self) -> None:
-        """Hold the lock from here on: called before anything is leased or dispatched in this holder's name."""
+        """Hold the lock from here on: called before anything is leased or dispatched in this holder's name.
+
+        Raises Unavailable, Full or Refused where it cannot be had: what is not locked could never be proved dead.
+        """
         with self._mutex:
-            if self._fd is not None or self._folder is None:
+            folder = self._folder
+            if self._fd is not None or folder is None:
                 return
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_ours(self._folder):  # somebody else's folder proves nothing
-                self._folder = None
-                return
-            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self._folder / self._holder, flags, 0o600)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fd = fd
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                if not _is_ours(folder):  # somebody else's folder proves nothing
+                    self._folder = None
+                    return
+                self._fd = _made(folder / self._holder)
+            except OSError as error:
+                raise _unusable(folder, error) from error
 
     def end(self) -> None:
         """Let it go with the store. While a call is under way in a thread the lock stays until the process ends."""
@@ -73,29 +90,95 @@ class Living:
         """Whether the process behind another holder is proved to be gone. False means only that it is not proved."""
         if self._folder is None or holder == self._holder or not _HOLDER.fullmatch(holder):
             return False
+        return _is_ours(self._folder) and _can_be_locked(self._folder / holder)
+
+    # -- tidying -------------------------------------------------------------------------------------------------------------
+
+    def tidy(self, needed: Callable[[], Collection[str] | None]) -> int:
+        """Remove the files of the dead that prove nothing to anybody any more; returns how many. Safe beside anybody.
+
+        needed: the holders that something still names, asked after their deaths are proved: from then on they name nothing
+        new. None: they cannot be told, and all files stay.
+        """
+        old = self._old_files()
+        dead = [each for each in old if _HOLDER.fullmatch(each.name) and self.is_dead(each.name)]
+        kept = needed() if dead else ()
+        gone = [each for each in dead if kept is not None and each.name not in kept]
+        gone += [each for each in old if each.name.endswith(_NEW) and _can_be_locked(each)]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)
+
+    def _old_files(self) -> list[Path]:
+        """Some files of the folder, but for the young ones."""
+        if self._folder is None or not self._folder.is_dir() or not _is_ours(self._folder):
+            return []
+        before = system_clock() / SECOND_US - OLD_SECONDS
+        with os.scandir(self._folder) as found:
+            return [Path(each.path) for each in islice(found, FILES_MAX) if _is_older(each, before)]
+
+
+def _made(path: Path) -> int:
+    """Make a lock file that is locked before it has its name; returns its descriptor, which holds the lock."""
+    new = path.with_name(path.name + _NEW)
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    for _ in range(_TRIES):
+        fd = os.open(new, flags, 0o600)
         try:
-            fd = os.open(self._folder / holder, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        else:
-            return True
-        finally:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            new.rename(path)
+        except FileNotFoundError:  # this process stood still for long, and somebody took the file for a dead one's
             os.close(fd)
+        else:
+            return fd
+    raise OSError(f"the lock file {path} is taken away again and again")
+
+
+def _can_be_locked(path: Path) -> bool:
+    """Whether nobody holds the lock of a file. Opened to be read: else every look would wake those who watch for deaths."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _is_older(found: os.DirEntry[str], before: float) -> bool:
+    try:
+        return found.stat(follow_symlinks=False).st_mtime < before
+    except FileNotFoundError:
+        return False
 
 
 def _is_ours(folder: Path) -> bool:
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+    """Whether nobody else can have put a file there: a free lock would prove nothing then."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+
+
+def _unusable(folder: Path, error: OSError) -> Error:
+    from perdure.stores.copies import disk_error  # noqa: PLC0415 - much to load, and only for what went wrong
+
+    made = disk_error(error, f"the lock folder {folder} cannot be used: {error.strerror or error}", "store.live")
+    made.hint = "make it a folder that only this user may write: its locks prove which processes live"
+    return made
 
 
 def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | None:
     """Where the lock files of a store lie: beside its file, or for a database elsewhere in this machine's temporary folder.
 
-    Machines that do not share the folder prove nothing about each other, which is right: names are random.
+    Machines that do not share the folder prove nothing about each other, which is right: names are random. None where somebody
+    else could put another folder in its place.
     """
     if path is not None:
         return path.with_name(path.name + ".live")
@@ -103,4 +186,12 @@ def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | Non
         return None
     from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed for databases elsewhere only
 
-    return Path(gettempdir(), f"perdure-{os.getuid()}", store_uid)
+    above = Path(gettempdir())
+    return above / f"perdure-{os.geteuid()}-{store_uid}" if _keeps_folders(above) else None
+
+
+def _keeps_folders(above: Path) -> bool:
+    """Whether a folder in this one stays the one that it is: others may not write there, or may not rename what is not theirs."""
+    found = above.stat()
+    trusted = found.st_uid in (0, os.geteuid())
+    return trusted and (not found.st_mode & _OTHERS_WRITE or bool(found.st_mode & stat.S_ISVTX))

@@ -402,6 +402,7 @@ class PostgresEngine:
         self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         self._lost: set[str] = set()
+        self._spare: list[PostgresConnection] = []  # at most one; a list, because threads may ask at the same time
 
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.
@@ -422,7 +423,16 @@ class PostgresEngine:
 
     def reader(self) -> PostgresConnection:
         """A connection for reading."""
+        with contextlib.suppress(IndexError):
+            return self._spare.pop()
         return PostgresConnection(self._connect("perdure-reader"))
+
+    def spare(self, reader: PostgresConnection) -> None:
+        """Keep a reader that is in no transaction for who asks next: connecting costs more than most of what is read."""
+        if self._spare:
+            reader.close()
+        else:
+            self._spare.append(reader)
 
     def ears(self) -> PostgresEars:
         """A connection that hears of what commits announce."""
@@ -456,4 +466,6 @@ class PostgresEngine:
         return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
     def close(self) -> None:
-        """Connections are closed by who holds them."""
+        """Connections are closed by who holds them: here, the one that nobody asked for."""
+        while self._spare:
+            self._spare.pop().close()

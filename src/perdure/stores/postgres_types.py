@@ -6,8 +6,8 @@ _INTEGERS = (
     "id tenant stream seq parent fork_seq at codec size created_at ended_at expires_at goal_seq pin_seq first_seq last_seq "
     "priority claim_expires_at token doc_seq note_seq supersedes superseded_by outcome_seq version updated_at gone "
     "heads started_at epoch xid pos acked batch_xid batch_pos task target_seq "
-    "undoes attempt dispatched_at deadline_at quiet_at wake_at timeout_at deaths claimed_seq suspect cancelling cuts "
-    "cut_seq pinned effect met_at taken_by"
+    "undoes attempt mishaps first_dispatched_at dispatched_at deadline_at quiet_at wake_at timeout_at deaths claimed_seq "
+    "suspect cancelling cuts cut_seq pinned effect met_at taken_by"
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "

@@ -101,7 +101,7 @@ def _postgres_faults() -> Iterator[None]:
 def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
     """The database as it is, to be read: nothing is made or switched. None when there is nothing yet."""
     if not isinstance(engine, SqliteEngine):
-        with _closing(engine) as connection, _transaction(connection, "BEGIN READ ONLY"):
+        with _reading(_as_postgres(engine)) as connection, _transaction(connection, "BEGIN READ ONLY"):
             yield PostgresScript(connection)
     elif engine.path is None:
         yield SqliteScript(engine.connect())
@@ -114,6 +114,18 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
                 yield SqliteScript(connection)
         finally:
             connection.close()
+
+
+@contextmanager
+def _reading(engine: PostgresEngine) -> Iterator[PostgresConnection]:
+    """A reader; if nothing went wrong on it, the next one who reads gets it."""
+    connection = engine.reader()
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+    engine.spare(connection)
 
 
 def _has_content(path: Path) -> bool:

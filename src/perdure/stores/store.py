@@ -125,7 +125,9 @@ class Writes(msgspec.Struct):
     empties: list[tuple[int, int]] = []  # stream and seq of events whose body goes, with what was derived from it
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.puts or self.deletes or self.streams or self.blobs or self.empties)
+        return bool(
+            self.heads or self.events or self.puts or self.deletes or self.streams or self.blobs or self.empties
+        )
 
 
 class Connection(Protocol):

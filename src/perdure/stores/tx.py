@@ -131,8 +131,10 @@ class Batch:
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote, and by what it decided that."""
+        """Take over what a finished job wrote, and by what it decided that. Who only read saw one state of several streams."""
         if not (tx.buffer or tx.flushed_early):
+            if len(tx.read) > 1:
+                self.read |= tx.read
             return
         self.read |= tx.read
         if self.buffer is _EMPTY:  # mostly: one job, or the first
@@ -363,6 +365,12 @@ class Tx:
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
         """One row by its key, own writes and those of earlier jobs in the batch included. Do not change it in place."""
         return self._find(table, stream.id, stream.tenant, key)
+
+    def changed(self, table: Table, stream: Stream, *key: Any) -> Row | None:
+        """A row as this very job leaves it; None if the job has not changed it."""
+        if self.flushed_early:
+            return self.row(table, stream, *key)
+        return self.buffer.rows.get((table, stream.id), {}).get(key)
 
     def own_row(self, table: Table, *key: Any) -> Row | None:
         """One row of a table that belongs to no stream."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +40,7 @@ from perdure.testing.postgres_binaries import (
     system_bin_dir,
 )
 
-__all__ = ["PostgresAddress", "PostgresServer", "embedded_bin_dir", "system_bin_dir"]
+__all__ = ["PostgresAddress", "PostgresServer", "PostgresTemplate", "embedded_bin_dir", "system_bin_dir"]
 
 SUPERUSER = "postgres"
 HOST = "127.0.0.1"
@@ -71,19 +74,46 @@ def _query(**values: str | None) -> str:
     return f"?{urlencode(given)}" if given else ""
 
 
+@dataclass(frozen=True)
+class PostgresTemplate:
+    """A data directory that no server runs on. One that begins with a copy of it starts sooner, and has its password."""
+
+    data: str
+    password: str
+
+    @classmethod
+    def make(cls, directory: Path, bin_dir: Path | None = None) -> Self:
+        """Make one below `directory`. Raises `Unavailable`, and then nothing is left of it."""
+        account = server_account()
+        home, password = _Home.make(directory, account), secrets.token_hex(16)
+        try:
+            _init_database(home, reachable_bin_dir(bin_dir or _embedded_or_refuse(), account), password)
+            kept = directory / "template"
+            cls(str(home.data), password).copy_to(kept)
+            return cls(str(kept), password)
+        finally:
+            home.remove()
+
+    def copy_to(self, data: Path) -> None:
+        """Copy it, its owner and all."""
+        done = subprocess.run(["cp", "-a", self.data, data], stderr=subprocess.PIPE, check=False)  # noqa: S603, S607
+        if done.returncode:
+            raise Unavailable(f"cannot copy the template: {done.stderr.decode(errors='replace')}", path=self.data)
+
+
 class PostgresServer:
     """One PostgreSQL server of our own. Made by `start`; a context manager that stops it.
 
     Not for several threads at once. After `stop` nothing of it is left, neither processes nor files.
     """
 
-    def __init__(self, home: _Home, bin_dir: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, home: _Home, bin_dir: Path, settings: Mapping[str, str], password: str) -> None:
         self._home = home
         self._bin_dir = bin_dir
         self._settings = dict(settings)
         self._guard: _Guard | None = None
         self._owner = os.getpid()
-        self.address = PostgresAddress(_free_port(), secrets.token_hex(16), str(home.sockets))
+        self.address = PostgresAddress(_free_port(), password, str(home.sockets))
 
     @classmethod
     def start(
@@ -93,19 +123,24 @@ class PostgresServer:
         bin_dir: Path | None = None,
         fsync: bool = True,
         settings: Mapping[str, str] | None = None,
+        template: PostgresTemplate | None = None,
     ) -> Self:
         """Start a fresh server with its data below `directory` and return when it accepts connections.
 
         When root calls, the server runs as `nobody`; a directory that this user cannot enter is replaced by a
         temporary one. `fsync=False` only for tests that say nothing about durability. `settings` are further
-        lines of the server's configuration. Atomic: what cannot be started leaves nothing behind.
-        Raises `Unavailable` with the server's own words.
+        lines of the server's configuration. `template`: what its data begins as; without one it is made anew.
+        Atomic: what cannot be started leaves nothing behind. Raises `Unavailable` with the server's own words.
         """
         account = server_account()
         programs = reachable_bin_dir(bin_dir or _embedded_or_refuse(), account)
-        server = cls(_Home.make(directory, account), programs, _configuration(settings or {}, fsync=fsync))
+        password = template.password if template else secrets.token_hex(16)
+        server = cls(_Home.make(directory, account), programs, _configuration(settings or {}, fsync=fsync), password)
         try:
-            _init_database(server._home, programs, server.address.password)
+            if template:
+                template.copy_to(server.data)
+            else:
+                _init_database(server._home, programs, password)
             server._launch_on_some_port()
         except BaseException:
             server._clean_up()
@@ -329,7 +364,7 @@ def _environment() -> dict[str, str]:
 
 def _init_database(home: _Home, bin_dir: Path, password: str) -> None:
     """Make the data directory. A password is always asked for: other users share the loopback interface."""
-    secret = home.write_password(password)
+    secret = home.write_password(_verifier(password))
     command = [bin_dir / "initdb", "-D", home.data, "-U", SUPERUSER, "--pwfile", secret]
     options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions"]
     uid, gid = home.account or (None, None)
@@ -351,6 +386,17 @@ def _init_database(home: _Home, bin_dir: Path, password: str) -> None:
     if done.returncode:
         raise Unavailable(f"initdb failed: {done.stdout.decode(errors='replace')[-2000:]}", path=str(home.data))
     secret.unlink()
+
+
+def _verifier(password: str) -> str:
+    """What the server keeps of a password (RFC 5803). One iteration: more only slow down the guessing of what people
+    choose, and every connection of a test would pay for them."""
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    salt_text, stored_text, server_text = (b64encode(part).decode() for part in (salt, stored, server))
+    return f"SCRAM-SHA-256$1:{salt_text}${stored_text}:{server_text}"
 
 
 def _free_port() -> int:

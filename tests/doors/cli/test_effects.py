@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -57,6 +58,20 @@ def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
     assert doubted in result.stdout
     assert result.stderr == "settle one: perdure settle EFFECT happened|absent|failed\n"
     assert run("effects", "--in-doubt", "--state", "failed", "--store", runs_url).exit_code == 2
+
+
+def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:
+    @perdure.tool(name="unclear", probe=lambda: perdure.Unknown("network is down"))
+    def unclear() -> None:
+        raise OSError("reset")
+
+    with perdure.open(runs_url, actor="me") as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(perdure.agent(name="unclear")(lambda run: run.act(unclear)), key="unclear")
+        (handle,) = store.runs(agent="unclear")
+    (item,) = ask("effects", "--store", runs_url, "--tool", "unclear")["items"]
+    assert datetime.fromisoformat(item["again_at"]) == handle.record.wake_at
+    assert "LOOKED AT AGAIN" in run("effects", "--in-doubt", "--store", runs_url).stdout.upper()
 
 
 # -- settling ------------------------------------------------------------------------------------------------------

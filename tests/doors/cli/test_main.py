@@ -15,7 +15,7 @@ from doors.cli.content import clean_environment, started
 from perdure import errors
 from perdure.doors.cli.main import COMMANDS, cli
 
-TAKES_NO_STORE = {"bench", "demo", "completion"}
+TAKES_NO_STORE = {"bench", "demo", "evaluate", "completion"}
 
 
 def commands() -> dict[str, click.Command]:

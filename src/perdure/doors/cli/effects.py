@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,6 +18,10 @@ from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_tab
 from perdure.errors import Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.planes.runs import ways_on
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
 
 COLUMNS = (
     Column("effect", lambda effect: effect.id),
@@ -51,9 +57,21 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         filters["state"] = EffectState.IN_DOUBT.value
     with asked.open() as store:
         found = records(store.effects(**filters))
-        say_identified(found, COLUMNS, as_json=asked.as_json, what="effects", filtered=is_filtered(filters))
+        wakes = _looked_at_again(store, found)
+        columns = (*COLUMNS, Column("looked at again", lambda effect: wakes.get(effect.id)))
+        say_identified(
+            found, columns if wakes else COLUMNS, as_json=asked.as_json, what="effects", filtered=is_filtered(filters),
+            besides=lambda effect: {"again_at": wakes.get(effect.id)},
+        )  # fmt: skip
     if in_doubt and found and not asked.as_json:
         note("settle one: perdure settle EFFECT happened|absent|failed")
+
+
+def _looked_at_again(store: Store, found: Iterable[EffectRecord]) -> dict[str, datetime]:
+    """When effects in doubt are looked at again by themselves: with their runs. Those of sessions: when somebody recovers."""
+    doubts = [each for each in found if each.state is EffectState.IN_DOUBT and each.stream_kind == "run"]
+    runs = {name: store.run(name).record for name in {each.stream for each in doubts}}
+    return {each.id: wake_at for each in doubts if (wake_at := runs[each.stream].wake_at) is not None}
 
 
 @command(
@@ -181,7 +199,7 @@ def _of_run(record: RunRecord) -> Mishap:
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     ways = {
         RunStatus.FAILED: f"it ended; `perdure retry {record.id}` tries it again",
-        RunStatus.PARKED: f"parked; `perdure resume|retry|cancel|pin {record.id}`",
+        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason)}",
     }
     return Mishap(
         record.ended_at or record.created_at, f"run:{record.id}", record.agent, code, message, ways[record.status]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from perdure.doors.cli.output import plain, say_json
@@ -15,10 +15,12 @@ def identified(record: Any) -> dict[str, Any]:
 
 
 def say_identified(
-    found: Iterable[Any], columns: Sequence[Column], *, as_json: bool, what: str, filtered: bool
-) -> None:
-    """One page of a listing."""
+    found: Iterable[Any], columns: Sequence[Column], *, as_json: bool, what: str, filtered: bool,
+    besides: Callable[[Any], dict[str, Any]] = lambda _: {},
+) -> None:  # fmt: skip
+    """One page of a listing. besides: what else the JSON says of a record."""
     if as_json:
-        say_json({"items": [identified(record) for record in found], "next": getattr(found, "next", None)})
+        items = [{**identified(record), **plain(besides(record))} for record in found]
+        say_json({"items": items, "next": getattr(found, "next", None)})
     else:
         say_page(found, columns, as_json=False, what=what, filtered=filtered)

@@ -66,6 +66,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Try": {
         "demo": ("perdure.doors.cli.demo", "An agent is killed again and again, and does everything once."),
+        "evaluate": (
+            "perdure.doors.cli.evaluate",
+            "Kill agents at every boundary, on any store, and count what happened.",
+        ),
         "bench": ("perdure.doors.cli.bench", "Measure, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
     },

@@ -10,6 +10,7 @@ from perdure.doors.cli.envelopes import PENDING
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
 from perdure.doors.cli.tables import say_table
+from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
@@ -33,6 +34,25 @@ def show_run(handle: RunHandle, last: int, *, as_json: bool) -> None:
         say_json(found)
     else:
         _say(found)
+
+
+def show_step(handle: RunHandle, seq: int, *, as_json: bool) -> None:
+    """Show a step of a run, and what its model was given. NotFound if it is none."""
+    step = next((each for each in handle.steps(after=seq - 1) if each.seq == seq), None)
+    if step is None:
+        raise NotFound(
+            f"event {seq} of run {handle.id} is no step", path="step", hint="`perdure show` lists its events"
+        )
+    given = None if step.input is None else handle.input_of(seq)
+    if as_json:
+        say_json({"step": step, "input": given})
+        return
+    noted = {name: compact(step.notes[name]) for name in ("model", "usage") if step.notes.get(name)}
+    say_facts({"step": step.name, "place": step.place, "digest": step.digest, "error": step.error, **noted})
+    for heading, said in (("Input", given), ("Gave", step.value if step.gave is None else f"digest {step.gave}")):
+        if said is not None:
+            say_heading(heading)
+            say_prose(compact(said))
 
 
 def _say(found: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ def resume(asked: Asked, *, run: str) -> None:
 @argument("run", run_names)
 @writes
 def retry(asked: Asked, *, run: str) -> None:
-    """Try RUN again where it failed. What it did is kept; what failed last is done anew."""
+    """Try RUN again where it failed. What it did is kept; what failed last is done anew. Not if it has undone what it did."""
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 
 
@@ -87,7 +87,10 @@ def retry(asked: Asked, *, run: str) -> None:
 @argument("run", run_names)
 @writes
 def unpark(asked: Asked, *, run: str) -> None:
-    """Let RUN, which is parked, go on: after what parked it was mended."""
+    """Let RUN, which is parked, go on: after what parked it was mended.
+
+    One that was handed over (moved) goes on here again: only if it was never adopted anywhere, or it goes on twice.
+    """
     _tell(asked, run, lambda handle: handle.unpark(), "a worker may take it now")
 
 
@@ -101,7 +104,9 @@ def unpark(asked: Asked, *, run: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
 @writes
 def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
-    """End RUN. One that nobody has is over at once; one that runs is told at its next step. What it did stays."""
+    """End RUN. One that nobody has is over at once; one that runs is told at its next step, and one with something to undo
+    when it is taken next. What it did otherwise stays.
+    """
     if dry_run:
         _say_what_ends(asked, run)
     else:

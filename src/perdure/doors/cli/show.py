@@ -51,6 +51,7 @@ def records(page: Any) -> Any:
     "perdure show issue-42 --at 2h",
     "perdure show issue-42 --at 117",
     "perdure show run:4f1c2a9b77d0 --last 200",
+    "perdure show run:4f1c2a9b77d0 --step 17",
 )
 @click.argument("name", shell_complete=run_names)
 @click.option(
@@ -63,18 +64,21 @@ def records(page: Any) -> Any:
 )
 @click.option("--at", metavar="SEQ|WHEN", help="As it was: after an event, at an instant, or some time ago (2h).")
 @click.option("--last", type=click.IntRange(0, 1000), default=50, show_default=True, help="Of a run: how many events.")
+@click.option("--step", metavar="SEQ", type=click.IntRange(1), help="Of a run: one step, and what its model was given.")
 @reads
-def show(asked: Asked, *, name: str, count: int, at: str | None, last: int) -> None:
+def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
     """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
     A session goes before a run of the same name; run:NAME is always the run. With --at the history of a session is folded up to
-    that point, which costs what the history is long.
+    that point, which costs what the history is long. With --step one step of a run is shown, by the number of its event.
     """
     with asked.open() as store:
         session = _find(store, name)
         if not hasattr(session, "turns"):
-            _show_run(session, last, at, as_json=asked.as_json)
+            _show_run(session, last, at, step, as_json=asked.as_json)
             return
+        if step is not None:
+            raise click.UsageError("--step is for runs: a session has turns")
         if at is not None:
             session = session.at(int(at) if at.isdecimal() else at)
         found = _gather(session, count)
@@ -97,12 +101,15 @@ def _find(store: Store, name: str) -> Any:
             raise missing from None
 
 
-def _show_run(run: RunHandle, last: int, at: str | None, *, as_json: bool) -> None:
-    from perdure.doors.cli.run_view import show_run  # noqa: PLC0415 - only for runs
+def _show_run(run: RunHandle, last: int, at: str | None, step: int | None, *, as_json: bool) -> None:
+    from perdure.doors.cli.run_view import show_run, show_step  # noqa: PLC0415 - only for runs
 
     if at is not None:
         raise click.UsageError("--at is for sessions: a run has its timeline")
-    show_run(run, last, as_json=as_json)
+    if step is not None:
+        show_step(run, step, as_json=as_json)
+    else:
+        show_run(run, last, as_json=as_json)
 
 
 def _gather(session: Session, count: int) -> dict[str, Any]:

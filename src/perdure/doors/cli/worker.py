@@ -63,8 +63,8 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
 )  # fmt: skip
 @click.option(
-    "--suspects", type=click.IntRange(1, 256), default=4, show_default=True, metavar="N",
-    help="Processes for runs whose process died, which run alone until they are cleared; one is kept ready.",
+    "--suspects", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N",
+    help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="What this child is for: worker, standby or suspects.")
@@ -145,7 +145,7 @@ async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], l
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
         standby=role == "standby",
     )  # fmt: skip
-    working = Worker(desk, agents, settings, lambda count: line.say(suspects=count))
+    working = Worker(desk, agents, settings, lambda count: line.say(suspects=count), lambda: line.say(busy=True))
     _obey(working, line)
     if await working.run(lambda: line.say(ready=desk.holder)):
         _leave_at_once(LEFT_BEHIND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -72,6 +73,11 @@ def between(floor: Callable[[], Rate], act: Callable[[], Any]) -> tuple[Rate, An
     measured = act()
     after = floor()
     return Rate((before.per_second + after.per_second) / 2, (before.cpu_us + after.cpu_us) / 2), measured
+
+
+def users_environment() -> dict[str, str]:
+    """The environment of a user's process: what Python has compiled is kept."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def at_least(measure: str, value: float, target: float, unit: str = "× floor", detail: str = "") -> Figure:

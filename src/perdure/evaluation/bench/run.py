@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from perdure.errors import Error, Invalid
-from perdure.evaluation.bench import reading, running, writing
+from perdure.evaluation.bench import reading, running, working, writing
 from perdure.evaluation.bench.case import Case, Context, Figure
 
-CASES: dict[str, Case] = {case.name: case for case in [*writing.CASES, *reading.CASES, *running.CASES]}
+CASES: dict[str, Case] = {case.name: case for case in [*writing.CASES, *reading.CASES, *running.CASES, *working.CASES]}
 
 
 def chosen(names: Iterable[str]) -> list[Case]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import subprocess
 import sys
 import time
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between
+from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between, users_environment
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
 from perdure.evaluation.bench.floor import Rate, timed
 from perdure.evaluation.bench.resumed import TEXT, long_run, think
@@ -159,9 +158,8 @@ def resuming(context: Context) -> list[Figure]:
 
 
 def _seconds(command: list[str]) -> float:
-    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
-    subprocess.run(command, check=True, env=compiled)  # noqa: S603 - our own interpreter and text
+    subprocess.run(command, check=True, env=users_environment())  # noqa: S603 - our own interpreter and text
     return time.perf_counter() - began
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.effects import deciding, ledger
+from perdure.effects import deciding, ledger, permitting
 from perdure.effects.answers import answering, checkpointing
 from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import Refuse, as_tool, kind_of
-from perdure.errors import Waiting
+from perdure.errors import Invalid
 from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
@@ -90,10 +90,15 @@ class AsyncEffect(AsyncStreamHandle):
         return self
 
     async def dispatch(self) -> AsyncEffect:
-        """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already."""
+        """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
+
+        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it.
+        """
         acting = self._acting()
         self._caller.core.living.begin()
-        self._record = await acting.move("dispatch", ledger.dispatch_planned, self._record.seq, acting.sender)
+        self._record = await acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
+        if self._record.state is EffectState.WITHDRAWN:
+            outcome_of(self._record)
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ...) -> AsyncEffect:
@@ -152,14 +157,17 @@ class AsyncEffects(AsyncStreamHandle):
         key: the same key and arguments again give the stored result; other arguments are KeyReused. call: the tool call that
         this answers; its result turn lands in the same commit. Without either, every call is a new action. After a crash,
         calling it again with the same key settles what is in doubt by the tool's rule. approve: ask a person first; Waiting
-        until there is an answer, then call it again; approve_within: no answer by then is a no. Raises Failed for a clear no,
-        InDoubt when a person must settle it.
+        until there is an answer, then call it again with the same key; approve_within: no answer by then is a no. Raises
+        Failed for a clear no, InDoubt when a person must settle it, Invalid when an approval has no key to be found by.
         """
         self._caller.check_may_send()
         found = as_tool(tool)
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = AsyncActing(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)
+        if isinstance(asked, str) and key is None and call is None:
+            hint = "act(…, key=…): the same call again finds the answer by it"
+            raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
         if asked is None:
             record, mine = await acting.dispatch(found, intent)
         else:
@@ -189,6 +197,7 @@ class AsyncEffects(AsyncStreamHandle):
 
         The same key and arguments again give the same effect: look at `settled` before you dispatch. A crash after
         `dispatch` leaves it in doubt: who begins it again finds it so. kind: what the tool is, if it is given by its name.
+        The guards are asked: a refusal withdraws it, and while an approval is asked for, `dispatch` raises Waiting.
         Raises KeyReused, Invalid.
         """
         found = as_tool(tool) if callable(tool) else None
@@ -196,7 +205,9 @@ class AsyncEffects(AsyncStreamHandle):
         given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
         acting = AsyncActing(self._caller, self._stream, self._write)
-        record = await acting.plan(intend(name, declared, given, found.rule if found else Rule(), key, call))
+        intent = intend(name, declared, given, found.rule if found else Rule(), key, call)
+        intent, asked = acting.guarded(found, intent, None)
+        record = await acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked)
         return AsyncEffect(self._caller, self._stream, self._pin, await acting.looked_at(record))
 
     async def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[AsyncEffect]:  # noqa: A002
@@ -208,10 +219,7 @@ class AsyncEffects(AsyncStreamHandle):
 async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
     """The effect if a person approved of it, withdrawn if not. Waiting while there is no answer."""
     if approval.state is WaitState.OPEN:
-        raise Waiting(
-            f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
-            asks=[approval.id], doubts=[],
-        )  # fmt: skip
+        raise permitting.waiting_for(record, approval)
     if deciding.is_approved(approval, record):
         return record
     return await acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Cancelled, Changed, Failed
-from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
-from perdure.planes import runs, waits
+from perdure.errors import Cancelled, Changed, Invalid, Parked
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
+from perdure.planes import checkpoints, inputs, runs, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course, places
 from perdure.runtime.journal import Known
@@ -68,28 +69,67 @@ class AsyncPlaced:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         notes: dict[str, Any],
-        keep: Callable[[dict[str, Any], Any], Any] | None = None,
+        keep: Callable[[tuple[Any, ...], Any], Any] | None = None,
     ) -> Any:
         mark = digest_of_parts(args=list(args), kwargs=kwargs)
         place, found = self._arrive("step", known.name, mark)
         driving = self._driving
         driving.steps += 1
+        if found is not None and found.gave is not None:
+            return await self._read_again(known, fn, args, kwargs, found)
         if found is not None:
-            return course.replayed(known.name, found.value, found.error)
+            return course.replayed(found)
+        frozen = inputs.freeze(args, kwargs) if notes else None
         driving.begin()
         try:
-            value = await driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
-            if notes:
-                notes = notes | {"usage": course.usage_of(value)}
-        except Exception as error:
-            said = error_of(error)
-            driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
-            raise Failed(said.message, code=said.code, path=f"step {known.name}") from error
+            value = await self._called(known, fn, args, kwargs, place, mark, notes)
+            noted = notes | {"usage": course.usage_of(value)} if notes else notes
+            doc = runs.step_document(place, known.name, mark, value, None, noted, brief=known.brief)
+            given = None if frozen is None else await driving.read(checkpoints.prepare, frozen)
+            await (driving.write(runs.step, doc, given) if keep is None else keep((doc, given), value))
+            return value
+        except Invalid as error:
+            unkept = EffectError(course.UNSTORABLE, str(error))
+            driving.keep_error(runs.step_document(place, known.name, mark, None, unkept, {}))
+            error.facts["step"] = place
+            raise
         finally:
             driving.busy -= 1
-        doc = runs.step_document(place, known.name, mark, value, None, notes)
-        await (driving.write(runs.step, doc) if keep is None else keep(doc, value))
-        return value
+
+    async def _read_again(
+        self, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], found: StepRecord
+    ) -> Any:
+        """Call a function of whose value only the digest is kept. Parked, whatever the program makes of it, if it differs."""
+        driving = self._driving
+        driving.begin()
+        try:
+            return course.read_again(found, await driving.invoker.read(fn, args, kwargs, is_async=known.is_async))
+        except Exception as error:
+            parked = (
+                error if isinstance(error, Parked) else course.reads_otherwise(found, f"an error: {error_of(error)}")
+            )
+            driving.stopped = driving.stopped or parked
+            raise parked from error
+        finally:
+            driving.busy -= 1
+
+    async def _called(
+        self,
+        known: Known,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        place: str,
+        mark: str,
+        notes: dict[str, Any],
+    ) -> Any:
+        """What the function of a step gives; Failed with what it raised, which is kept if the program goes on."""
+        try:
+            return await self._driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
+        except Exception as error:
+            said = error_of(error)
+            self._driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
+            raise course.failed_step(place, known.name, said) from error
 
     async def _opened(
         self, kind: WaitKind, name: str, doc: dict[str, Any], mark: str, timeout: Duration | None
@@ -98,7 +138,11 @@ class AsyncPlaced:
         if found is not None:
             return found
         given = {"place": place, "name": name, "doc": doc, "timeout": timeout, "mark": mark}
-        return await self._driving.write(waits.open_wait, kind, **given)
+        self._driving.begin()
+        try:
+            return await self._driving.write(waits.open_wait, kind, **given)
+        finally:
+            self._driving.busy -= 1
 
     async def _met(self, found: WaitRecord) -> Any:
         """What a wait gave; the run is suspended while it is open."""
@@ -107,7 +151,7 @@ class AsyncPlaced:
     async def _ended(self, found: WaitRecord) -> WaitRecord:
         """A wait that is over: met, or expired by now. The run is suspended while it is not."""
         driving = self._driving
-        if found.state is WaitState.OPEN and await driving.caller.read(waits.is_over, found):
+        if found.state is WaitState.OPEN and await driving.read(waits.is_over, found):
             found = await driving.write(waits.expire_if_over, found.seq)
         if found.state is WaitState.OPEN:
             driving.check_going()

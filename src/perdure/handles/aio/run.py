@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from perdure.effects.ledger import error_of
+from perdure.effects.meaning import named_args
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Failed, Invalid, Refused, TimedOut
+from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.aio.outward import AsyncOutward
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.model.functions import plain
@@ -53,7 +55,7 @@ class AsyncRun(AsyncOutward):
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
-        return self._driving.journal.replaying
+        return self._driving.replaying
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
@@ -69,8 +71,12 @@ class AsyncRun(AsyncOutward):
     async def model(
         self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
-        """A step that calls a model: its input is kept by reference, with its pins and its `usage`."""
-        return await self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})})
+        """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
+
+        `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
+        digest of its input alone.
+        """
+        return await self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")})
 
     async def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
@@ -82,8 +88,15 @@ class AsyncRun(AsyncOutward):
         driving = self._driving
         driving.steps += 1
         if found is not None:
-            return course.replayed(name, found.value, found.error)
-        done = await driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+            return course.replayed(found)
+        try:
+            done = await driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+        except (Stale, Unavailable):
+            raise
+        except Exception as error:
+            said = error_of(error)
+            driving.keep_error(runs.step_document(place, name, "", None, said, {}))
+            raise course.failed_step(place, name, said) from error
         done.held_back.tell()
         return done.result
 
@@ -166,18 +179,22 @@ class AsyncRun(AsyncOutward):
         """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
 
         It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
-        the branches of a run, and when none of its effects is open.
+        the branches of a run, outside its sagas, and when none of its effects is open.
         """
         driving = self._driving
+        if driving.sagas:
+            raise Refused("a checkpoint would lose sight of what a saga may have to undo", path="checkpoint",
+                          hint="do it before or after the saga")  # fmt: skip
         if self._here() is not driving.trunk or driving.has_branches:
             raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
         elapsed_us = driving.caller.core.clocks.now() - driving.cut_at_us
         due = driving.agent.policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)
-        if driving.journal.replaying or not (now or due):
+        if driving.replaying or not (now or due):
             return False
         driving.check_going()
-        prepared = await driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted()))
+        epoch = driving.caller.core.epoch
+        prepared = await driving.read(checkpoints.prepare, checkpoints.freeze(state))
+        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted(), epoch))
         return True
 
     async def patched(self, name: str) -> bool:
@@ -189,7 +206,7 @@ class AsyncRun(AsyncOutward):
         place = f"{driving.cut}/patch/{check_name(name, 'patch')}"
         if place not in driving.patches:
             recorded = driving.journal.take(place, "step", "run.patched", "") is not None
-            driving.patches[place] = recorded or not driving.journal.replaying
+            driving.patches[place] = recorded or not driving.replaying
             if driving.patches[place] and not recorded:
                 await driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
         return driving.patches[place]
@@ -215,8 +232,4 @@ class AsyncChild:
 
     async def result(self) -> Any:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
-        said = await self._run._met(self._wait)
-        if "error" not in said:
-            return said["result"]
-        code, message = said["error"]
-        raise Failed(message, code=code, path=f"run {self.id}")
+        return course.told_of(self.id, await self._run._met(self._wait))

@@ -8,14 +8,15 @@ parked or to whoever has it now. Callers: `drive`, `recover` and the worker. Kee
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from perdure.effects.answers import end_run
+from perdure.effects.ending import end_run
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Failed, Parked, Stale
+from perdure.errors import Cancelled, Changed, Damaged, Error, Failed, Parked, Stale, Unavailable
 from perdure.handles.callers import Caller
 from perdure.handles.invoking import Invoker
 from perdure.handles.sync.acting import Acting
@@ -28,11 +29,20 @@ from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
-from perdure.runtime import course, places, workspace
+from perdure.runtime import course, workspace
 from perdure.runtime.agent import Agent
 from perdure.runtime.journal import Journal, Known, known_of
-from perdure.runtime.pausing import Leaving, Suspended, blamed_in, found_in
-from perdure.runtime.places import Branch, standing_in
+from perdure.runtime.pausing import (
+    CANCELLED,
+    TIMED_OUT,
+    Leaving,
+    Suspended,
+    blamed_in,
+    found_in,
+    is_end,
+    origins,
+)
+from perdure.runtime.places import Branch, Mark, Span, standing_in
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
@@ -44,8 +54,8 @@ class Driving:
 
     __slots__ = (
         "_errors", "_functions", "acting", "agent", "ahead_us", "begun", "busy", "caller", "cut", "cut_at_us", "cut_seq",
-        "done", "effects", "invoker", "journal", "lease", "patches", "record", "restored", "shielded", "steps", "stopped",
-        "tools", "trunk",
+        "effects", "invoker", "journal", "lease", "patches", "reached", "record", "restored", "sagas", "shielded", "steps",
+        "stopped", "tools", "trunk", "undone",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -61,7 +71,9 @@ class Driving:
         self.acting = Acting(caller, lease.stream, self.write, check=self.check_lease, token=lease.token)
         self.busy = self.begun = 0  # operations under way, and so many were begun
         self.shielded = 0  # while it is, cancelling waits
-        self.done: dict[int, EffectRecord] = {}  # what can be undone, by its number
+        self.reached: set[int] = set()  # effects by number
+        self.sagas = 0  # that are open
+        self.undone: dict[int, BaseException | None] = {}  # effects by number, with what they were undone for
         self.tools: dict[str, Tool] = {}
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.steps = self.effects = 0  # since the last cut
@@ -79,12 +91,14 @@ class Driving:
     def load(self) -> None:
         """Read what the run did since its last cut, and the state that it left there."""
         if self.record.timeout_at is not None:
-            self.ahead_us = self.caller.core.clocks.now() - self.caller.read(store_now)
+            self.ahead_us = self.caller.core.clocks.now() - self.read(store_now)
         if self.lease.first:
             return
-        self.journal = self.caller.read(course.journal_of, self.stream, self.record.cut_seq)
+        self.journal = self.read(course.journal_of, self.stream, self.record.cut_seq)
+        self.cut_at_us = instant_us(self.record.created_at, 0)
         if self.record.cuts:
-            self.restored = self.caller.read(checkpoints.restore, self.stream)
+            self.restored = self.read(checkpoints.restore, self.stream)
+            self.cut_at_us = self.read(course.last_cut_us, self.stream)
 
     def noted(self) -> dict[str, Any] | None:
         """What a checkpoint notes besides the state: what the agent's workspace holds."""
@@ -95,7 +109,7 @@ class Driving:
     def check_workspace(self) -> None:
         """Parked when the workspace is not as the last checkpoint left it."""
         if self.agent.workspace is not None and self.record.cuts:
-            known = self.caller.read(workspace.last_known, self.stream)
+            known = self.read(workspace.last_known, self.stream)
             self.caller.work(workspace.check, self.agent.workspace, known)
 
     # -- writing -------------------------------------------------------------------------------------------------------------
@@ -108,10 +122,13 @@ class Driving:
             verb = runs.noting
         try:
             result, seq = self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
+        except (Stale, Unavailable) as trouble:
+            self._errors = errors + self._errors
+            raise self.troubled(trouble) from None
         except BaseException:
             self._errors = errors + self._errors
             raise
-        self.lease.seq = max(self.lease.seq, seq)
+        self.lease.seq = max(self.lease.seq, seq) if seq else 0
         return result
 
     def keep_error(self, doc: dict[str, Any]) -> None:
@@ -120,8 +137,20 @@ class Driving:
 
     def check_lease(self) -> None:
         """Stale when the lease was lost: asked right before something is sent outside."""
-        if not self.caller.read(runs.holds, self.lease):
-            raise Stale(f"run {self.stream.name} is no longer this worker's", path="run")
+        if not self.read(runs.holds, self.lease):
+            raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
+
+    def read(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a read verb for the run."""
+        try:
+            return self.caller.read(verb, *args, **kwargs)
+        except Unavailable as trouble:
+            raise self.troubled(trouble) from None
+
+    def troubled(self, trouble: Error) -> Error:
+        """The store is away, or the lease is lost: the program may catch what is raised for it, and yet can do nothing more."""
+        self.stopped = self.stopped or trouble
+        return trouble
 
     def known(self, fn: Callable[..., Any]) -> Known:
         """What is known of a function that a step calls; looked up once."""
@@ -146,7 +175,9 @@ class Driving:
         self.cut, self.cut_seq = number, seq
         self.journal = Journal()
         self.trunk.restart()
-        self.done.clear()
+        self.undone.clear()
+        self.reached.clear()
+        self.lease.restored = False
         self.steps = self.effects = 0
         self.cut_at_us = self.caller.core.clocks.now()
 
@@ -161,10 +192,10 @@ class Driving:
         if self.shielded:
             return
         if self.lease.cancelling:
-            raise Cancelled(f"run {self.stream.name} was cancelled", code="Cancelled", path="run")
+            raise Cancelled(f"run {self.stream.name} was cancelled", code=CANCELLED, path="run")
         timeout_at = self.record.timeout_at
         if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
-            raise Failed(f"run {self.stream.name} took too long", code="TimedOut", path="run")
+            raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
 
     @property
     def going(self) -> bool:
@@ -179,20 +210,53 @@ class Driving:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
         if self.stopped is not None:
             raise self.stopped
+        self.journal.forget_in(self.trunk.unfinished)
         self.journal.check_used_up()
 
-    def done_in(self, branch: str, keep: frozenset[int]) -> list[EffectRecord]:
-        """What was done in a branch and below it, newest first, but for what is to be kept."""
-        found = [self.done[seq] for seq in sorted(self.done.keys() - keep, reverse=True)]
-        return [record for record in found if record.place is not None and places.is_below(record.place, branch)]
+    @property
+    def replaying(self) -> bool:
+        """Whether things that were recorded are still ahead."""
+        going = {path for task, path in self.trunk.tasks.items() if not task.done()}
+        self.journal.forget_in(self.trunk.unfinished - going)
+        return self.journal.replaying
 
-    def end_branches(self, above: str = "") -> None:
-        """Stop the branches that left this one: what they were doing is in the ledger."""
+    def raised(self, error: BaseException) -> bool:
+        """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere."""
+        if isinstance(error, SystemExit):
+            return (
+                self.lease.hired
+            )  # a worker's process is not the agent's to end; where it is driven in place, it may be
+        return False
+
+    def done_in(self, effects: list[EffectRecord], span: Span) -> list[EffectRecord]:
+        """What was done in a span and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
+
+        By place: a task that was stopped may not have come as far in this drive as in the one before.
+        """
+        undos = {each.undoes: each.seq for each in effects if each.undoes is not None}
+        found = [
+            each
+            for each in effects
+            if each.undoes is None and each.place and span.holds(each.place) and each.seq not in self.undone
+            if each.seq in self.reached or span.ends(each.place)
+        ]
+        return sorted(found, key=lambda each: (each.seq not in undos, undos.get(each.seq, -each.seq)))
+
+    def undone_for(self, error: BaseException) -> int | None:
+        """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
+
+        A cancelled run, and one that took too long, ends by that, whatever its program made of it.
+        """
+        ends = {*map(id, origins(error))}
+        return next((seq for seq, why in self.undone.items() if id(why) in ends or is_end(why)), None)
+
+    def end_branches(self, since: Mark = Mark()) -> None:  # noqa: B008 - a tuple
+        """Stop the branches that left since a mark: what they were doing is in the ledger."""
 
     @property
     def has_branches(self) -> bool:
         """Whether something else of the run goes on beside its trunk."""
-        return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_below(""))
+        return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_since(Mark()))
 
 
 def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
@@ -203,8 +267,6 @@ def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord 
     if record is None or not lease.first:
         record = caller.read(runs.run, lease.stream)
     driving = Driving(caller, agent, lease, record)
-    driven = (lease.stream.id, 0)
-    caller.core.flying.add(driven)
     caller.heartbeat.hold(lease.stream.uid)
     try:
         _drive(driving)
@@ -212,13 +274,12 @@ def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord 
         return  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
-        caller.core.flying.discard(driven)
 
 
 def _drive(driving: Driving) -> None:
-    driving.load()
-    reach("run.drive.before")
     try:
+        _load(driving)
+        reach("run.drive.before")
         driving.check_workspace()
         result = _call(driving)
         driving.check_returned()
@@ -228,6 +289,15 @@ def _drive(driving: Driving) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         _ended_by(driving, error)
     reach("run.drive.after")
+
+
+def _load(driving: Driving) -> None:
+    """Parked when what the run did cannot be read: nobody can go on with it, and nothing is known to have failed."""
+    try:
+        driving.load()
+    except Damaged as error:
+        hint = f"`perdure verify`, restore what is damaged, then `perdure resume {driving.stream.name}`"
+        raise Parked(str(error), path=error.path, hint=hint, reason="damaged") from error
 
 
 def _call(driving: Driving) -> Any:
@@ -243,6 +313,9 @@ def _call(driving: Driving) -> Any:
 def _ended_by(driving: Driving, error: BaseException) -> None:
     """Record why the agent's function did not return."""
     stopped = driving.stopped or error
+    if isinstance(stopped, Stale) or isinstance(driving.stopped, Unavailable):  # the agent has not come to its end
+        _give_back(driving, stopped)
+        return
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         _rest(driving, paused)
@@ -251,21 +324,32 @@ def _ended_by(driving: Driving, error: BaseException) -> None:
     parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
     if parked is not None:
         _park(driving, parked)
-    elif isinstance(error, Exception):
+    elif isinstance(error, Exception) or driving.raised(error):
         cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
         status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
-        driving.write(end_run, status, None, error_of(error), blamed_in(error))
+        blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
+        driving.write(end_run, status, None, error_of(error), blamed)
     else:  # the process is being stopped: another one goes on
         driving.write(runs.release)
         raise error
 
 
+def _give_back(driving: Driving, trouble: BaseException) -> None:
+    """The store was away, or the lease is lost: the run goes on from what is recorded, here or elsewhere. Raises the trouble."""
+    if not isinstance(trouble, Stale):
+        driving.forget_errors()
+        with suppress(Error):  # it is still away: whoever has the run knows, and takes it up again
+            driving.write(runs.release)
+    raise trouble
+
+
 def _park(driving: Driving, error: Parked) -> None:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     reason = "changed" if isinstance(error, Changed) else facts.pop("reason", "undo")
-    blamed = blamed_in(error)
+    facts.pop("step", None)
+    blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:
-        facts["effect"] = blamed
+        facts |= runs.blame(blamed)
     driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
 
 

@@ -7,7 +7,9 @@ See docs/decisions/0006 and 0007. Callers: `run`.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -15,16 +17,20 @@ from perdure.effects import ledger
 from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next
 from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
-from perdure.effects.tool import Refuse, Tool, as_tool, digest_of
-from perdure.errors import Failed, InDoubt, Parked, Refused, Stale
-from perdure.handles.sync.acting import Then
+from perdure.effects.meaning import named_args
+from perdure.effects.settling import Action
+from perdure.effects.tool import DECLARED, Refuse, Tool, as_tool, digest_of
+from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
+from perdure.handles.sync.acting import FORGOTTEN
 from perdure.handles.sync.placed import Placed
+from perdure.handles.sync.sending import Then
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes import runs
 from perdure.planes.spans import Duration
-from perdure.runtime import course, places
-from perdure.runtime.pausing import found_in
+from perdure.runtime import course
+from perdure.runtime.places import Mark, Span
 
+DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
 Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
 
 
@@ -93,11 +99,23 @@ class Outward(Placed):
     ) -> EffectRecord | Intent:
         """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
         if asked is None:
-            return found or intent
+            return self._unforgotten(found or intent)
         planned = found or self._driving.acting.plan(intent)
         if isinstance(asked, Refuse):
             return self._driving.acting.withdraw(planned, asked.reason, "a guard")
-        return self._approved(planned, asked, within)
+        return self._unforgotten(self._approved(planned, asked, within))
+
+    def _unforgotten(self, meant: EffectRecord | Intent) -> EffectRecord | Intent:
+        """What may be sent now; after a restore, if it can be asked for, in doubt: it may have been sent and forgotten.
+
+        Who sent it in what was lost is taken to be gone: a restore presumes it.
+        """
+        withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
+        if not self._driving.lease.restored or meant.kind is not ToolKind.PROBED or withdrawn:
+            return meant
+        acting = self._driving.acting
+        record = acting.plan(meant) if isinstance(meant, Intent) else meant
+        return acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, FORGOTTEN)
 
     def _concluded(
         self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
@@ -110,13 +128,15 @@ class Outward(Placed):
             record = driving.acting.conclude(tool, record, mine=mine or record is not found, then=then)
         except InDoubt as error:
             doubt = error
+        except Unavailable as trouble:  # of the store: what tools raise is judged before
+            raise driving.troubled(trouble) from None
         else:
-            driving.done[record.seq] = record
+            driving.reached.add(record.seq)
             driving.effects += 1
             return record
         finally:
             driving.busy -= 1
-        self._suspend("doubt", doubt.facts.get("until"))
+        self._suspend(LANDING if doubt.facts["action"] == Action.WAIT else DOUBT, doubt.facts.get("until"))
         raise doubt
 
     def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
@@ -144,14 +164,14 @@ class Outward(Placed):
         """
         batch: list[Meant] = []
 
-        def keep(doc: dict[str, Any], value: Any) -> None:
+        def keep(step: tuple[Any, ...], value: Any) -> None:
             batch.extend(self._mean(value, tools))
             if any(meant.intent is not None for meant in batch):
-                self._driving.acting.begin_all(batch, keep_and_plan, doc)
+                self._driving.acting.begin_all(batch, keep_and_plan, step)
             else:
-                self._driving.write(runs.step, doc)
+                self._driving.write(runs.step, *step)
 
-        value = self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})}, keep)
+        value = self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
         batch = batch or self._mean(value, tools)
         for at, meant in enumerate(batch):
             if meant.answer is None:
@@ -187,70 +207,95 @@ class Outward(Placed):
     # -- undoing -------------------------------------------------------------------------------------------------------------
 
     def saga(self) -> Saga:
-        """`with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first."""
+        """`with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first.
+
+        Inside is what is done in this line of work, and in those that begin there; one that was begun before is not.
+        """
         return Saga(self)
 
-    def undo(self, keep: frozenset[int] = frozenset()) -> list[str]:
-        """Undo what this run did, newest first; each undo is an effect of its own. Returns what was undone.
+    def undo(self) -> list[str]:
+        """Undo what this line of work did since the last checkpoint, and those that left it, newest first. Returns what was.
 
-        Effects without an undo are left, and those in `keep`. Doubt is waited for. Raises Parked when an undo fails: what it
-        was to undo stays `undoing`.
+        Each undo is an effect of its own; effects without one are left. Doubt is waited for, and what was given up has its
+        time to arrive. Raises Parked when an undo fails: what it was to undo stays `undoing`.
         """
-        driving, undone = self._driving, []
-        branch = self._here().path
+        return self._undo_since(Mark(self._here().path))
+
+    def _undo_since(self, mark: Mark) -> list[str]:
+        driving, undone, why = self._driving, [], sys.exception()
+        span = Span(mark, self._here().mark(driving.cut))
         driving.shielded += 1
         try:
-            driving.end_branches(branch)
-            self._settle_left(branch, keep)
-            for record in driving.done_in(branch, keep):
-                undo = driving.tools[record.tool].undo
-                if undo is not None and course.may_have_happened(record):
-                    self._undo(undo, record)
+            driving.end_branches(mark)
+            self._settle_left(span)
+            effects = driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq)
+            for record in driving.done_in(effects, span):
+                if record.rule.undo and course.may_have_happened(record):
+                    self._undo(self._undo_of(record), record)
+                    driving.undone[record.seq] = why
                     undone.append(record.id)
         finally:
             driving.shielded -= 1
         return undone
 
-    def _settle_left(self, branch: str, keep: frozenset[int]) -> None:
-        """What was interrupted in this branch, or below it, is settled before anything is undone."""
+    def _undo_of(self, record: EffectRecord) -> Tool:
+        """The tool that undoes an effect; its own may not have been reached in this drive."""
+        tool = self._driving.tools.get(record.tool) or DECLARED.get(record.tool)
+        if tool is not None and tool.undo is not None:
+            return tool.undo
+        raise self._parked(
+            record, f"its undo, {record.rule.undo}, is not known here", "import it, then `perdure resume`"
+        )
+
+    def _parked(self, record: EffectRecord, why: str, hint: str, **facts: Any) -> Parked:
+        self._driving.stopped = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
+        return self._driving.stopped
+
+    def _settle_left(self, span: Span) -> None:
+        """What was interrupted in a span is settled before anything is undone."""
         driving = self._driving
-        for record in driving.caller.read(ledger.effects, driving.stream, after=driving.cut_seq, open_only=True):
-            mine = record.place is not None and places.is_below(record.place, branch) and record.undoes is None
-            if (
-                mine
-                and record.seq not in keep
-                and record.state is EffectState.IN_DOUBT
-                and record.tool in driving.tools
-            ):
-                self._concluded(driving.tools[record.tool], record)
+        for record in driving.read(ledger.effects, driving.stream, after=driving.cut_seq, open_only=True):
+            mine = record.place is not None and span.holds(record.place) and record.undoes is None
+            tool = driving.tools.get(record.tool) or DECLARED.get(record.tool)
+            if mine and record.state is EffectState.IN_DOUBT and tool is not None:
+                self._concluded(tool, record)
 
     def _undo(self, undo: Tool, record: EffectRecord) -> None:
+        self._wait_for_landing(record)
         try:
             self._act(undo, course.undo_args(undo, record), undoes=record)
         except Failed as error:
-            self._driving.stopped = Parked(
-                f"{record.tool} could not be undone: {error.message}", path=record.id,
-                hint="undo it by hand or mend what failed, then `perdure retry` the run", **error.facts,
-            )  # fmt: skip
-            raise self._driving.stopped from error
-        self._driving.done.pop(record.seq, None)
+            hint = "undo it by hand or mend what failed, then `perdure retry` the run"
+            raise self._parked(record, error.message, hint, **error.facts) from error
+
+    def _wait_for_landing(self, record: EffectRecord) -> None:
+        """What arrives after its undo would stay for ever: the run waits while something of it may still be under way."""
+        if record.state in (EffectState.UNDOING, EffectState.UNDONE):
+            return
+        under_way = self._driving.acting.landed(record)
+        if under_way is not None:
+            self._suspend(LANDING, under_way.until_us)
 
 
 class Saga:
     """What is done inside is undone if it does not come to its end."""
 
-    __slots__ = ("_before", "_run")
+    __slots__ = ("_mark", "_run")
 
     def __init__(self, run: Outward) -> None:
         self._run = run
-        self._before: frozenset[int] = frozenset()
+        self._mark = Mark()
 
     def __enter__(self) -> Self:
-        self._before = frozenset(self._run._driving.done)
+        driving = self._run._driving
+        self._mark = self._run._here().mark(driving.cut)
+        driving.sagas += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Exception) and found_in(error, (Stale, Parked)) is None:
-            self._run.undo(self._before)
+        driving = self._run._driving
+        driving.sagas -= 1
+        if isinstance(error, Exception) and driving.stopped is None:  # else the run has not come to its end here
+            self._run._undo_since(self._mark)

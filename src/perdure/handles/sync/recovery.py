@@ -20,9 +20,10 @@ from perdure.handles.sync.runs import Runs
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
+from perdure.planes import presence
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
-LOOKED_AT = 1_000  # effects of each state that one recovery looks at
+LOOKED_AT = 1_000  # effects that are read at once
 
 
 class Settling(Acting):
@@ -57,24 +58,33 @@ class Recovery(Runs):
 
         agents, tools: what to do it with, besides those that were declared in this process; what belongs to others is left.
         Returns the runs as they stand then, the effects that were settled, and those that wait for a person or a later time:
-        they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. Safe to call again and at any time.
+        they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. What cannot be read is named, and keeps
+        nothing else from going on. Safe to call again and at any time.
         """
         known = {**DECLARED, **{found.name: found for found in map(as_tool, tools)}}
-        driven = self._drive_left(agents)
+        driven, damaged = self._drive_left(agents)
         settled: list[EffectRecord] = []
         waiting: list[EffectRecord] = []
         for stream, record in self._left():
             found = self._settled(stream, record, known.get(record.tool))
             if found.state is not EffectState.DISPATCHED:
                 (waiting if found.state is EffectState.IN_DOUBT else settled).append(found)
-        return Recovered(tuple(each.record for each in driven), tuple(settled), tuple(waiting))
+        self._caller.work(presence.tidy, self._caller.core)
+        return Recovered(tuple(driven), tuple(settled), tuple(waiting), tuple(damaged))
 
     def _left(self) -> list[tuple[Stream, EffectRecord]]:
         """The effects of sessions that are under way or in doubt, oldest first. Those of runs are settled with them."""
         found: list[tuple[Stream, EffectRecord]] = []
         for state in UNDER_WAY:
-            found += self._caller.read(ledger.effects_of_store, state=state.value, limit=LOOKED_AT)
-        return [(stream, record) for stream, record in reversed(found) if stream.kind == "session"]
+            after: str | None = None
+            while True:
+                asked = {"state": state.value, "of": "session", "limit": LOOKED_AT, "after": after}
+                page = self._caller.read(ledger.effects_of_store, **asked)
+                found += page
+                after = page.next
+                if after is None:
+                    break
+        return sorted(found, key=lambda each: (each[1].at, each[0].id, each[1].seq))
 
     def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""

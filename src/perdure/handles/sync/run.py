@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from perdure.effects.ledger import error_of
+from perdure.effects.meaning import named_args
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Failed, Invalid, Refused, TimedOut
+from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.handles.sync.outward import Outward
 from perdure.model.functions import plain
@@ -54,7 +56,7 @@ class Run(Outward):
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
-        return self._driving.journal.replaying
+        return self._driving.replaying
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
@@ -68,8 +70,12 @@ class Run(Outward):
         return self._step(self._driving.known(fn), fn, args, kwargs, {})
 
     def model(self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
-        """A step that calls a model: its input is kept by reference, with its pins and its `usage`."""
-        return self._step(self._driving.known(fn), fn, args, kwargs, {"model": dict(pins or {})})
+        """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
+
+        `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
+        digest of its input alone.
+        """
+        return self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")})
 
     def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
@@ -81,8 +87,15 @@ class Run(Outward):
         driving = self._driving
         driving.steps += 1
         if found is not None:
-            return course.replayed(name, found.value, found.error)
-        done = driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+            return course.replayed(found)
+        try:
+            done = driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
+        except (Stale, Unavailable):
+            raise
+        except Exception as error:
+            said = error_of(error)
+            driving.keep_error(runs.step_document(place, name, "", None, said, {}))
+            raise course.failed_step(place, name, said) from error
         done.held_back.tell()
         return done.result
 
@@ -165,18 +178,22 @@ class Run(Outward):
         """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
 
         It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
-        the branches of a run, and when none of its effects is open.
+        the branches of a run, outside its sagas, and when none of its effects is open.
         """
         driving = self._driving
+        if driving.sagas:
+            raise Refused("a checkpoint would lose sight of what a saga may have to undo", path="checkpoint",
+                          hint="do it before or after the saga")  # fmt: skip
         if self._here() is not driving.trunk or driving.has_branches:
             raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
         elapsed_us = driving.caller.core.clocks.now() - driving.cut_at_us
         due = driving.agent.policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)
-        if driving.journal.replaying or not (now or due):
+        if driving.replaying or not (now or due):
             return False
         driving.check_going()
-        prepared = driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*driving.write(course.cut, prepared, driving.cut_seq, driving.noted()))
+        epoch = driving.caller.core.epoch
+        prepared = driving.read(checkpoints.prepare, checkpoints.freeze(state))
+        driving.begin_cut(*driving.write(course.cut, prepared, driving.cut_seq, driving.noted(), epoch))
         return True
 
     def patched(self, name: str) -> bool:
@@ -188,7 +205,7 @@ class Run(Outward):
         place = f"{driving.cut}/patch/{check_name(name, 'patch')}"
         if place not in driving.patches:
             recorded = driving.journal.take(place, "step", "run.patched", "") is not None
-            driving.patches[place] = recorded or not driving.journal.replaying
+            driving.patches[place] = recorded or not driving.replaying
             if driving.patches[place] and not recorded:
                 driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
         return driving.patches[place]
@@ -214,8 +231,4 @@ class Child:
 
     def result(self) -> Any:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
-        said = self._run._met(self._wait)
-        if "error" not in said:
-            return said["result"]
-        code, message = said["error"]
-        raise Failed(message, code=code, path=f"run {self.id}")
+        return course.told_of(self.id, self._run._met(self._wait))

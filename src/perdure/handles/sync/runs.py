@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from perdure.effects import deciding, ledger
-from perdure.errors import Changed, Conflict, Failed, NotFound, TimedOut, Waiting
+from perdure.effects import deciding, ending, ledger
+from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
+from perdure.handles.sync.outward import DOUBT
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.records.effects import EffectState
-from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
-from perdure.planes import conversation, runs, waits
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
+from perdure.planes import runs, waits, workers
+from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
+from perdure.planes.runs import Lease
 from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime import course
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
@@ -86,6 +90,15 @@ class RunHandle(Enveloping):
         found = self._read(ledger.all_effects, after=after, open_only=open)
         return [Effect(self._caller, self._stream, "", record) for record in found]
 
+    def steps(self, *, after: int | None = None) -> list[StepRecord]:
+        """What it did inside since its last checkpoint, oldest first. after: since that event; 0: all."""
+        since = self._record.cut_seq if after is None else after
+        return self._read(runs.steps, check_seq(since, "after") if since else 0)
+
+    def input_of(self, step: int) -> dict[str, Any]:
+        """What the model of a step was given, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
+        return self._read(runs.input_of, step)
+
     def signal(self, name: str, payload: Any = None) -> None:
         """Send it a signal, which waits there until it is taken. Conflict when the run is over."""
         self._write(waits.signal, name, payload)
@@ -93,22 +106,29 @@ class RunHandle(Enveloping):
     def cancel(self, why: str = "") -> RunHandle:
         """Ask it to end. Returns itself.
 
-        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so.
-        One that runs is told at its next step.
+        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so; if
+        it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
+        Conflict for one that was handed over.
         """
-        self._write(deciding.cancel, why)
+        self._write(ending.cancel, why)
         return self.refresh()
 
     def resume(self) -> RunHandle:
-        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come."""
+        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
+
+        Conflict for one that was handed over: see `unpark`.
+        """
         return self._told(runs.resume)
 
     def retry(self) -> RunHandle:
-        """Try it again where it failed: what it did is kept, what failed last is done anew. Conflict if it did not fail."""
+        """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
+
+        Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
+        """
         return self._told(deciding.retry)
 
     def unpark(self) -> RunHandle:
-        """Let a parked run go on. Conflict if it is not parked."""
+        """Let a parked run go on; one that was handed over only if it was adopted nowhere. Conflict if it is not parked."""
         return self._told(runs.unpark)
 
     def pin(self, program: str | None) -> RunHandle:
@@ -131,6 +151,8 @@ def waiting_for(handle: RunHandle) -> Waiting:
     ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
     asks = "; ".join(each.question for each in asked)
     said = asks or ", ".join(f"it is not known whether {each.tool} happened" for each in doubts)
+    if handle.record.reason == DOUBT and handle.record.wake_at is not None:
+        ways.append(f"it is looked at again at {handle.record.wake_at.isoformat()}")
     return Waiting(
         f"run {handle.id} waits: {said or handle.record.reason}", path=f"run {handle.id}",
         hint="; ".join(ways) or "it goes on when what it waits for has come", run=handle.id,
@@ -152,8 +174,6 @@ class Runs(StoreHandle):
         """
         made = as_agent(agent)
         made.check(args, kwargs)
-        if session is not None:
-            self._caller.write(conversation.open_session, session)
         wanted = runs.Wanted(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
         stream = self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream)
@@ -184,18 +204,36 @@ class Runs(StoreHandle):
         agent = agents.get(record.agent)
         if agent is None:
             raise NotFound(f"no agent {record.agent!r} is known here", path="agent", hint="import it, or pass it in")
-        core.living.begin()
-        dead = {record.holder} if record.holder and self._is_gone(record.holder, stream) else set()
-        claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": dead}
-        lease = self._caller.write(runs.claim, stream, **claim)
-        if lease is not None:
-            crossing.drive(self._caller, agent, lease, record)
-        return lease is not None
+        driven, owner = (stream.id, 0), object()
+        try:
+            if not core.flights.begin(driven, owner):
+                return False
+            core.living.begin()
+            lease = self._claimed(stream, record, agent)
+            if lease is not None:
+                crossing.drive(self._caller, agent, lease, record)
+            return lease is not None
+        finally:
+            core.flights.end(driven, owner)
+
+    def _claimed(self, stream: Stream, record: RunRecord, agent: Agent) -> Lease | None:
+        """Take a run that nobody else of this process drives. Interrupted, it is given back: it may be taken all the same."""
+        core = self._caller.core
+        gone = record.holder is not None and (record.holder == core.holder or core.living.is_dead(record.holder))
+        claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch}
+        try:
+            return self._caller.write(runs.claim, stream, dead={record.holder} if gone else (), **claim)
+        except Exception:
+            raise
+        except BaseException:
+            with suppress(Error):
+                self._caller.write(workers.give_back, stream, core.holder)
+            raise
 
     def _is_gone(self, holder: str, stream: Stream) -> bool:
         """Whether nobody drives a run any more: its process is dead, or it is this one, and it does not."""
         core = self._caller.core
-        return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flying)
+        return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flights)
 
     def _bide(self, handle: RunHandle, agents: dict[str, Agent]) -> None:
         """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
@@ -207,11 +245,12 @@ class Runs(StoreHandle):
             raise Conflict(f"run {record.id} is being driven by {record.holder}", path="run", holder=record.holder)
         open_ones = handle.waits()
         children = [each.name for each in open_ones if each.kind is WaitKind.CHILD]
-        for name in children:
-            self._driven_child(name, agents)
-        if children:
+        stuck = [error for name in children if (error := self._driven_child(name, agents)) is not None]
+        if len(stuck) < len(children):
             return
-        on_others = any(each.kind in ANSWERED for each in open_ones)
+        if stuck:
+            raise stuck[0]
+        on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
         if record.wake_at is None or on_others or not self._caller.core.clock_moves:
             raise waiting_for(handle)
         left = (instant_us(record.wake_at, 0) - self._caller.read(store_now)) / SECOND_US
@@ -226,24 +265,44 @@ class Runs(StoreHandle):
                 hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=here,
             )  # fmt: skip
 
-    def _driven_child(self, name: str, agents: dict[str, Agent]) -> None:
+    def _driven_child(self, name: str, agents: dict[str, Agent]) -> Error | None:
+        """Drive a child to its end. Gives what keeps it from going on here; its sisters may go on all the same."""
         child = self.run(name)
         try:
             self._driven(child, agents)
         except Failed:
-            return  # its parent hears of it
+            return None  # its parent hears of it
         except Conflict:
             self._caller.pause(LOOK_SECONDS)  # somebody else drives it
+        except (Waiting, Parked, NotFound) as error:
+            return error
+        return None
 
-    def _drive_left(self, agents: Iterable[Callable[..., Any]]) -> list[RunHandle]:
-        """The runs' part of `recover`: drive what dead workers left and what has become ready. Unknown agents' are left."""
+    def _drive_left(self, agents: Iterable[Callable[..., Any]]) -> tuple[list[RunRecord], list[str]]:
+        """The runs' part of `recover`: drive what dead workers left and what has become ready. Unknown agents' are left.
+
+        Gives the runs as they stand then, and what cannot be read of others.
+        """
         known = {**DECLARED, **by_name(as_agent(each) for each in agents)}
-        found = self._caller.read(runs.claimable, limit=CLAIMED_AT_ONCE)
-        found += [each for each in self._caller.read(runs.running) if self._is_gone(each.holder or "", each.stream)]
-        touched: dict[str, Stream] = {each.stream.name: each.stream for each in found if each.agent in known}
-        for stream in touched.values():
-            self._take(stream, self._caller.read(runs.run, stream), known)
-        return [self._handle(stream) for stream in touched.values()]
+        driven: list[RunRecord] = []
+        damaged: list[str] = []
+        for stream in self._left_runs(known):
+            try:
+                self._take(stream, self._caller.read(runs.run, stream), known)
+                driven.append(self._caller.read(runs.run, stream))
+            except Damaged as error:
+                damaged.append(str(error))
+        return driven, damaged
+
+    def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
+        """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
+        core = self._caller.core
+        wanted = workers.wanted(known, {each.program for each in known.values()})
+        seen = self._caller.read(workers.look, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
+        mine = self._caller.read(workers.held_by, core.holder)
+        dropped = [each for each in mine if self._is_gone(core.holder, each.stream)]
+        found = [each for each in (*seen.takeable, *seen.suspects, *dropped) if each.agent in known]
+        return [*{each.stream.name: each.stream for each in found}.values()]
 
     def run(self, name: str) -> RunHandle:
         """The run of this name. NotFound if there is none."""

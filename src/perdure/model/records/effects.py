@@ -11,6 +11,10 @@ import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.refs import Ref
+from perdure.model.types import registered
+
+CODE_MAX_CHARS = 200
+MESSAGE_MAX_CHARS = 4_000
 
 
 class EffectState(enum.StrEnum):
@@ -88,17 +92,36 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     undo_idempotent: bool = False
 
 
-class EffectError(msgspec.Struct, frozen=True):
-    """Why an effect failed or is in doubt: a short code (mostly the exception's name) and what was said."""
+def text_of(said: object) -> str:
+    """Anything as text that every database takes; what cannot be printed is named by its type."""
+    try:
+        text = str(said)
+    except Exception:  # noqa: BLE001 - whatever an odd object raises
+        text = f"a {type(said).__name__} that cannot be printed"
+    return str.encode(text, "utf-8", "replace").decode().replace("\0", "")
+
+
+@registered("perdure.EffectError")
+class EffectError(msgspec.Struct, frozen=True, dict=True):
+    """Why an effect failed or is in doubt: a short code (mostly the exception's name) and what was said.
+
+    It can be kept, whatever it is made of: text, bounded, without what no database takes.
+    """
 
     code: str
     message: str
+
+    def __post_init__(self) -> None:
+        """What went wrong must never be lost because it was said oddly."""
+        msgspec.structs.force_setattr(self, "code", text_of(self.code)[:CODE_MAX_CHARS])
+        msgspec.structs.force_setattr(self, "message", text_of(self.message)[:MESSAGE_MAX_CHARS])
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
 
-class Answer(msgspec.Struct, frozen=True):
+@registered("perdure.Answer")
+class Answer(msgspec.Struct, frozen=True, dict=True):
     """What became of one call of a model's batch: a result, or an error (it failed, was refused, or meant nothing)."""
 
     call: str
@@ -107,7 +130,8 @@ class Answer(msgspec.Struct, frozen=True):
     error: EffectError | None = None
 
 
-class Reply(msgspec.Struct, frozen=True):
+@registered("perdure.Reply")
+class Reply(msgspec.Struct, frozen=True, dict=True):
     """What a model answered in a run, and what became of the calls that it made."""
 
     value: Any
@@ -117,7 +141,8 @@ class Reply(msgspec.Struct, frozen=True):
 class EffectRecord(msgspec.Struct, frozen=True):
     """One effect. `id` names it on its store: the kind and name of its stream, and its number there.
 
-    attempt: dispatches so far. quiet_at: since when its caller is known to be unable to send. place: where in its run.
+    attempt: dispatches so far. mishaps: those of them that ended by no doing of its tool. quiet_at: since when its caller is
+    known to be unable to send. place: where in its run.
     """
 
     seq: int
@@ -145,6 +170,13 @@ class EffectRecord(msgspec.Struct, frozen=True):
     error: EffectError | None
     settled_by: str | None
     ref: Ref
+    mishaps: int = 0
+    first_dispatched_at: datetime | None = None
+
+    @property
+    def failures(self) -> int:
+        """How often its tool has failed by itself, when the last attempt is over: what uses up retries."""
+        return self.attempt - self.mishaps
 
     @property
     def id(self) -> str:

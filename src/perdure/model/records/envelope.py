@@ -140,6 +140,8 @@ class EffectPart(Part, frozen=True, kw_only=True):
     deadline_at: Number | None = None
     quiet_at: Number | None = None
     error: Word | None = None
+    mishaps: Number = 0
+    first_dispatched_at: Number | None = None
     meant: Document
     became: Document | None = None
 

@@ -9,8 +9,12 @@ from perdure.model.records.runs import RunRecord
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What was gone on with. runs: those that were driven, as they stand now. settled, waiting: effects of sessions."""
+    """What was gone on with. runs: those that were driven, as they stand now. settled, waiting: effects of sessions.
+
+    damaged: what is wrong with runs that cannot be read.
+    """
 
     runs: tuple[RunRecord, ...]
     settled: tuple[EffectRecord, ...]
     waiting: tuple[EffectRecord, ...]
+    damaged: tuple[str, ...] = ()

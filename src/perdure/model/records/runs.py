@@ -123,7 +123,11 @@ class WaitRecord(msgspec.Struct, frozen=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """One step that was done, as the journal has it."""
+    """One step that was done, as the journal has it. notes: of a model, its pins and its usage.
+
+    input: the address of what a model was given (`RunHandle.input_of` reads it). gave: the digest of its value, if only
+    that is kept.
+    """
 
     seq: int
     place: str
@@ -132,3 +136,5 @@ class StepRecord(msgspec.Struct, frozen=True):
     value: Any
     error: EffectError | None
     notes: dict[str, Any]
+    input: str | None = None
+    gave: str | None = None

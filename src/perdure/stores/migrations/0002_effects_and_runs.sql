@@ -17,11 +17,13 @@ CREATE TABLE effects (
   call TEXT, -- the call that it answers
   undoes INTEGER, -- the effect that it undoes
   attempt INTEGER NOT NULL CHECK (attempt >= 0), -- dispatches so far
+  mishaps INTEGER NOT NULL CHECK (mishaps BETWEEN 0 AND attempt), -- those that ended by no doing of the tool
   epoch INTEGER NOT NULL, -- of the store, at the plan or the last dispatch
   holder TEXT, -- who dispatched it last
   actor TEXT NOT NULL,
   at INTEGER NOT NULL,
-  dispatched_at INTEGER,
+  first_dispatched_at INTEGER,
+  dispatched_at INTEGER, -- the last time
   deadline_at INTEGER,
   quiet_at INTEGER, -- since when the caller is known to be unable to send
   error TEXT, -- the code of what went wrong, if anything did
@@ -132,7 +134,7 @@ INSERT INTO tables (name, class) VALUES
 
 CREATE VIEW v_effects AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, f.seq, f.tool, f.kind, f.state, f.key, f.place, f.call, f.undoes,
-  f.attempt, f.holder, f.actor, f.at, f.dispatched_at, f.deadline_at, f.quiet_at, f.error,
+  f.attempt, f.mishaps, f.holder, f.actor, f.at, f.first_dispatched_at, f.dispatched_at, f.deadline_at, f.quiet_at, f.error,
   CAST(e.body AS TEXT) -> '$.doc' AS doc, CAST(o.body AS TEXT) -> '$.doc' AS outcome -- @sqlite
   convert_from(e.body, 'UTF8')::json -> 'doc' AS doc, convert_from(o.body, 'UTF8')::json -> 'doc' AS outcome -- @postgres
 FROM effects f JOIN streams s ON s.id = f.stream JOIN tenants n ON n.id = s.tenant

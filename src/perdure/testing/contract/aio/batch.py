@@ -195,11 +195,12 @@ class AsyncBatchContract:
         calls = [Call("a", "odd", {"n": 1}), Call("b", "odd", {"n": 2})]
         async with await opener() as store:
             session = await store.session("s")
-            with pytest.raises(Invalid):
-                await session.respond(calls=calls, tools=[odd])
-            answers = await session.respond(calls=calls, tools=[odd])
-            assert [each.result for each in answers] == [{"unstorable": "object"}, 2]
+            for _ in range(2):
+                answers = await session.respond(calls=calls, tools=[odd])
+                assert [each.result for each in answers] == [{"unstorable": "object"}, 2]
             assert outside.calls == [1, 2]
+            with pytest.raises(Invalid):
+                await session.act(odd, 1, call=calls[0])
 
     @pytest.mark.parametrize(
         ("given", "path"),

@@ -158,58 +158,6 @@ class AsyncRunsContract:
             (effect,) = await handle.effects()
             assert effect.record.args == {"price": Price(2, "EUR")}
 
-    async def test_what_cannot_be_kept_is_refused_where_it_is_made(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        async def bad() -> Any:
-            outside.seen("step")
-            return {"x": [object()]}
-
-        @tool
-        async def send() -> Any:
-            outside.seen("effect")
-            return {"x": object()}
-
-        async def careless(run: AsyncRun, what: str) -> Any:
-            match what:
-                case "step":
-                    return await run.step(bad)
-                case "argument":
-                    return await run.step(bad, {"y": object()})
-                case "effect":
-                    return await run.act(send)
-                case "detail":
-                    return await run.ask("?", detail={"z": object()})
-                case _:
-                    return {"r": object()}
-
-        made = program(careless)
-        paths = {
-            "step": "result.x[0]",
-            "argument": "args[0].y",
-            "effect": "result.x",
-            "detail": "detail.z",
-            "result": "result.r",
-        }
-        async with await opener() as store:
-            for what, path in paths.items():
-                refused = await driven(store, made, what, key=what)
-                assert type(refused) is Failed
-                assert (refused.code, refused.message.partition(":")[0]) == ("Invalid", path)
-            with pytest.raises(Invalid) as argument:
-                await store.start(made, {"a": object()})
-            assert argument.value.path == "args[0].a"
-            with pytest.raises(Invalid) as misfit:
-                await store.start(made)
-            assert misfit.value.path == "args"
-            assert outside.calls == ["step", "effect"]
-            (handle,) = [each for each in await store.runs() if each.record.args == ["effect"]]
-            await handle.retry()
-            assert await store.drive(made, "effect", key="effect") == {
-                "unstorable": "dict"
-            }  # and it did not happen again
-            assert outside.calls.count("effect") == 1
-
     async def test_time_and_chance_stay_the_same(self, opener: AsyncOpener) -> None:
         seen: list[Any] = []
 

@@ -194,11 +194,12 @@ class BatchContract:
         calls = [Call("a", "odd", {"n": 1}), Call("b", "odd", {"n": 2})]
         with opener() as store:
             session = store.session("s")
-            with pytest.raises(Invalid):
-                session.respond(calls=calls, tools=[odd])
-            answers = session.respond(calls=calls, tools=[odd])
-            assert [each.result for each in answers] == [{"unstorable": "object"}, 2]
+            for _ in range(2):
+                answers = session.respond(calls=calls, tools=[odd])
+                assert [each.result for each in answers] == [{"unstorable": "object"}, 2]
             assert outside.calls == [1, 2]
+            with pytest.raises(Invalid):
+                session.act(odd, 1, call=calls[0])
 
     @pytest.mark.parametrize(
         ("given", "path"),

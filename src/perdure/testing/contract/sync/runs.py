@@ -159,56 +159,6 @@ class RunsContract:
             (effect,) = handle.effects()
             assert effect.record.args == {"price": Price(2, "EUR")}
 
-    def test_what_cannot_be_kept_is_refused_where_it_is_made(self, opener: Opener) -> None:
-        outside = Outside()
-
-        def bad() -> Any:
-            outside.seen("step")
-            return {"x": [object()]}
-
-        @tool
-        def send() -> Any:
-            outside.seen("effect")
-            return {"x": object()}
-
-        def careless(run: Run, what: str) -> Any:
-            match what:
-                case "step":
-                    return run.step(bad)
-                case "argument":
-                    return run.step(bad, {"y": object()})
-                case "effect":
-                    return run.act(send)
-                case "detail":
-                    return run.ask("?", detail={"z": object()})
-                case _:
-                    return {"r": object()}
-
-        made = program(careless)
-        paths = {
-            "step": "result.x[0]",
-            "argument": "args[0].y",
-            "effect": "result.x",
-            "detail": "detail.z",
-            "result": "result.r",
-        }
-        with opener() as store:
-            for what, path in paths.items():
-                refused = driven(store, made, what, key=what)
-                assert type(refused) is Failed
-                assert (refused.code, refused.message.partition(":")[0]) == ("Invalid", path)
-            with pytest.raises(Invalid) as argument:
-                store.start(made, {"a": object()})
-            assert argument.value.path == "args[0].a"
-            with pytest.raises(Invalid) as misfit:
-                store.start(made)
-            assert misfit.value.path == "args"
-            assert outside.calls == ["step", "effect"]
-            (handle,) = [each for each in store.runs() if each.record.args == ["effect"]]
-            handle.retry()
-            assert store.drive(made, "effect", key="effect") == {"unstorable": "dict"}  # and it did not happen again
-            assert outside.calls.count("effect") == 1
-
     def test_time_and_chance_stay_the_same(self, opener: Opener) -> None:
         seen: list[Any] = []
 

@@ -1,0 +1,72 @@
+"""The end of runs: finishing and cancelling them, with all that hangs on it. Verbs, each one commit.
+
+    cancel ─┬─ nobody has it, and there is nothing to undo ──▶ end_run
+            └─ else it is told (`runs.call_off`), undoes ────▶ end_run ──▶ cancel each run that it started and waits for
+
+Callers: whoever drives runs (`end_run`), and the handles (`cancel`). Keeps P13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.effects import ledger
+from perdure.log.change import Stream
+from perdure.model.records.effects import EffectError, EffectState
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind
+from perdure.planes import runs, waits
+from perdure.stores.tx import Tx
+
+CALLED_OFF = "Cancelled"  # the code of what was only meant when its run was cancelled
+UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
+
+
+def end_run(tx: Tx, stream: Stream, status: RunStatus, *said: Any) -> None:
+    """A run is over, with all that hangs on it (`waits.end_run`).
+
+    Of a cancelled one, what was only meant is withdrawn, and the runs that it started are cancelled in the same commit; those
+    that are over stay as they are. One that failed leaves them: it may be tried again, and finds what they did.
+    """
+    children: list[Stream] = []
+    if status is RunStatus.CANCELLED:
+        _withdraw_plans(tx, stream)
+        children = _open_children(tx, stream)
+    waits.end_run(tx, stream, status, *said)
+    for child in children:
+        cancel(tx, child, f"run {stream.name}, which started it, was cancelled")
+
+
+def _open_children(tx: Tx, stream: Stream) -> list[Stream]:
+    """The runs that a run started and that are not over: it waits for each, whether or not it asked for the result.
+
+    Those that were handed over are elsewhere.
+    """
+    found = [runs.find(tx, each.name) for each in waits.waiting(tx, stream, kind=WaitKind.CHILD)]
+    return [child for child in found if not runs.was_moved(tx, child)]
+
+
+def _withdraw_plans(tx: Tx, stream: Stream) -> None:
+    for meant in ledger.all_effects(tx, stream, after=runs.run(tx, stream).cut_seq, open_only=True):
+        if meant.state is EffectState.PLANNED:
+            ledger.withdraw(tx, stream, meant.seq, EffectError(CALLED_OFF, "its run was cancelled"))
+
+
+def cancel(tx: Tx, stream: Stream, why: str) -> None:
+    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now.
+
+    So is one that was told and was parked again: it cannot undo what it did. Conflict for one that was handed over.
+    """
+    record = runs.run(tx, stream)
+    if record.ended:
+        return
+    runs.check_here(tx, stream)
+    in_vain = record.status is RunStatus.PARKED and record.cancelling
+    if record.status is RunStatus.RUNNING or (not in_vain and _can_undo(tx, stream, record)):
+        runs.call_off(tx, stream)
+        return
+    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
+
+
+def _can_undo(tx: Tx, stream: Stream, record: RunRecord) -> bool:
+    done = ledger.all_effects(tx, stream, after=record.cut_seq)
+    return any(each.rule.undo and each.state in UNDOABLE for each in done)

@@ -1,0 +1,57 @@
+"""Permission for an effect that its user carries out: planned with what must come first, and dispatched only with it.
+
+Verbs, each one commit: whoever finds the effect later finds what it waits for with it. Callers: the handles. Keeps P2, P15.
+"""
+
+from __future__ import annotations
+
+from perdure.effects import ledger
+from perdure.effects.answers import answering, for_call
+from perdure.effects.deciding import ask_approval, is_approved
+from perdure.effects.ledger import Intent, Sender
+from perdure.effects.tool import Refuse
+from perdure.errors import Waiting
+from perdure.log.change import Stream
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState
+from perdure.model.records.runs import WaitRecord, WaitState
+from perdure.planes import waits
+from perdure.stores.tx import Tx
+
+
+def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int, asked: Refuse | str | None) -> EffectRecord:
+    """Plan an effect. asked: what comes first: a person is asked for an approval; a refusal withdraws it."""
+    record = for_call(tx, stream, ledger.plan, intent, epoch)
+    if asked is None or record.state is not EffectState.PLANNED or record.epoch != epoch:
+        return record
+    if isinstance(asked, Refuse):
+        return answering(tx, stream, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard")
+    ask_approval(tx, stream, record, asked)
+    return record
+
+
+def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
+    """Dispatch what is planned, if whoever was asked has approved of it; withdrawn if not. Waiting while nobody has said."""
+    record = ledger.effect(tx, stream, seq)
+    asked = waits.for_effect(tx, stream, seq) if record.state is EffectState.PLANNED else None
+    approval = None if asked is None else waits.expire_if_over(tx, stream, asked.seq)
+    if approval is not None and approval.state is WaitState.OPEN:
+        raise waiting_for(record, approval)
+    if approval is not None and not is_approved(approval, record):
+        return _refuse(tx, stream, record, approval)
+    if record.state is EffectState.WITHDRAWN:
+        return record
+    return ledger.dispatch_planned(tx, stream, seq, sender)
+
+
+def _refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
+    """Withdraw what a person did not approve of."""
+    error = EffectError("Refused", f"{approval.met_by} did not approve")
+    return answering(tx, stream, ledger.withdraw, record.seq, error, approval.met_by or "")
+
+
+def waiting_for(record: EffectRecord, approval: WaitRecord) -> Waiting:
+    """The error that says which approval an effect waits for, and how to give it."""
+    return Waiting(
+        f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
+        asks=[approval.id], doubts=[],
+    )  # fmt: skip

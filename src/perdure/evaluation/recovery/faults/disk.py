@@ -1,0 +1,119 @@
+"""A full disk: the subject's folder is a small file system of its own; later there is room again. Only where root may mount one.
+
+A schedule `q%` leaves that share of what an undisturbed story uses. The mounts are the host's own: they go when it ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.interface import Subject
+from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.evaluation.recovery.tasks import Task
+
+CLONE_NEWNS = 0x00020000
+PAGE = 4096
+ROOM_BYTES = 64 * 2**20
+
+
+@cache
+def missing() -> str:
+    """Why no file system can be mounted here; nothing, if it can. Tried in a process of its own."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "only root can mount a small file system"
+    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
+    return "" if tried.returncode == 0 else "no file system can be mounted here"
+
+
+@cache
+def _own_mounts() -> None:
+    """From now on this process's mounts are its own."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "no mounts of its own")
+    _run("mount", "--make-rprivate", "/")
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)  # noqa: S603 - our own words
+
+
+def _mounted(story: Story) -> Path:
+    """Put the subject on a file system of its own; returns the file that takes its room."""
+    _own_mounts()
+    place = story.folder.parent
+    _run("mount", "-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "none", str(place))
+    story.make_folder()
+    return place / "ballast"
+
+
+def _usage(story: Story) -> int:
+    """How many bytes an undisturbed story uses; found out once for a subject and a task."""
+    mark = ("usage", story.case.subject, story.case.task)
+    if mark not in story.ground.found:
+        other = Story(story.ground, story.case)
+        place = _mounted(other).parent
+        try:
+            most = 0
+            for _ in range(LIVES_MAX):
+                life = other.live()
+                most = max(most, _used(place))
+                if life.end != "waiting":
+                    break
+            story.ground.found[mark] = most
+        finally:
+            _run("umount", "-l", str(place))
+            other.clear()
+    return story.ground.found[mark]
+
+
+def _used(place: Path) -> int:
+    told = os.statvfs(place)
+    return (told.f_blocks - told.f_bfree) * told.f_frsize
+
+
+def _filled(story: Story, schedule: str) -> None:
+    """Let it run into the end of the disk, twice, and then give it room."""
+    left = _usage(story) * int(schedule.rstrip("%")) // 100 // PAGE * PAGE
+    story.note = f"{left} bytes of room"
+    ballast = _mounted(story)
+    place = ballast.parent
+    try:
+        free = os.statvfs(place)
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - left, PAGE))
+        for _ in range(2):
+            if story.live().end == "done":
+                break
+        ballast.unlink()
+        story.finish()
+    finally:
+        _run("umount", "-l", str(place))
+
+
+def _shares(task: Task, seed: int) -> list[str]:
+    rng = random.Random(f"{seed}/{task.name}/full")
+    return [f"{share}%" for share in rng.sample(range(5, 100, 5), 19)]
+
+
+def _unfit(subject: type[Subject], task: Task) -> str:
+    return "its disk is a server's" if subject.needs else "" if task.by_default else "too long"
+
+
+FULL = Fault(
+    "full", "the disk is full; later there is room again", _shares, _filled,
+    Control("control-in-place", "relay-500", ("acknowledged_lost",)), missing, _unfit,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    _own_mounts()
+    with tempfile.TemporaryDirectory() as _place:
+        _run("mount", "-t", "tmpfs", "none", _place)
+        _run("umount", _place)

@@ -1,0 +1,51 @@
+"""Nothing at all; SIGKILL at one boundary of the interface; SIGKILL in three lives after each other."""
+
+from __future__ import annotations
+
+import random
+
+from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.oracle import points_of
+from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.evaluation.recovery.tasks import Task
+
+THRICE = 3
+SERIES = 40
+
+
+def _undisturbed(story: Story, schedule: str) -> None:
+    """A life that nobody disturbs; how much it writes is counted on the way."""
+    del schedule
+    story.live(counting=True)
+
+
+def _struck(story: Story, schedule: str) -> None:
+    """Killed in each life where the schedule says. A life that waits for a person is answered and goes on first."""
+    for at in schedule.split("+"):
+        while (life := story.live(at=at)).end == "waiting" and len(story.lives) < LIVES_MAX:
+            pass
+        if life.end == "done":
+            return
+
+
+def _one_by_one(task: Task, seed: int) -> list[str]:
+    return list(points_of(task.name, seed))
+
+
+def _in_series(task: Task, seed: int) -> list[str]:
+    """Three boundaries near each other, in their order: the second and third life die while they recover."""
+    points = points_of(task.name, seed)
+    rng = random.Random(f"{seed}/{task.name}/kills")
+    starts = [rng.randrange(len(points)) for _ in range(min(SERIES, len(points)))]
+    return list(dict.fromkeys("+".join(sorted(_near(rng, points, at), key=points.index)) for at in starts))
+
+
+def _near(rng: random.Random, points: tuple[str, ...], at: int) -> list[str]:
+    window = points[max(at - 6, 0) : at + 6]
+    return [rng.choice(window) for _ in range(THRICE)]
+
+
+BROKEN = Control("control-unrecorded", "support", ("duplicates",))
+NONE = Fault("none", "nothing goes wrong: the ground of the figures", lambda *_: ["-"], _undisturbed, None)
+KILL = Fault("kill", "SIGKILL at one boundary of the interface", _one_by_one, _struck, BROKEN)
+KILLS = Fault("kills", "SIGKILL in three lives after each other", _in_series, _struck, BROKEN)

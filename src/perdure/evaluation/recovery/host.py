@@ -1,0 +1,94 @@
+"""A host: a process without threads that runs cases, one after the other, by forking lives.
+
+Its first line is a `Setting`; then one line of JSON each way: a case, and what it showed. It ends when its standard input does,
+and so does its witness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from perdure.evaluation.recovery.faults import FAULTS
+from perdure.evaluation.recovery.lives import Lives
+from perdure.evaluation.recovery.score import Score, judge
+from perdure.evaluation.recovery.story import Case, Ground, Story
+from perdure.testing.witness import Witness
+
+LATER = (
+    "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.crossing", "perdure.artifacts.local",
+    "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna", "perdure.evaluation.recovery.subjects.controls",
+)  # fmt: skip
+ON_A_SERVER = ("perdure.stores.postgres", "perdure.evaluation.recovery.subjects.perdure_postgres")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Where a host works. postgres: the URL of the server that was started for the evaluation, if any."""
+
+    seed: int
+    folder: str
+    postgres: str
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """What a case showed. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
+
+    case: Case
+    score: Score
+    note: str = ""
+    lives: list[str] = []
+    seconds: float = 0.0
+    broken: str = ""
+
+
+def show(ground: Ground, case: Case) -> Shown:
+    """Run one case."""
+    began = time.monotonic()
+    story = None
+    try:
+        story = Story(ground, case)
+        FAULTS[case.fault].tell(story, case.schedule)
+        if story.final is None:
+            story.finish()
+        lives = [f"{life.end} {life.at or life.said}".strip() for life in story.lives]
+        return Shown(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
+    except Exception:  # noqa: BLE001 - told as the harness's own failure
+        said = traceback.format_exc()[-800:]
+        return Shown(case=case, score=Score(), seconds=time.monotonic() - began, broken=said)
+    finally:
+        if story is not None:
+            story.clear()
+
+
+def main() -> None:
+    """Take cases until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the evaluation, which ends its hosts
+    setting = msgspec.json.decode(sys.stdin.readline(), type=Setting)
+    folder = Path(setting.folder)
+    try:
+        _serve(setting, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()  # the last of them, if the evaluation was killed
+
+
+def _serve(setting: Setting, folder: Path) -> None:
+    with Witness.start(folder / "witness") as witness:
+        lives = Lives((*LATER, *(ON_A_SERVER if setting.postgres else ())))
+        ground = Ground(setting.seed, witness, lives, folder, setting.postgres)
+        for line in sys.stdin:
+            shown = show(ground, msgspec.json.decode(line, type=Case))
+            os.write(1, msgspec.json.encode(shown) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

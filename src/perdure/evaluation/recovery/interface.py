@@ -1,0 +1,176 @@
+"""What a task and a subject see of each other: five verbs, and one rule: an operation that returned is acknowledged.
+
+A subject is one file with one class. It either derives from `Remembering` and says how it loads and keeps, or implements the five
+verbs itself. Callers: tasks (through `wire.Watched`), subjects, the harness. Nothing in here favours a store.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+
+class Agent(Protocol):
+    """What a task is written over. Names are unique in a task; values are JSON."""
+
+    def step(self, name: str, work: Callable[[], Any]) -> Any:
+        """Pure work, as a model's answer is: it may come out differently when it is done again."""
+        ...
+
+    def act(self, name: str, kind: str, payload: Any) -> Any:
+        """Something outside; `outside.KINDS` says what can be known about each kind."""
+        ...
+
+    def note(self, key: str, value: Any) -> None:
+        """State that others rely on from now on."""
+        ...
+
+    def ask(self, name: str, question: str) -> str:
+        """A person's answer; Waits until there is one."""
+        ...
+
+    def done(self, result: Any) -> None:
+        """The end."""
+        ...
+
+
+class Outside(Protocol):
+    """The other side, as a subject reaches it."""
+
+    def send(self, name: str, kind: str, payload: Any, key: str = "") -> Any:
+        """Do it. Kinds that know keys do it once for a key."""
+        ...
+
+    def find(self, name: str, kind: str, payload: Any) -> Any:
+        """What it gave if it was done, else None. Only for kinds that can be looked up."""
+        ...
+
+
+class Place(msgspec.Struct, frozen=True):
+    """All that a subject is told. A server that it may use has its URL in the file `server` of the folder."""
+
+    folder: Path
+    task: str
+    seed: int
+    port: int
+
+    @property
+    def server(self) -> str:
+        """The URL of the server that was started for it."""
+        return (self.folder / "server").read_text()
+
+
+class Belief(msgspec.Struct, frozen=True):
+    """What a subject believes was done, from its store alone: notes, and effects with their results."""
+
+    notes: dict[str, Any] = {}
+    effects: dict[str, Any] = {}
+    result: Any = None
+    ended: bool = False
+
+
+class Waits(Exception):
+    """A person must come first: to answer what is asked, or to say what became of effects in doubt."""
+
+    def __init__(self, asks: list[str] | None = None, doubts: list[str] | None = None) -> None:
+        super().__init__("a person must come first")
+        self.asks = asks or []
+        self.doubts = doubts or []
+
+
+class Held(Exception):
+    """Another process is at it: this one leaves it alone."""
+
+
+class Subject(ABC):
+    """A store under test, in a process of its own. inbox: what people have said so far, by name: the answer to an ask, or
+    {"happened": …, "result": …} about an effect in doubt.
+
+    about: one line for the report. needs: "postgres", if a server of its own is to be started for it. written: whether what it
+    writes is written by its own process, so that it can be counted.
+    """
+
+    about: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
+    written: ClassVar[bool] = True
+
+    def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
+        self.place = place
+        self.outside = outside
+        self.inbox = inbox
+
+    @abstractmethod
+    def run(self, program: Callable[[Agent], None]) -> None:
+        """Begin, or go on: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
+
+    @abstractmethod
+    def believe(self) -> Belief:
+        """What was done, from the store alone. Nothing is changed."""
+
+
+class Remembering(Subject):
+    """A subject that keeps every operation under its name, and does not do again what it finds there.
+
+    `load` gives {section: {name: value}}; `keep` makes one more value durable. Whatever a service offers is used: the name of an
+    operation is sent as its key.
+    """
+
+    def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
+        super().__init__(place, outside, inbox)
+        self.kept: dict[str, dict[str, Any]] = {}
+
+    @abstractmethod
+    def load(self) -> dict[str, dict[str, Any]]:
+        """What is stored; nothing, if there is nothing."""
+
+    @abstractmethod
+    def keep(self, section: str, name: str, value: Any) -> None:
+        """Keep one more; `self.kept` has it already."""
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        """Go on from what is stored."""
+        self.kept = self.load()
+        program(self)
+
+    def believe(self) -> Belief:
+        """What is stored."""
+        kept = self.load()
+        ended = kept.get("done", {})
+        return Belief(kept.get("notes", {}), kept.get("effects", {}), ended.get("result"), bool(ended))
+
+    def step(self, name: str, work: Callable[[], Any]) -> Any:
+        """Work that is not done again."""
+        return self._once("steps", name, work)
+
+    def act(self, name: str, kind: str, payload: Any) -> Any:
+        """Send it, then keep that it was sent."""
+        return self._once("effects", name, lambda: self.outside.send(name, kind, payload, key=name))
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep it."""
+        self._once("notes", key, lambda: value)
+
+    def ask(self, name: str, question: str) -> str:
+        """What the inbox says."""
+        del question
+        return self._once("answers", name, lambda: self._answer(name))
+
+    def done(self, result: Any) -> None:
+        """Keep it."""
+        self._once("done", "result", lambda: result)
+
+    def _answer(self, name: str) -> str:
+        if name not in self.inbox:
+            raise Waits(asks=[name])
+        return self.inbox[name]
+
+    def _once(self, section: str, name: str, make: Callable[[], Any]) -> Any:
+        found = self.kept.setdefault(section, {})
+        if name not in found:
+            found[name] = make()
+            self.keep(section, name, found[name])
+        return found[name]

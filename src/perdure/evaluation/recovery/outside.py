@@ -1,0 +1,194 @@
+"""The other side: a witness that counts what arrives, and a git repository; and what each kind of effect lets one know.
+
+`World` is the harness's view: it makes the place and counts afterwards. `Reached` is what a subject's process calls; the
+boundaries `calling`, `sent` and `replied` are in here, so they are the same for every subject. Nothing is ever counted from a
+subject's word.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure.testing import witness
+
+MARK_CHARS = 12
+GIT_SECONDS = 60
+WHO = {"NAME": "agent", "EMAIL": "agent@example.org", "DATE": "2026-01-01T00:00:00Z"}
+
+
+class Knowing(enum.StrEnum):
+    """What one can know about an effect after a crash in the middle of it."""
+
+    KEYED = "keyed"  # the other side does it once for a key
+    FOUND = "found"  # one can look whether it was done
+    SAME = "same"  # twice is as good as once
+    BLIND = "blind"  # none of these: only a person can find out
+
+
+KINDS = {
+    "refund": Knowing.KEYED,
+    "pull": Knowing.KEYED,
+    "ticket": Knowing.FOUND,
+    "commit": Knowing.FOUND,
+    "write": Knowing.SAME,
+    "push": Knowing.SAME,
+    "mail": Knowing.BLIND,
+    "publish": Knowing.BLIND,
+}
+
+
+def mark(payload: Any) -> str:
+    """A short digest of a JSON value: the same value, the same mark."""
+    text = json.dumps(payload, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:MARK_CHARS]
+
+
+def receipt(name: str, kind: str) -> dict[str, str]:
+    """What the other side answers: the same for the same name."""
+    return {"id": f"{kind}-{mark(name)}"}
+
+
+class Reached:
+    """The other side, as one life of a subject reaches it. reach: called at every boundary with its name."""
+
+    def __init__(self, port: int, case: str, folder: Path, reach: Callable[[str, str], None]) -> None:
+        self._port = port
+        self._case = case
+        self._git = Repository(folder)
+        self._reach = reach
+
+    def send(self, name: str, kind: str, payload: Any, key: str = "") -> Any:
+        """Do it; it has arrived when this returns, and maybe before."""
+        self._reach(name, "calling")
+        if kind in self._git.verbs:
+            answer = self._git.verbs[kind](name, payload)
+            self._reach(name, "sent")
+        else:
+            own = f"{self._case}/{key}" if key and KINDS[kind] is Knowing.KEYED else None
+            what = f"{self._case}/{name}/{mark(payload)}"
+            witness.tell(self._port, what, key=own, sent=lambda: self._reach(name, "sent"))
+            answer = receipt(name, kind)
+        self._reach(name, "replied")
+        return answer
+
+    def find(self, name: str, kind: str, payload: Any) -> Any:
+        """What it gave, if it was done; None if not."""
+        if kind == "commit":
+            return self._git.found(name, payload)
+        arrived = witness.count(self._port, f"{self._case}/{name}/{mark(payload)}")
+        return receipt(name, kind) if arrived else None
+
+
+class Repository:
+    """A small git repository with a bare remote, in a folder of the other side."""
+
+    def __init__(self, folder: Path) -> None:
+        self._work = folder / "work"
+        self._remote = folder / "remote.git"
+        self.verbs: dict[str, Callable[[str, Any], Any]] = {
+            "write": self._write,
+            "commit": self._commit,
+            "push": self._push,
+        }
+
+    @classmethod
+    def make(cls, folder: Path) -> None:
+        """Make both."""
+        folder.mkdir(parents=True)
+        for words in (["--bare", "remote.git"], ["work"]):
+            _git(folder, "init", "-q", "--template=", "-b", "main", *words)
+
+    def arrivals(self) -> Counter[str]:
+        """What is in the remote: commits by their title, which is `name/mark`."""
+        told = _git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
+        return Counter(told.split())
+
+    def content(self, path: str) -> str | None:
+        """What stands in a file."""
+        file = self._work / path
+        return file.read_text() if file.exists() else None
+
+    def found(self, name: str, payload: Any) -> Any:
+        """A commit, by its title."""
+        return self.titled(f"{name}/{mark(payload)}")
+
+    def titled(self, title: str) -> Any:
+        """The newest commit whose title begins so."""
+        told = _git(self._work, "log", "--format=%H", f"--grep=^{title}", ok=(0, 128))
+        return {"id": told.split()[0]} if told else None
+
+    def _write(self, name: str, payload: Any) -> Any:
+        (self._work / payload["path"]).write_text(payload["content"])
+        return receipt(name, "write")
+
+    def _commit(self, name: str, payload: Any) -> Any:
+        """Git itself helps: where nothing is left to commit, it says so."""
+        (self._work / ".git" / "index.lock").unlink(missing_ok=True)  # left by a git that was killed
+        _git(self._work, "add", payload["path"])
+        _git(self._work, "commit", "-q", "-m", f"{name}/{mark(payload)}", ok=(0, 1))
+        return {"id": _git(self._work, "rev-parse", "HEAD").strip()}
+
+    def _push(self, name: str, payload: Any) -> Any:
+        _git(self._work, "push", "-q", str(self._remote), f"{payload['sha']}:refs/heads/main")
+        return receipt(name, "push")
+
+
+def _git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
+    given = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
+    plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+    command = ["git", *words]
+    ran = subprocess.run(  # noqa: S603 - our own words
+        command, cwd=folder, env={**os.environ, **given, **plain}, stdin=subprocess.DEVNULL, capture_output=True,
+        timeout=GIT_SECONDS, check=False,
+    )  # fmt: skip
+    if ran.returncode not in ok:
+        raise OSError(f"git {words[0]}: {ran.stderr.decode(errors='replace')[:200]}")
+    return ran.stdout.decode()
+
+
+class World:
+    """The other side of one case, as the harness sees it."""
+
+    def __init__(self, seen: witness.Witness, case: str, folder: Path, *, git: bool) -> None:
+        self._seen = seen
+        self._case = case
+        self._from = seen.path.stat().st_size
+        self._git = Repository(folder) if git else None
+        if git:
+            Repository.make(folder)
+
+    def arrivals(self) -> Counter[tuple[str, str]]:
+        """What arrived, by name and mark, and how often. What was sent before is in it: the witness answers in turn."""
+        witness.count(self._seen.port, "")
+        with self._seen.path.open("rb") as file:
+            file.seek(self._from)
+            told = [json.loads(line)["what"] for line in file.read().splitlines()]
+        mine = [what.removeprefix(f"{self._case}/") for what in told if what.startswith(f"{self._case}/")]
+        found = Counter(mine) + (self._git.arrivals() if self._git else Counter())
+        return Counter({(name.rpartition("/")[0], name.rpartition("/")[2]): times for name, times in found.items()})
+
+    def receipt(self, name: str, kind: str) -> Any:
+        """What an effect gave, as a person finds it."""
+        return self._git.titled(name) if self._git and kind == "commit" else receipt(name, kind)
+
+    def stands(self, kind: str, payload: Any) -> bool:
+        """Whether an effect that leaves no trace of its own stands as it should: a file's content, a pushed branch."""
+        if self._git is None:
+            return False
+        if kind == "write":
+            return self._git.content(payload["path"]) == payload["content"]
+        return bool(self._git.arrivals())
+
+
+def needed() -> str:
+    """What is missing for the tasks that use git; nothing, if it is there."""
+    return "" if shutil.which("git") else "git is not installed"

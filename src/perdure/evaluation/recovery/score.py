@@ -1,0 +1,192 @@
+"""What one case showed: from the witness and the acknowledgements that were streamed, never from what a subject says of itself.
+
+`judge` reads a story that is over. The definitions are those of docs/protocol.md; every count is of things, not of cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from perdure.evaluation.recovery.interface import Belief
+from perdure.evaluation.recovery.lives import Ack, Life
+from perdure.evaluation.recovery.oracle import Meant, Oracle, effects_of, foretell
+from perdure.evaluation.recovery.outside import KINDS, Knowing, mark
+from perdure.evaluation.recovery.story import Story
+
+VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stranded")
+PARTS = 5  # of a story, to see whether what it writes grows
+
+
+class Score(msgspec.Struct, kw_only=True):
+    """One case. The first five are violations.
+
+    duplicates: effects that arrived more than once, each time beyond the first; lost: that never arrived; acknowledged_lost:
+    operations that were acknowledged and later not known any more; wrong: 1 if the end differs from the oracle's and nothing was
+    said; stranded: 1 if it came to no end. surfaced, guessed: blind effects in doubt that a person was asked about, and not.
+    """
+
+    duplicates: int = 0
+    lost: int = 0
+    acknowledged_lost: int = 0
+    wrong: int = 0
+    stranded: int = 0
+    surfaced: int = 0
+    guessed: int = 0
+    audit_missing: int = 0
+    audit_invented: int = 0
+    effects: int = 0
+    operations: int = 0
+    struck: bool = False
+    recover_seconds: float | None = None
+    bytes_first: float | None = None
+    bytes_last: float | None = None
+    said: str = ""
+    detail: list[str] = []
+
+    @property
+    def failed(self) -> list[str]:
+        """The violations, by name."""
+        return [name for name in VIOLATIONS if getattr(self, name)]
+
+
+def judge(story: Story) -> Score:
+    """Read a story that is over."""
+    score = Score(struck=any(life.at or life.end == "killed" for life in story.lives))
+    acked = Acknowledged(story)
+    oracle = foretell(story.task, story.ground.seed, acked.steps, acked.effects)
+    over = bool(story.lives) and story.lives[-1].end == "done"
+    score.said = next((life.said for life in story.lives if life.end == "failed"), "")
+    score.operations = len(acked.first)
+    score.acknowledged_lost = len(acked.lost)
+    score.detail += [f"acknowledged and lost: {name}" for name in sorted(acked.lost)]
+    _count_effects(score, story, oracle, over=over)
+    _count_doubt(score, story)
+    if not over:
+        score.stranded = 1
+        score.detail.append(f"stranded: {story.lives[-1].end} {story.lives[-1].said}".rstrip())
+    elif story.final is not None:
+        _compare_end(score, story.final, oracle)
+        _audit(score, story, story.final)
+    score.recover_seconds = recovery_seconds(story.lives)
+    score.bytes_first, score.bytes_last = growth(story.lives[0].acks if story.lives else [])
+    return score
+
+
+class Acknowledged:
+    """What was acknowledged over all lives: first: by (verb, name) the value that others saw first; lost: what went again.
+
+    Lives may overlap, so everything is taken in the order in which it happened.
+    """
+
+    def __init__(self, story: Story) -> None:
+        self.first: dict[tuple[str, str], Any] = {}
+        self.lost: set[str] = set()
+        for _, take in sorted((moment for life in story.lives for moment in self._moments(life)), key=itemgetter(0)):
+            take()
+        if story.final is not None:
+            self._compare(story.final)
+        self.steps = {name: value for (verb, name), value in self.first.items() if verb == "step"}
+        self.effects = {name: value for (verb, name), value in self.first.items() if verb == "act"}
+
+    def _moments(self, life: Life) -> Iterator[tuple[float, Callable[[], None]]]:
+        """What a life believed when it began, what it worked, and what it acknowledged."""
+        if life.belief is not None:
+            yield life.resumed, partial(self._compare, life.belief)
+        yield from ((at, partial(self._worked, name)) for name, at in life.worked)
+        yield from ((ack.t, partial(self._take, ack)) for ack in life.acks)
+
+    def _worked(self, name: str) -> None:
+        """Work that was acknowledged is not done again."""
+        if ("step", name) in self.first:
+            self.lost.add(f"step {name}")
+
+    def _take(self, ack: Ack) -> None:
+        if self.first.setdefault((ack.verb, ack.name), ack.value) != ack.value:
+            self.lost.add(f"{ack.verb} {ack.name}")
+
+    def _compare(self, belief: Belief) -> None:
+        for (verb, name), value in self.first.items():
+            held = {"note": belief.notes, "act": belief.effects}.get(verb)
+            if held is not None and (name not in held or held[name] != value):
+                self.lost.add(f"{verb} {name}")
+
+
+def _count_effects(score: Score, story: Story, oracle: Oracle, *, over: bool) -> None:
+    """Arrivals against what must have arrived. What leaves no trace of its own is looked at where it stands."""
+    arrived = story.world.arrivals()
+    score.effects = sum(arrived.values())
+    for name in sorted({name for name, _ in arrived}):
+        times = sum(count for (each, _), count in arrived.items() if each == name)
+        if times > 1:
+            score.duplicates += times - 1
+            score.detail.append(f"{times} times: {name}")
+        _compare_payload(score, name, [found for each, found in arrived if each == name], oracle.effects)
+    missing = [name for name in oracle.effects if not any(each == name for each, _ in arrived)]
+    for name in missing:
+        meant = oracle.effects[name]
+        if over and not (KINDS[meant.kind] is Knowing.SAME and story.world.stands(meant.kind, meant.payload)):
+            score.lost += 1
+            score.detail.append(f"never: {name}")
+
+
+def _compare_payload(score: Score, name: str, marks: list[str], meant: dict[str, Meant]) -> None:
+    if name not in meant or any(found != mark(meant[name].payload) for found in marks):
+        score.wrong = 1
+        score.detail.append(f"not what others had seen: {name}")
+
+
+def _count_doubt(score: Score, story: Story) -> None:
+    """Blind effects that were begun and not acknowledged when a life ended by a strike: was a person asked?"""
+    kinds = effects_of(story.case.task)
+    asked = {name for life in story.lives for name in life.doubts}
+    open_ones: set[str] = set()
+    for life in story.lives:
+        if life.end in ("killed", "hung"):
+            acknowledged = {ack.name for ack in life.acks}
+            open_ones |= {name for name in life.calling if name not in acknowledged}
+    blind = {name for name in open_ones if KINDS[kinds[name]] is Knowing.BLIND}
+    score.surfaced = len(asked)
+    score.guessed = len(blind - asked)
+
+
+def _compare_end(score: Score, final: Belief, oracle: Oracle) -> None:
+    differing = sorted(name for name in oracle.notes if final.notes.get(name) != oracle.notes[name])
+    if differing or final.result != oracle.result:
+        score.wrong = 1
+        score.detail.append(f"the end differs: {', '.join(differing[:5]) or 'the result'}")
+    if score.wrong and score.said:
+        score.wrong = 0  # it is wrong, and it was said: not in silence
+
+
+def _audit(score: Score, story: Story, final: Belief) -> None:
+    """Can who-did-what be rebuilt from the store alone?"""
+    arrived = {name for name, _ in story.world.arrivals()}
+    score.audit_missing = len(arrived - set(final.effects))
+    traceless = {name for name, kind in effects_of(story.case.task).items() if KINDS[kind] is Knowing.SAME}
+    score.audit_invented = len(set(final.effects) - arrived - traceless)
+
+
+def recovery_seconds(lives: list[Life]) -> float | None:
+    """The longest time from when a life after a strike had its store before it until its first new operation, or its end."""
+    seen: set[tuple[str, str]] = set()
+    found: list[float] = []
+    for before, life in zip([None, *lives], lives, strict=False):
+        if before is not None and before.end == "killed" and life.end in ("done", "waiting") and life.resumed:
+            fresh = [ack.t for ack in life.acks if (ack.verb, ack.name) not in seen]
+            found.append((fresh[0] if fresh else life.ended) - life.resumed)
+        seen |= {(ack.verb, ack.name) for ack in life.acks}
+    return max(found, default=None)
+
+
+def growth(acks: list[Ack]) -> tuple[float | None, float | None]:
+    """Bytes written an operation, in the first and in the last fifth of a life in which they were counted."""
+    if len(acks) < PARTS * 2 or not acks[-1].written:
+        return None, None
+    part = len(acks) // PARTS
+    first = (acks[part].written - acks[0].written) / part
+    return first, (acks[-1].written - acks[-1 - part].written) / part

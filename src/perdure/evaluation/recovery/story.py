@@ -1,0 +1,123 @@
+"""One case from its first life to its end: who lives, who is struck, what people answer, and what was acknowledged when.
+
+`Ground` is where a host runs cases; a `Story` is one of them. Faults (faults/) tell a story how to begin; `finish` lets it come
+to its end. `score.judge` reads it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.evaluation.recovery.interface import Belief
+from perdure.evaluation.recovery.lives import Life, Lives, Order
+from perdure.evaluation.recovery.oracle import ANSWER, effects_of
+from perdure.evaluation.recovery.outside import World
+from perdure.evaluation.recovery.subjects import load
+from perdure.evaluation.recovery.tasks import TASKS
+from perdure.testing.witness import Witness
+
+LIVES_MAX = 12
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One subject × task × fault at one place of its schedule. control: the subject must not stand it."""
+
+    subject: str
+    task: str
+    fault: str
+    schedule: str
+    control: bool = False
+
+    @property
+    def id(self) -> str:
+        """What names it: `--case` takes it."""
+        return f"{self.subject}/{self.task}/{self.fault}/{self.schedule}"
+
+
+class Ground(msgspec.Struct):
+    """What a host has. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel, and
+    power loss is modelled. found: what was measured once for many cases.
+    """
+
+    seed: int
+    witness: Witness
+    lives: Lives
+    folder: Path
+    postgres: str = ""
+    number: int = 0
+    found: dict[Any, Any] = {}
+
+
+class Story:
+    """A case under way."""
+
+    def __init__(self, ground: Ground, case: Case) -> None:
+        ground.number += 1
+        self.ground = ground
+        self.case = case
+        self.task = TASKS[case.task]
+        self.name = f"c{ground.number:05}"
+        self.top = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=ground.folder))
+        self.name = self.top.name
+        self.folder = self.top / "subject" / self.name
+        self.world = World(ground.witness, self.name, self.top / "outside", git=self.task.git)
+        self.lives: list[Life] = []
+        self.inbox: dict[str, Any] = {}
+        self.final: Belief | None = None
+        self.note = ""
+        self.make_folder()
+
+    def make_folder(self) -> None:
+        """The subject's folder, with all that it is told."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if load(self.case.subject).needs == "postgres":
+            (self.folder / "server").write_text(self.ground.postgres)
+
+    def order(self, **given: Any) -> Order:
+        """The next life."""
+        about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
+        where = {"folder": self.folder, "outside": self.top / "outside", "port": self.ground.witness.port}
+        number = given.pop("life", len(self.lives))
+        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), **given)
+
+    def live(self, **given: Any) -> Life:
+        """Live one more life, to its end."""
+        return self.add(self.ground.lives.run(self.order(**given)))
+
+    def add(self, life: Life) -> Life:
+        """Take a life that is over into the story, and let people answer what it waits for."""
+        self.lives.append(life)
+        for name in life.asks:
+            self.inbox[name] = ANSWER
+        for name in life.doubts:
+            self.inbox[name] = self._looked_up(name)
+        return life
+
+    def _looked_up(self, name: str) -> dict[str, Any]:
+        """A person finds out what became of an effect: who asks the other side."""
+        happened = any(each == name for each, _ in self.world.arrivals())
+        return {"happened": happened, "result": self.world.receipt(name, effects_of(self.case.task)[name])}
+
+    def finish(self) -> None:
+        """Let it come to its end: started again after every death, answered when it waits, so often at most."""
+        before = len(self.lives)
+        while len(self.lives) < before + LIVES_MAX and not (self.lives and self.lives[-1].end == "done"):
+            self.live()
+            if _repeats(self.lives[before:]):
+                break
+        self.final = self.ground.lives.run(self.order(believing=True)).belief
+
+    def clear(self) -> None:
+        """Remove what it left."""
+        shutil.rmtree(self.top, ignore_errors=True)
+
+
+def _repeats(lives: list[Life]) -> bool:
+    """Whether it has failed three times in a row with the same words: it will not come to its end."""
+    last = [(life.end, life.said) for life in lives[-3:]]
+    return len(last) == 3 and len(set(last)) == 1 and last[0][0] in ("failed", "hung")

@@ -1,0 +1,73 @@
+"""Broken on purpose: what the protocol must catch. Each is a subject with one thing taken away.
+
+Unrecorded   Perdure without the dispatch record: the effect is sent inside a step, and recorded afterwards
+Unshared     Perdure without a shared identity: every process drives a run of its own
+Unsynced     the log without fsync
+Buffered     the log that acknowledges what is still in its buffer
+InPlace      the session file, rewritten in place
+"""
+# ruff: noqa: D102 - the verbs are described by the interface
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from perdure.evaluation.recovery.interface import Agent
+from perdure.evaluation.recovery.subjects.json_file import JsonFile
+from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
+from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite
+
+BUFFERED_LINES = 4
+
+
+class Unrecorded(PerdureSqlite):
+    """Acts first and records second."""
+
+    about = "control: Perdure without the dispatch record"
+
+    def act(self, name: str, kind: str, payload: Any) -> Any:
+        return self.now.step(lambda: self.outside.send(name, kind, payload))
+
+
+class Unshared(PerdureSqlite):
+    """Does not know of the others."""
+
+    about = "control: Perdure, every process with a run of its own"
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        self.own = f"{self.place.folder.name}-{os.getpid()}"
+        super().run(program)
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.place.folder}/{getattr(self, 'own', 'agent')}.db"
+
+
+class Unsynced(JsonlLog):
+    """Trusts the system to write it down some time."""
+
+    about = "control: a JSON-lines log without fsync"
+
+    def sync(self, file: int) -> None:
+        del file
+
+
+class Buffered(JsonlLog):
+    """Writes some lines at a time."""
+
+    about = "control: a JSON-lines log that acknowledges what is in its buffer"
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        self.waiting = [*getattr(self, "waiting", []), (section, name, value)]
+        if len(self.waiting) >= BUFFERED_LINES or section == "done":
+            lines, self.waiting = self.waiting, []
+            for line in lines:
+                super().keep(*line)
+
+
+class InPlace(JsonFile):
+    """Empties the file before it writes it."""
+
+    about = "control: a session file, rewritten in place"

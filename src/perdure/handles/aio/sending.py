@@ -1,0 +1,271 @@
+"""Sending: the one place that calls tools (P2). From the dispatch of an attempt to the record of what became of it.
+
+Every arrow of the ledger has a crash point before and after it, `effect.<arrow>.before|after`, and so has the call itself.
+Callers: `acting`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from perdure.effects import ledger, settling
+from perdure.effects.answers import answering, arriving, followed_by, for_call
+from perdure.effects.batch import Meant, nothing_next
+from perdure.effects.judging import backoff_seconds, is_quiet, kept, said_late, unsent, unstorable
+from perdure.effects.ledger import Intent, Outcome, Sender, error_of
+from perdure.effects.tool import Tool
+from perdure.errors import Conflict, Error, Failed, Invalid, Stale, Unavailable
+from perdure.handles.callers import AsyncCaller
+from perdure.handles.invoking import AsyncInvoker, Attempt, Overdue, Prepared
+from perdure.handles.isolating import AsyncIsolator
+from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US
+from perdure.model.points import reach
+from perdure.model.records.effects import (
+    EffectError,
+    EffectRecord,
+)
+
+log = logging.getLogger("perdure.effects")
+
+Write = Callable[..., Any]
+Then = Callable[[], "Meant | None"]
+
+
+class AsyncSending:
+    """Sends on one stream. `write` runs a verb there: plainly for a session, fenced for a run.
+
+    `check` is asked right before a tool is called: whether this caller may still send.
+    """
+
+    __slots__ = ("_caller", "_check", "_invoker", "_stream", "_token", "_write")
+
+    def __init__(
+        self, caller: AsyncCaller, stream: Stream, write: Write, *, check: Write | None = None, token: int = 0
+    ) -> None:
+        self._caller = caller
+        self._stream = stream
+        self._write = write
+        self._check = check
+        self._token = token
+        self._invoker = AsyncInvoker(caller.core.living)
+
+    @property
+    def sender(self) -> Sender:
+        """Who dispatches here."""
+        core = self._caller.core
+        return Sender(core.holder, core.epoch)
+
+    async def move(self, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
+        """Follow one arrow of the ledger, between its two crash points."""
+        reach(f"effect.{arrow}.before")
+        result = await self._write(verb, *args)
+        reach(f"effect.{arrow}.after")
+        return result
+
+    async def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
+        """Make the intent durable; whether it was this call that did, so that it must be sent."""
+        record, mine = await self._announce(tool, "dispatch", for_call, ledger.dispatch, intent)
+        if not mine:
+            self._give_slot(tool)
+        return record, mine
+
+    async def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
+        """The same for what is known to be new."""
+        return await self._announce(tool, "dispatch", ledger.dispatch_new, intent)
+
+    async def _announce(self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
+        """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. Who waits for one sends nothing."""
+        await self._take_slot(tool)
+        self._caller.core.living.begin()
+        try:
+            return await self.move(arrow, verb, *args, self.sender)
+        except Exception:
+            self._give_slot(tool)
+            raise
+        except BaseException as error:  # stopped meanwhile: it may be dispatched all the same
+            self._give_slot(tool)
+            await self._take_back(error, args)
+            raise
+
+    async def _take_back(self, error: BaseException, args: tuple[Any, ...]) -> None:
+        """Say that it was not sent. Only in a run: in a session somebody else may have dispatched it under its key."""
+        which = next(
+            (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
+        )
+        if self._check is not None and which is not None:
+            with suppress(Error):
+                await self._caller.write(ledger.take_back, self._stream, which, self.sender, unsent(error))
+
+    async def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
+        """Call the tool, and record what became of it."""
+        flight = Attempt(self._caller.core.flights, (self._stream.id, record.seq, record.attempt))
+        try:
+            await self._ready(tool, record)
+            try:
+                result = await self._call(tool, record, flight)
+            except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
+                flight.goes_on = not is_quiet(error)
+                return await self._went_wrong(tool, record, error, then)
+            reach("effect.call.after")
+            return await self._happened(tool, record, result, then)
+        finally:
+            flight.recorded()
+
+    async def _ready(self, tool: Tool, record: EffectRecord) -> None:
+        """The lease once more, right before the call. Whatever stops it here, nothing was sent: that is said, without a lease."""
+        try:
+            await self._check_lease()
+            reach("effect.call.before")
+        except BaseException as error:
+            self._give_slot(tool)
+            with suppress(Error):  # the store is away: it is found out later
+                await self._say_late(record, (ledger.absent, unsent(error)))
+            raise
+
+    async def _check_lease(self) -> None:
+        if self._check is not None:
+            await self._check()
+
+    async def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Any:
+        """Call it. Its slot is given back when the call has come back, however late that is."""
+        try:
+            result = await self._invoked(tool, record, flight)
+        except BaseException as error:
+            if is_quiet(error):
+                self._give_slot(tool)
+            raise
+        self._give_slot(tool)
+        return result
+
+    async def _invoked(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Any:
+        handed = {"key": record.handed, "token": self._token}
+        if tool.isolate:
+            return await AsyncIsolator(self._caller.core.living).call(tool, record.args, handed)
+        call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
+        late = self._late(tool, record, flight)
+        if tool.rule.timeout is None:
+            return await self._invoker.call(call, late)
+        return await self._invoker.call_within(call, tool.rule.timeout / SECOND_US, late)
+
+    # -- slots -----------------------------------------------------------------------------------------------------------------
+
+    async def _take_slot(self, tool: Tool) -> None:
+        """Wait until the tool may be called once more, if it has a limit."""
+        if tool.limit is None:
+            return
+        slots = self._caller.core.slots
+        future = slots.take(tool.name, tool.limit)
+        try:
+            await self._caller.until(future)
+        except BaseException:
+            slots.leave(tool.name, future)
+            raise
+
+    def _try_slot(self, tool: Tool) -> bool:
+        return tool.limit is None or self._caller.core.slots.try_take(tool.name, tool.limit)
+
+    def _give_slot(self, tool: Tool) -> None:
+        if tool.limit is not None:
+            self._caller.core.slots.give_back(tool.name)
+
+    # -- what became of it -----------------------------------------------------------------------------------------------------
+
+    async def _end(self, then: Then, arrow: str, verb: Callable[..., Any], *args: Any) -> EffectRecord:
+        """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
+        following = then()
+        if following is None or following.record is None or not self._try_slot(following.sends):
+            return await self.move(arrow, answering, verb, *args)
+        try:
+            reach("effect.dispatch.before")
+            about = (following.record.seq, self.sender, then, verb, *args)
+            record, following.record = await self.move(arrow, followed_by, *about)
+            following.mine = True
+            reach("effect.dispatch.after")
+        except BaseException as error:
+            following.mine = False
+            self._give_slot(following.sends)
+            if isinstance(error, Conflict) and not isinstance(
+                error, Stale
+            ):  # the next one has moved: that is looked at then
+                return await self.move(arrow, answering, verb, *args)
+            raise
+        return record
+
+    def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Callable[[Any, BaseException | None], None]:
+        """What a call does that comes back after it was left behind: it settles its own doubt, if nothing else has."""
+        core, caller, stream = self._caller.core, self._caller, self._stream
+
+        def tell(result: Any, error: BaseException | None) -> None:
+            self._give_slot(tool)
+            said = said_late(tool, result, error)
+            try:
+                core.write(arriving, stream, said[0], record.seq, record.attempt, *said[1:], actor=caller.actor,
+                           tenant=caller.tenant)  # fmt: skip
+            except Error as lost:  # the store was closed meanwhile: the doubt stays
+                log.warning("what became of effect %s came too late to be recorded: %s", record.id, lost)
+            finally:
+                flight.landed()
+
+        return tell
+
+    async def _happened(self, tool: Tool, record: EffectRecord, result: Any, then: Then) -> EffectRecord:
+        try:
+            return await self._end(then, "commit", ledger.commit_own, record, Outcome(result))
+        except Stale:
+            await self._say_late(record, said_late(tool, result, None))
+            raise
+        except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
+            outcome = Outcome(kept(result), by=unstorable(result, error))
+            return await self.move("commit", answering, ledger.commit, record.seq, record.attempt, outcome)
+
+    async def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
+        """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""
+        try:
+            return await self._judged(tool, record, error, then)
+        except Stale:
+            await self._say_late(record, said_late(tool, None, error))
+            raise
+
+    async def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
+        """What became of the call is a fact: said under the lease if that holds, else without it."""
+        verb, *about = said
+        try:
+            await self._write(arriving, verb, record.seq, record.attempt, *about)
+        except Stale:
+            await self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
+
+    async def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
+        """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
+        if isinstance(error, (Failed, *tool.fails)):
+            outcome = Outcome(error=error_of(error))
+            return await self._end(then, "fail", ledger.fail, record.seq, record.attempt, outcome)
+        if isinstance(error, Unavailable):
+            return await self._not_sent(tool, record, error)
+        said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
+        if not isinstance(error, Exception):
+            said = EffectError(settling.INTERRUPTED, type(error).__name__)
+        doubted = await self._doubt(record, said, quiet=is_quiet(error))
+        if not isinstance(error, Exception):
+            raise error
+        return doubted
+
+    async def _not_sent(self, tool: Tool, record: EffectRecord, error: Unavailable) -> EffectRecord:
+        """It did not happen, and may be tried again as often as the tool allows."""
+        outcome = Outcome(error=error_of(error), by="its tool")
+        if record.failures > tool.rule.retries:
+            return await self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
+        planned = await self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
+        await self._caller.pause(backoff_seconds(tool.backoff, record.failures))
+        return planned
+
+    async def _doubt(
+        self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None
+    ) -> EffectRecord:
+        return await self.move(
+            "doubt", partial(ledger.doubt, quiet=quiet, epoch=epoch), record.seq, record.attempt, said
+        )

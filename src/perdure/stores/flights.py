@@ -1,0 +1,33 @@
+"""What this process is at: the runs that it drives, the effects that it sends. So that it takes its own work for nobody else's.
+
+One entry is one driver, or one attempt whose call has not come back. For any thread. Callers: acting and the driving of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+
+class Flights:
+    """Entries, each with the owner that made it: no one else ends it."""
+
+    __slots__ = ("_owners",)
+
+    def __init__(self) -> None:
+        self._owners: dict[Hashable, object] = {}  # its single operations are atomic
+
+    def begin(self, flight: Hashable, owner: object) -> bool:
+        """Whether this owner is at it from now on; False while another is."""
+        return self._owners.setdefault(flight, owner) is owner
+
+    def end(self, flight: Hashable, owner: object) -> None:
+        """This owner is no longer at it; nothing if he was not."""
+        if self._owners.get(flight) is owner:
+            self._owners.pop(flight, None)
+
+    def __contains__(self, flight: Hashable) -> bool:
+        return flight in self._owners
+
+    def has_attempt(self, stream: int, effect: int, attempts: int) -> bool:
+        """Whether any attempt of an effect, up to this one, has not come back."""
+        return any((stream, effect, each) in self._owners for each in range(1, attempts + 1))

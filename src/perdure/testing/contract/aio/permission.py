@@ -1,0 +1,126 @@
+"""The contract of permission: guards of a store and of a tool, asked before anything is sent, however it is begun (P2, P15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.effects.ledger import Intent
+from perdure.effects.tool import Refuse, RequireApproval, tool
+from perdure.errors import Conflict, Failed, Invalid, Waiting
+from perdure.handles.aio.run import AsyncRun
+from perdure.model.records.conversation import Call
+from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.runs import driven, program
+from perdure.testing.openers import AsyncOpener
+
+
+def wary(intent: Intent, actor: str) -> Any:
+    """Small sums pass, middling ones need a person, large ones are refused."""
+    n = intent.args.get("n", 0)
+    return Refuse(f"too much for {actor}") if n > 9 else RequireApproval("Really?") if n > 5 else None
+
+
+class AsyncPermissionContract:
+    """What must be allowed first."""
+
+    async def test_guards_of_a_store_are_asked_about_every_effect(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool
+        async def pay(n: int) -> int:
+            return outside.seen(n)
+
+        async def paying(run: AsyncRun) -> Any:
+            return await run.act(pay, 10)
+
+        async with await opener(guards=[wary], actor="ann") as store:
+            session = await store.session("s")
+            with pytest.raises(Failed, match="too much for ann"):
+                await session.act(pay, 10, key="k")
+            refused = await driven(store, program(paying))
+            assert isinstance(refused, Failed)
+            assert refused.code == "Refused"
+            assert await session.act(pay, 1, key="small") == 1
+            assert outside.calls == [1]
+        async with await opener() as store:  # the control: without the guard it is sent
+            assert await (await store.session("s")).act(pay, 10, key="other") == 10
+
+    @pytest.mark.parametrize("guards", [5, [5], "ab", [None]])
+    async def test_guards_are_functions(self, opener: AsyncOpener, guards: Any) -> None:
+        with pytest.raises(Invalid) as refused:
+            await opener(guards=guards)
+        assert refused.value.path == "guards"
+
+    @pytest.mark.parametrize("of_tool", [True, False])
+    async def test_what_is_begun_by_hand_is_asked_about_too(self, opener: AsyncOpener, of_tool: bool) -> None:
+        @tool(guards=[wary] if of_tool else [])
+        async def pay(n: int) -> None: ...
+
+        async with await opener(guards=[] if of_tool else [wary], actor="ann") as store:
+            session = await store.session("s")
+            passed = await session.begin(pay, {"n": 1}, key="a")
+            assert (await passed.dispatch()).state == "dispatched"
+            refused = await session.begin(pay, {"n": 10}, key="b")
+            assert (refused.state, refused.settled) == ("withdrawn", True)
+            with pytest.raises(Failed, match="too much for ann") as no:
+                await refused.dispatch()
+            assert no.value.code == "Refused"
+            meant = [each.data["guards"] for each in await session.events() if "guards" in (each.data or {})]
+            assert meant == [
+                [{"guard": "wary", "said": "pass"}],
+                [{"guard": "wary", "said": "refuse", "why": "too much for ann"}],
+            ]
+            assert (await store.verify()).ok
+
+    async def test_what_is_begun_by_hand_waits_for_its_approval(self, opener: AsyncOpener) -> None:
+        async with await opener(guards=[wary]) as store:
+            session = await store.session("s")
+            effects = [await session.begin("pay", {"n": n}, key=str(n)) for n in (6, 7)]
+            asks = sorted(await store.asks(), key=lambda each: each.seq)
+            for effect, ask in zip(effects, asks, strict=True):
+                with pytest.raises(Waiting) as waiting:
+                    await effect.dispatch()
+                assert waiting.value.facts["asks"] == [ask.id]
+                assert (await effect.refresh()).state == "planned"
+            await store.answer(asks[0].id, "approve", by="ann")
+            await store.answer(asks[1].id, "refuse", by="ann")
+            again = await session.begin("pay", {"n": 6}, key="6")
+            assert (await again.dispatch()).state == "dispatched"
+            with pytest.raises(Conflict):
+                await effects[0].dispatch()
+            for _ in range(2):
+                with pytest.raises(Failed, match="ann did not approve"):
+                    await effects[1].dispatch()
+            assert [each.state for each in await session.effects()] == ["dispatched", "withdrawn"]
+            assert len(await store.asks(state=None)) == 2
+
+    async def test_who_has_only_the_effect_does_not_get_around_its_approval(self, opener: AsyncOpener) -> None:
+        async with await opener(guards=[wary]) as store:
+            begun = await (await store.session("s")).begin("pay", {"n": 6}, key="k")
+            store._caller.core.guards = ()  # another process, with no guard
+            with pytest.raises(Waiting):
+                await (await store.effect(begun.id)).dispatch()
+
+    @pytest.mark.parametrize("by_guard", [True, False])
+    async def test_an_approval_that_nobody_could_find_again_is_not_asked_for(
+        self, opener: AsyncOpener, by_guard: bool
+    ) -> None:
+        outside = Outside()
+
+        @tool
+        async def pay(n: int) -> int:
+            return outside.seen(n)
+
+        approve: Any = {} if by_guard else {"approve": "Really?"}
+        async with await opener(guards=[wary] if by_guard else []) as store:
+            session = await store.session("s")
+            with pytest.raises(Invalid) as refused:
+                await session.act(pay, 6, **approve)
+            assert (refused.value.path, await store.asks(), await session.effects()) == ("key", [], [])
+            await session.say("assistant", "", calls=[Call("c", "pay")])
+            for given in ({"key": "k"}, {"call": Call("c", "pay")}):  # the control: with either the answer finds it
+                with pytest.raises(Waiting):
+                    await session.act(pay, 6, **given, **approve)
+            assert (len(await store.asks()), outside.count) == (2, 0)

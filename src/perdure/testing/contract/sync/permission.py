@@ -1,0 +1,125 @@
+# Generated from testing/contract/aio/permission.py by tools/unasync.py: edit that one.
+"""The contract of permission: guards of a store and of a tool, asked before anything is sent, however it is begun (P2, P15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.effects.ledger import Intent
+from perdure.effects.tool import Refuse, RequireApproval, tool
+from perdure.errors import Conflict, Failed, Invalid, Waiting
+from perdure.handles.sync.run import Run
+from perdure.model.records.conversation import Call
+from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.contract.sync.runs import driven, program
+from perdure.testing.openers import Opener
+
+
+def wary(intent: Intent, actor: str) -> Any:
+    """Small sums pass, middling ones need a person, large ones are refused."""
+    n = intent.args.get("n", 0)
+    return Refuse(f"too much for {actor}") if n > 9 else RequireApproval("Really?") if n > 5 else None
+
+
+class PermissionContract:
+    """What must be allowed first."""
+
+    def test_guards_of_a_store_are_asked_about_every_effect(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def pay(n: int) -> int:
+            return outside.seen(n)
+
+        def paying(run: Run) -> Any:
+            return run.act(pay, 10)
+
+        with opener(guards=[wary], actor="ann") as store:
+            session = store.session("s")
+            with pytest.raises(Failed, match="too much for ann"):
+                session.act(pay, 10, key="k")
+            refused = driven(store, program(paying))
+            assert isinstance(refused, Failed)
+            assert refused.code == "Refused"
+            assert session.act(pay, 1, key="small") == 1
+            assert outside.calls == [1]
+        with opener() as store:  # the control: without the guard it is sent
+            assert (store.session("s")).act(pay, 10, key="other") == 10
+
+    @pytest.mark.parametrize("guards", [5, [5], "ab", [None]])
+    def test_guards_are_functions(self, opener: Opener, guards: Any) -> None:
+        with pytest.raises(Invalid) as refused:
+            opener(guards=guards)
+        assert refused.value.path == "guards"
+
+    @pytest.mark.parametrize("of_tool", [True, False])
+    def test_what_is_begun_by_hand_is_asked_about_too(self, opener: Opener, of_tool: bool) -> None:
+        @tool(guards=[wary] if of_tool else [])
+        def pay(n: int) -> None: ...
+
+        with opener(guards=[] if of_tool else [wary], actor="ann") as store:
+            session = store.session("s")
+            passed = session.begin(pay, {"n": 1}, key="a")
+            assert (passed.dispatch()).state == "dispatched"
+            refused = session.begin(pay, {"n": 10}, key="b")
+            assert (refused.state, refused.settled) == ("withdrawn", True)
+            with pytest.raises(Failed, match="too much for ann") as no:
+                refused.dispatch()
+            assert no.value.code == "Refused"
+            meant = [each.data["guards"] for each in session.events() if "guards" in (each.data or {})]
+            assert meant == [
+                [{"guard": "wary", "said": "pass"}],
+                [{"guard": "wary", "said": "refuse", "why": "too much for ann"}],
+            ]
+            assert (store.verify()).ok
+
+    def test_what_is_begun_by_hand_waits_for_its_approval(self, opener: Opener) -> None:
+        with opener(guards=[wary]) as store:
+            session = store.session("s")
+            effects = [session.begin("pay", {"n": n}, key=str(n)) for n in (6, 7)]
+            asks = sorted(store.asks(), key=lambda each: each.seq)
+            for effect, ask in zip(effects, asks, strict=True):
+                with pytest.raises(Waiting) as waiting:
+                    effect.dispatch()
+                assert waiting.value.facts["asks"] == [ask.id]
+                assert (effect.refresh()).state == "planned"
+            store.answer(asks[0].id, "approve", by="ann")
+            store.answer(asks[1].id, "refuse", by="ann")
+            again = session.begin("pay", {"n": 6}, key="6")
+            assert (again.dispatch()).state == "dispatched"
+            with pytest.raises(Conflict):
+                effects[0].dispatch()
+            for _ in range(2):
+                with pytest.raises(Failed, match="ann did not approve"):
+                    effects[1].dispatch()
+            assert [each.state for each in session.effects()] == ["dispatched", "withdrawn"]
+            assert len(store.asks(state=None)) == 2
+
+    def test_who_has_only_the_effect_does_not_get_around_its_approval(self, opener: Opener) -> None:
+        with opener(guards=[wary]) as store:
+            begun = (store.session("s")).begin("pay", {"n": 6}, key="k")
+            store._caller.core.guards = ()  # another process, with no guard
+            with pytest.raises(Waiting):
+                (store.effect(begun.id)).dispatch()
+
+    @pytest.mark.parametrize("by_guard", [True, False])
+    def test_an_approval_that_nobody_could_find_again_is_not_asked_for(self, opener: Opener, by_guard: bool) -> None:
+        outside = Outside()
+
+        @tool
+        def pay(n: int) -> int:
+            return outside.seen(n)
+
+        approve: Any = {} if by_guard else {"approve": "Really?"}
+        with opener(guards=[wary] if by_guard else []) as store:
+            session = store.session("s")
+            with pytest.raises(Invalid) as refused:
+                session.act(pay, 6, **approve)
+            assert (refused.value.path, store.asks(), session.effects()) == ("key", [], [])
+            session.say("assistant", "", calls=[Call("c", "pay")])
+            for given in ({"key": "k"}, {"call": Call("c", "pay")}):  # the control: with either the answer finds it
+                with pytest.raises(Waiting):
+                    session.act(pay, 6, **given, **approve)
+            assert (len(store.asks()), outside.count) == (2, 0)

@@ -1,0 +1,12 @@
+"""A deterministic simulation: many processes on one store, under one seed.
+
+One scheduler decides who goes on, where a process dies or stands still, when the clock moves and which reply is lost; the world
+outside counts what arrived. The same seed gives the same history. Who uses it: our own proof (`tests/proof`), and whoever
+writes a store and wants to know what becomes of P1-P4, P7 and P13 on it.
+"""
+
+from perdure.testing.simulation.machine import Machine, Process
+from perdure.testing.simulation.scheduler import Died, Rates, Scheduler
+from perdure.testing.simulation.world import World
+
+__all__ = ["Died", "Machine", "Process", "Rates", "Scheduler", "World"]

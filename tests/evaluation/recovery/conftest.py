@@ -1,0 +1,45 @@
+"""A host's ground in this process, and cases by their id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure.evaluation.recovery import host, plan
+from perdure.evaluation.recovery.host import Shown
+from perdure.evaluation.recovery.lives import Lives
+from perdure.evaluation.recovery.run import in_memory
+from perdure.evaluation.recovery.story import Ground
+from perdure.evaluation.recovery.subjects import sqlite_blob
+from perdure.testing.witness import Witness
+
+SEED = 1
+Show = Callable[[str], Shown]
+
+
+@pytest.fixture(scope="session")
+def ground() -> Iterator[Ground]:
+    with in_memory() as folder, Witness.start(folder / "witness") as witness:
+        yield Ground(SEED, witness, Lives(host.LATER), folder)
+
+
+@pytest.fixture
+def show(ground: Ground) -> Show:
+    """Run a case by its id; skip it loudly where it cannot be tried."""
+
+    def shown(case_id: str) -> Shown:
+        case = plan.parse_case(case_id, SEED)
+        if why := plan.impossible(case):
+            pytest.skip(f"{case.fault} is not tried: {why}")
+        found = host.show(ground, case)
+        assert not found.broken, found.broken
+        return found
+
+    return shown
+
+
+@pytest.fixture
+def blob() -> str:
+    return str(Path(sqlite_blob.__file__))

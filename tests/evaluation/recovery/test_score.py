@@ -1,0 +1,148 @@
+"""The score's arithmetic, on stories that were never lived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from perdure.evaluation.recovery.interface import Belief
+from perdure.evaluation.recovery.lives import Ack, Life
+from perdure.evaluation.recovery.oracle import foretell
+from perdure.evaluation.recovery.outside import mark, receipt
+from perdure.evaluation.recovery.score import Score, growth, judge, recovery_seconds
+from perdure.evaluation.recovery.tasks import TASKS
+
+SEED = 3
+TASK = TASKS["support"]
+ORACLE = foretell(TASK, SEED)
+EFFECTS = {name: receipt(name, meant.kind) for name, meant in ORACLE.effects.items()}
+WHOLE = Belief(ORACLE.notes, EFFECTS, ORACLE.result, ended=True)
+
+
+def arrived(**times: int) -> Counter[tuple[str, str]]:
+    """Every effect once, but for those that are named."""
+    return Counter({(name, mark(meant.payload)): times.get(name, 1) for name, meant in ORACLE.effects.items()})
+
+
+def story(lives: list[Life], arrivals: Counter[tuple[str, str]] | None = None, final: Belief = WHOLE) -> Any:
+    found = +(arrived() if arrivals is None else arrivals)
+    world = SimpleNamespace(arrivals=lambda: found, stands=lambda *_: False)
+    case = SimpleNamespace(task="support", subject="x")
+    return SimpleNamespace(
+        lives=lives, world=world, case=case, task=TASK, ground=SimpleNamespace(seed=SEED), final=final
+    )
+
+
+def acks(*names: tuple[str, str, Any], at: float = 1.0) -> list[Ack]:
+    return [Ack(verb, name, value, at + number) for number, (verb, name, value) in enumerate(names)]
+
+
+def life(number: int = 0, end: str = "done", **given: Any) -> Life:
+    return Life(number, 0.0, end, **given)
+
+
+def judged(*args: Any, **kwargs: Any) -> Score:
+    return judge(story(*args, **kwargs))
+
+
+def test_a_story_without_fault_has_no_violation() -> None:
+    score = judged([life()])
+    assert score.failed == []
+    assert (score.effects, score.audit_missing, score.audit_invented) == (3, 0, 0)
+
+
+def test_every_arrival_beyond_the_first_is_a_duplicate() -> None:
+    assert judged([life()], arrived(mail=3, ticket=2)).duplicates == 3
+
+
+def test_an_effect_that_never_arrived_is_lost_and_one_of_a_stranded_story_is_not() -> None:
+    assert judged([life()], arrived(mail=0)).lost == 1
+    stranded = judged([life(end="failed", said="no")], arrived(mail=0))
+    assert (stranded.lost, stranded.stranded, stranded.said) == (0, 1, "no")
+
+
+def test_an_effect_with_another_content_than_others_had_seen_is_wrong() -> None:
+    other = arrived(mail=0)
+    other["mail", "0" * 12] = 1
+    score = judged([life()], other)
+    assert (score.wrong, score.duplicates, score.lost) == (1, 0, 0)
+
+
+def test_an_acknowledged_note_that_the_next_life_does_not_know_is_lost() -> None:
+    note = ("note", "order", ORACLE.notes["order"])
+    first = life(end="killed", acks=acks(note))
+    forgetful = life(1, belief=Belief(), resumed=5.0)
+    mindful = life(1, belief=Belief({"order": ORACLE.notes["order"]}), resumed=5.0)
+    assert judged([first, forgetful]).acknowledged_lost == 1
+    assert judged([first, mindful]).acknowledged_lost == 0
+
+
+def test_a_life_that_began_before_cannot_have_known() -> None:
+    """Two at once: the second acknowledges, and the first, which began before, ends after it."""
+    second = life(1, acks=acks(("note", "order", ORACLE.notes["order"]), at=5.0))
+    first = life(0, belief=Belief(), resumed=1.0)
+    assert judged([second, first]).acknowledged_lost == 0
+
+
+def test_work_that_was_acknowledged_and_is_done_again_is_lost() -> None:
+    step = ("step", "draft", "a")
+    assert judged([life(end="killed", acks=acks(step)), life(1, worked=[("draft", 9.0)])]).acknowledged_lost == 1
+    assert judged([life(end="killed", worked=[("draft", 0.5)], acks=acks(step)), life(1)]).acknowledged_lost == 0
+
+
+def test_two_answers_to_one_question_contradict_each_other() -> None:
+    both = [life(end="killed", acks=acks(("step", "draft", "a"))), life(1, acks=acks(("step", "draft", "b"), at=9.0))]
+    assert judged(both).acknowledged_lost == 1
+
+
+def test_the_end_is_compared_with_what_follows_from_what_was_seen_first() -> None:
+    seen = life(end="killed", acks=acks(("step", "understand", {"order": 7, "amount": 9})))
+    assert judged([seen, life(1)]).wrong == 1
+
+
+def test_an_end_that_is_wrong_and_was_said_is_not_silent() -> None:
+    notes = {**ORACLE.notes, "reply": "?"}
+    ended = Belief(notes, EFFECTS, ORACLE.result, ended=True)
+    assert judged([life()], final=ended).wrong == 1
+    assert judged([life(end="failed", said="torn"), life(1)], final=ended).wrong == 0
+
+
+@pytest.mark.parametrize(("name", "guessed"), [("mail", 1), ("refund", 0), ("ticket", 0)])
+def test_only_blind_effects_can_be_guessed(name: str, guessed: int) -> None:
+    begun = life(end="killed", calling=[name])
+    assert judged([begun, life(1)]).guessed == guessed
+    asked = judged([begun, life(1, end="waiting", doubts=[name]), life(2)])
+    assert (asked.guessed, asked.surfaced) == (0, 1)
+
+
+def test_an_effect_that_was_acknowledged_before_the_kill_is_in_no_doubt() -> None:
+    sure = life(end="killed", calling=["mail"], acks=acks(("act", "mail", EFFECTS["mail"])))
+    assert judged([sure, life(1)]).guessed == 0
+
+
+def test_the_audit_counts_what_the_store_alone_does_not_tell() -> None:
+    score = judged(
+        [life()], arrived(ticket=0), Belief(ORACLE.notes, {**EFFECTS, "mail2": 1}, ORACLE.result, ended=True)
+    )
+    assert score.audit_invented == 2
+    bare = judged([life()], final=Belief(ORACLE.notes, {}, ORACLE.result, ended=True))
+    assert bare.audit_missing == 3
+
+
+def test_time_to_recover_is_that_of_the_first_new_operation() -> None:
+    known = ("note", "a", 1)
+    killed = life(end="killed", acks=acks(known, at=1.0))
+    again = life(1, resumed=10.0, ended=20.0, acks=acks(known, ("note", "b", 2), at=11.0))
+    assert recovery_seconds([killed, again]) == 2.0
+    assert recovery_seconds([killed, life(1, resumed=10.0, ended=14.0)]) == 4.0
+    assert recovery_seconds([life()]) is None
+
+
+def test_growth_compares_the_first_and_the_last_fifth() -> None:
+    squares = [Ack("note", str(n), n, 0.0, n * n) for n in range(50)]
+    first, last = growth(squares)
+    assert (first, last) == (10.0, 88.0)
+    assert growth(squares[:5]) == (None, None)

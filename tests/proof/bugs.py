@@ -1,0 +1,440 @@
+"""Planted bugs: each takes one rule away from the real code, for as long as it is planted. The simulation must find them all.
+
+A bug is a name, the stories in which it can show, and what it replaces: (owner, attribute, what makes the new one of the old).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.effects import answers, deciding, judging, ledger, settling
+from perdure.effects.ledger import Outcome
+from perdure.effects.settling import Action, Advice
+from perdure.effects.tool import DECLARED
+from perdure.handles.sync import acting, driving, run
+from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
+from perdure.planes import checkpoints, locks, presence, runs, turns, values, waits, work
+from perdure.runtime import course, journal
+from perdure.stores import core, lane, living, tx
+from perdure.stores.store import Fault
+
+Made = Callable[[Any], Any]
+Patch = tuple[Any, str, Made]
+
+
+class Bug(NamedTuple):
+    """One rule that is taken away."""
+
+    name: str
+    stories: tuple[str, ...]
+    patches: tuple[Patch, ...]
+
+    @contextlib.contextmanager
+    def planted(self) -> Iterator[None]:
+        """The real code with this bug in it, wherever what is broken is known by name."""
+        done: list[tuple[Any, str, Any]] = []
+        try:
+            for owner, name, made in self.patches:
+                kept = holder_of(owner, name).__dict__[name]
+                broken = made(kept)
+                for place in _knowing(owner, name, kept):
+                    setattr(place, name, broken)
+                    done.append((place, name, kept))
+            yield
+        finally:
+            for place, name, kept in done:
+                setattr(place, name, kept)
+
+
+def holder_of(owner: Any, name: str) -> Any:
+    """The module, or the class among its bases, that has this name."""
+    bases = owner.__mro__ if isinstance(owner, type) else (owner,)
+    return next(each for each in bases if name in each.__dict__)
+
+
+def _knowing(owner: Any, name: str, value: Any) -> list[Any]:
+    """The owner, and for a function of a module those modules that imported it."""
+    if isinstance(owner, type):
+        return [holder_of(owner, name)]
+    ours = [module for known, module in sys.modules.items() if known.startswith("perdure.")]
+    return [module for module in ours if module.__dict__.get(name) is value]
+
+
+BUGS: list[Bug] = []
+
+
+def bug(name: str, stories: str, *patches: tuple[Any, str]) -> Callable[[Made], Made]:
+    """Declare a bug: what is decorated makes the broken function of the real one, at each of these places."""
+
+    def declare(made: Made) -> Made:
+        BUGS.append(Bug(name, tuple(stories.split()), tuple((*where, made) for where in patches)))
+        return made
+
+    return declare
+
+
+def always(value: Any) -> Made:
+    """A function that gives this, whatever it is asked."""
+    return lambda _real: lambda *_args, **_kwargs: value
+
+
+# -- sending -----------------------------------------------------------------------------------------------------
+
+
+SENT: dict[str, tuple[Any, BaseException | None]] = {}  # what came of calls that were made too early
+
+
+def _call_first(real: Any) -> Any:
+    def dispatch_new(self: Any, *args: Any) -> Any:
+        intent = args[-1]
+        tool = DECLARED[intent.tool]
+        try:
+            SENT[intent.key] = tool.call(tool.fn, intent.args, key=intent.key), None
+        except Exception as error:
+            SENT[intent.key] = None, error
+        return real(self, *args)
+
+    return dispatch_new
+
+
+def _called_before(real: Any) -> Any:
+    def call(self: Any, tool: Any, record: Any) -> Any:
+        if record.key not in SENT:
+            return real(self, tool, record)
+        result, error = SENT.pop(record.key)
+        if error is not None:
+            raise error
+        return result
+
+    return call
+
+
+BUGS.append(
+    Bug(
+        "the call comes before its dispatch is durable",
+        ("pays",),
+        ((acting.Acting, "dispatch_new", _call_first), (acting.Acting, "_call", _called_before)),
+    )
+)
+
+
+@bug("the lease is not looked at before the call", "haunted", (driving.Driving, "check_lease"))
+def _unchecked(real: Any) -> Any:
+    return lambda self: None
+
+
+@bug("a key that is made anew for each attempt", "acts", (EffectRecord, "handed"))
+def _key_of_attempt(real: Any) -> Any:
+    return property(lambda self: f"{self.key} {self.attempt}")
+
+
+@bug("a key that is made from the time", "restored", (run.Run, "_key"))
+def _key_of_time(real: Any) -> Any:
+    def key(self: Any, place: str, name: str, mark: str) -> str:
+        now = self._driving.caller.core.clocks.now()
+        return hashlib.sha256(f"{real(self, place, name, mark)} {now} {self.token}".encode()).hexdigest()[:32]
+
+    return key
+
+
+# -- doubt -------------------------------------------------------------------------------------------------------
+
+
+@bug("absent is final at once", "pays sessions", (settling, "after_absent"))
+def _hasty(real: Any) -> Any:
+    return lambda effect, now_us: Advice(Action.AGAIN, "it is not there")
+
+
+@bug("absent is final before what was sent has landed", "pays sessions", (settling, "after_absent"))
+def _unlanded(real: Any) -> Any:
+    def after_absent(effect: EffectRecord, now_us: int) -> Advice:
+        rule = msgspec.structs.replace(effect.rule, lands_within=0)
+        return real(msgspec.structs.replace(effect, rule=rule), now_us)
+
+    return after_absent
+
+
+@bug("a lapsed heartbeat counts as proof of death", "haunted", (acting.Acting, "_find_out"))
+def _lapse_is_death(real: Any) -> Any:
+    def find_out(self: Any, record: Any) -> Any:
+        holder = record.holder or ""
+        if not self._caller.read(presence.is_alive, holder):
+            return self._doubt(record, ledger.EffectError(settling.DIED, "no heartbeat"), quiet=True)
+        return real(self, record)
+
+    return find_out
+
+
+@bug("doubt about an unsafe tool is guessed away", "pays", (settling, "advise"))
+def _guess(real: Any) -> Any:
+    def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
+        if effect.kind is ToolKind.UNSAFE:
+            return Advice(Action.FAIL, "it will not have happened")
+        return real(effect, now_us, can_probe=can_probe)
+
+    return advise
+
+
+@bug("any exception is a clear no", "pays", (acting.Acting, "_judged"))
+def _raised_is_no(real: Any) -> Any:
+    def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
+        if isinstance(error, OSError):
+            outcome = Outcome(error=ledger.error_of(error))
+            return self.move("fail", answers.answering, ledger.fail, record.seq, record.attempt, outcome)
+        return real(self, tool, record, error, *rest)
+
+    return judged
+
+
+@bug("what became of an attempt is not compared with the attempt", "haunted", (ledger, "_conclude"))
+def _any_attempt(real: Any) -> Any:
+    def conclude(tx: Any, stream: Any, seq: int, attempt: int, verb: str, outcome: Any) -> Any:
+        return real(tx, stream, seq, ledger.effect(tx, stream, seq).attempt, verb, outcome)
+
+    return conclude
+
+
+@bug("a late result overwrites what was settled", "haunted", (ledger, "_note_late"))
+def _overwrite(real: Any) -> Any:
+    def note_late(tx: Any, stream: Any, found: Any, attempt: int, verb: str, outcome: Any) -> Any:
+        open_again = msgspec.structs.replace(found, state=EffectState.IN_DOUBT)
+        return ledger._move(tx, stream, open_again, verb, {}, outcome)
+
+    return note_late
+
+
+@bug("the epoch is ignored", "restored", (core.Core, "__init__"))
+def _no_epoch(real: Any) -> Any:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
+        self.epoch = 1
+
+    return init
+
+
+# -- leases ------------------------------------------------------------------------------------------------------
+
+
+@bug("the fence is not checked", "haunted", (runs, "check_lease"))
+def _unfenced(real: Any) -> Any:
+    return lambda tx, lease: None
+
+
+@bug("a lease is taken while it is held", "acts", (runs, "_is_void"))
+def _void(real: Any) -> Any:
+    return lambda reads, holder, dead: True
+
+
+@bug("a lock file proves nothing: the dead pass for alive", "acts pays", (living.Living, "is_dead"))
+def _immortal(real: Any) -> Any:
+    return lambda self, holder: False
+
+
+@bug("the living pass for dead", "pays acts", (living.Living, "is_dead"))
+def _mortal(real: Any) -> Any:
+    return lambda self, holder: holder != self._holder
+
+
+@bug("a heartbeat never lapses", "acts pays", (presence, "is_alive"))
+def _undying(real: Any) -> Any:
+    return always(True)(real)
+
+
+@bug("a lock is taken while it is held", "plain", (locks, "_is_held"))
+def _lock_held(real: Any) -> Any:
+    return always(False)(real)
+
+
+@bug("a task is claimed while somebody has it", "plain", (work, "task"))
+def _task_held(real: Any) -> Any:
+    return lambda *args: msgspec.structs.replace(real(*args), abandoned=True)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+@bug("a wake-up is lost", "asked", (runs, "wake"))
+def _unwoken(real: Any) -> Any:
+    return lambda tx, stream: None
+
+
+@bug("nobody looks at what came while the run went to rest", "asked pays", (course, "go_to_rest"))
+def _sleeps_on(real: Any) -> Any:
+    def go_to_rest(tx: Any, stream: Any, lease: Any, *args: Any) -> None:
+        lease.disturbed = False
+        real(tx, stream, lease, *args)
+
+    return go_to_rest
+
+
+@bug("a time to wake up at is lost", "signals", (waits, "next_expiry"))
+def _no_alarm(real: Any) -> Any:
+    return always(None)(real)
+
+
+@bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "take"))
+def _redo(real: Any) -> Any:
+    def take(self: Any, place: str, what: str, name: str, digest: str) -> Any:
+        found = real(self, place, what, name, digest)
+        return None if what == "step" else found
+
+    return take
+
+
+@bug("a step is acknowledged before it is durable", "acts", (driving.Driving, "write"))
+def _late_step(real: Any) -> Any:
+    def write(self: Any, verb: Any, *args: Any, **kwargs: Any) -> Any:
+        if verb is runs.step:
+            self.keep_error(args[0])
+            return None
+        return real(self, verb, *args, **kwargs)
+
+    return write
+
+
+@bug("the result of an effect is not kept", "acts", (ledger, "_document"))
+def _no_result(real: Any) -> Any:
+    return lambda outcome: {**real(outcome), **({} if outcome.error else {"result": None})}
+
+
+@bug("undone in the wrong order", "saga", (driving.Driving, "done_in"))
+def _forwards(real: Any) -> Any:
+    return lambda self, branch, keep: real(self, branch, keep)[::-1]
+
+
+@bug("an undo is not a durable effect of its own", "saga", (run.Run, "_undo"))
+def _bare_undo(real: Any) -> Any:
+    def undo(self: Any, tool: Any, record: Any) -> None:
+        with contextlib.suppress(OSError, judging.Failed, judging.Unavailable):
+            tool.call(tool.fn, course.undo_args(tool, record), key=f"{record.key} {self.token}")
+
+    return undo
+
+
+def _any_approval(real: Any) -> Any:
+    def for_effect(reads: Any, stream: Any, effect: int) -> Any:
+        return next((each for each in waits.waits(reads, stream) if each.kind == "approval"), None)
+
+    return for_effect
+
+
+BUGS.append(
+    Bug(
+        "an approval is good for other effects too",
+        ("asked",),
+        (
+            (waits, "for_effect", _any_approval),
+            (deciding, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
+        ),
+    )
+)
+
+
+@bug("an answer is taken twice", "asked", (waits, "_end"))
+def _twice_answered(real: Any) -> Any:
+    def end(tx: Any, stream: Any, seq: int, state: Any, answer: Any, by: str) -> Any:
+        columns = {"state": state.value, "met_by": by, "met_at": tx.now}
+        doc = {"answer": answer}
+        tx.record(
+            ledger.Change("ask.answered", stream, waits.WAITS, ledger.Op.SET, {"seq": seq}, columns, doc, "outcome_seq")
+        )
+        return waits.wait(tx, stream, seq)
+
+    return end
+
+
+@bug("a signal is taken twice", "signals", (waits, "take_signal"))
+def _twice_taken(real: Any) -> Any:
+    def take_signal(tx: Any, stream: Any, seq: int, name: str) -> Any:
+        rows = tx.query(waits.Q.signal_next, touches=[(waits.SIGNALS, stream.id)], stream=stream.id, name=name)
+        if not rows:
+            return None
+        payload = waits.stored_fields(waits.doc_of(tx, rows[0][1], ""), "").get("payload")
+        return waits.meet(tx, stream, seq, payload, rows[0][2])
+
+    return take_signal
+
+
+@bug("a cut forgets the state that it was made with", "cuts", (checkpoints, "save"))
+def _empty_cut(real: Any) -> Any:
+    def save(tx: Any, stream: Any, *args: Any) -> Any:
+        return None if stream.kind == "run" and runs.run(tx, stream).cuts else real(tx, stream, *args)
+
+    return save
+
+
+@bug("a checkpoint and its cut are two commits", "cuts", (run.Run, "checkpoint"))
+def _two_commits(real: Any) -> Any:
+    def checkpoint(self: Any, state: Any, *, now: bool = False) -> bool:
+        driving = self._driving
+        prepared = driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        driving.begin_cut(*driving.write(lambda tx, stream: (runs.cut(tx, stream, None), tx.seq(stream))))
+        driving.write(checkpoints.save, prepared)
+        return True
+
+    return checkpoint
+
+
+# -- stores ------------------------------------------------------------------------------------------------------
+
+
+@bug("a COMMIT without a reply is taken for a failure", "plain acts", (lane.Lane, "_was_committed"))
+def _lost_is_failed(real: Any) -> Any:
+    def was_committed(self: Any, error: BaseException, batch: Any) -> bool:
+        return False if isinstance(error, Fault) else real(self, error, batch)
+
+    return was_committed
+
+
+@bug("a COMMIT without a reply is taken for done", "plain", (lane.Lane, "_was_committed"))
+def _lost_is_done(real: Any) -> Any:
+    def was_committed(self: Any, error: BaseException, batch: Any) -> bool:
+        return True if isinstance(error, Fault) else real(self, error, batch)
+
+    return was_committed
+
+
+@bug("what a refused job wrote goes in with the others", "plain", (lane.Lane, "_run"))
+def _leaks(real: Any) -> Any:
+    def run_job(self: Any, job: Any, batch: Any) -> None:
+        made = tx.Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
+        try:
+            job.result, job.error = job.verb(made, *job.args, **job.kwargs), None
+        except Fault:
+            raise
+        except Exception as error:
+            job.result, job.error = None, error
+        batch.absorb(made)
+
+    return run_job
+
+
+@bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_commit"))
+def _all_done(real: Any) -> Any:
+    def commit(self: Any, jobs: Any) -> None:
+        trouble = self._tried(jobs)
+        if trouble is not None:
+            self._alone(jobs[0], trouble, ())
+            for job in jobs[1:]:
+                job.done = True
+
+    return commit
+
+
+@bug("the version of a value is not compared", "plain", (values, "put"))
+def _any_version(real: Any) -> Any:
+    return lambda tx, stream, name, value, **given: real(tx, stream, name, value, **{**given, "expect": None})
+
+
+@bug("a turn under a known key is said again", "plain", (turns, "say"))
+def _said_again(real: Any) -> Any:
+    def say(tx: Any, stream: Any, role: str, content: Any, **given: Any) -> Any:
+        return real(tx, stream, role, content, **{**given, "key": None})
+
+    return say

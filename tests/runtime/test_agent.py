@@ -1,0 +1,45 @@
+"""Agents: what a declaration is refused for, at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import Invalid
+from perdure.runtime.agent import agent
+
+
+def plain(run): ...
+
+
+def generator(run):
+    yield run
+
+
+@pytest.mark.parametrize(
+    ("fn", "declared", "path"),
+    [
+        (max, {}, "agent"),
+        (7, {}, "agent"),
+        (generator, {}, "agent"),
+        (lambda: None, {}, "agent"),
+        (plain, {"name": "a\0b"}, "name"),
+        (plain, {"checkpoint": "often"}, "checkpoint"),
+        (plain, {"checkpoint": "every 0 steps"}, "checkpoint"),
+        (plain, {"timeout": -1}, "timeout"),
+        (plain, {"limit": True}, "limit"),
+        (plain, {"workspace": 5}, "workspace"),
+        (plain, {"pins": 5}, "pins"),
+        (plain, {"pins": [("a", 1)]}, "pins"),
+        (plain, {"pins": {"a": object()}}, "pins.a"),
+        (plain, {"nope": 1}, "nope"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_import(fn, declared, path):
+    with pytest.raises(Invalid) as refused:
+        agent(**declared)(fn)
+    assert refused.value.path == path
+
+
+def test_an_unknown_option_is_told_those_that_there_are():
+    with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, limit, name, pins"):
+        agent(nope=1)(plain)

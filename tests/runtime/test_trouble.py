@@ -1,0 +1,326 @@
+"""Trouble that is not the agent's: the store is away, the caller is stopped, two drive at once. Nothing ends by it.
+
+Each test is of one rule; its control is the same story with that rule taken away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.handles.sync import driving
+from perdure.handles.sync.acting import Acting
+from perdure.handles.sync.driving import Driving
+from perdure.handles.working import AsyncDesk
+from perdure.model.points import arm
+from perdure.planes import runs
+from perdure.stores.flights import Flights
+from perdure.stores.lane import Lane
+
+AWAY = perdure.Unavailable("the database does not answer", path="store")
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/a.db"
+
+
+@contextmanager
+def away(times: int = 1) -> Iterator[None]:
+    """The store does not answer, so many times."""
+    real, left = Lane.run, [times]
+
+    def run(lane: Lane, job: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise AWAY
+        return real(lane, job)
+
+    Lane.run = run  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Lane.run = real  # type: ignore[method-assign]
+
+
+class Trip:
+    """A saga in which the store goes away just when a result is to be kept. swallow: the agent catches whatever comes."""
+
+    def __init__(self, *, swallow: bool = False, times: int = 1) -> None:
+        self.calls: list[str] = []
+        self.swallow = swallow
+        self.gone = away(times)
+        self.book = perdure.tool(kind="idempotent", undo=self._unbook, name="book")(self._book)
+        self.pay = perdure.tool(kind="idempotent", name="pay", retries=3)(self._pay)
+        self.agent = perdure.agent(name="trip")(self._trip)
+
+    def _book(self, what: str) -> str:
+        self.calls.append(f"book {what}")
+        return what
+
+    def _unbook(self, what: str) -> None:
+        self.calls.append(f"undo {what}")
+
+    def _pay(self) -> str:
+        self.calls.append("pay")
+        if self.calls.count("pay") == 1:
+            self.gone.__enter__()
+        return "paid"
+
+    def _trip(self, run: perdure.Run) -> str:
+        try:
+            with run.saga():
+                run.act(self.book, "hotel")
+                return run.act(self.pay)
+        except Exception:
+            if self.swallow:
+                return "not charged"
+            raise
+
+    def drive(self, store: perdure.Store) -> Any:
+        try:
+            return store.drive(self.agent, key="k")
+        finally:
+            self.gone.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("times", [1, 3])  # also when it cannot even be given back
+@pytest.mark.parametrize("swallow", [False, True])
+def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times):
+    trip = Trip(swallow=swallow, times=times)
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Unavailable):
+            trip.drive(store)
+        (handle,) = store.runs()
+        assert handle.status == ("ready" if times == 1 else "running")
+        assert trip.calls == ["book hotel", "pay"]
+        assert store.drive(trip.agent, key="k") == "paid"
+        assert trip.calls == ["book hotel", "pay", "pay"]
+        assert [each.state for each in handle.effects()] == ["committed", "committed"]
+        assert handle.refresh().record.deaths == 0
+
+
+def test_control_trouble_that_counts_as_the_agents_own(url, monkeypatch):
+    monkeypatch.setattr(Driving, "troubled", lambda _, trouble: trouble)
+    trip = Trip(swallow=True)
+    with perdure.open(url) as store:
+        assert trip.drive(store) == "not charged"
+        assert "undo hotel" in trip.calls
+
+
+def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
+    @perdure.agent(name="two")
+    def two(run: perdure.Run) -> Any:
+        return run.step(lambda: 1), run.ask("?")
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(two, key="k")
+        (handle,) = store.runs()
+        store.answer(handle.waits()[0].id, "yes")
+        with monkeypatch.context() as patched:
+            patched.setattr(driving.course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            for _ in range(7):
+                with pytest.raises(perdure.Unavailable):
+                    store.drive(two, key="k")
+        assert (handle.refresh().status, handle.record.deaths) == ("ready", 0)
+        assert store.drive(two, key="k") == (1, "yes")
+
+
+class Line:
+    """A tool that passes its deadline and arrives later; its probe looks. The store is away when the doubt is to be recorded."""
+
+    def __init__(self) -> None:
+        self.world: list[str] = []
+        self.begun = 0
+        self.go_on = threading.Event()
+        self.gone = away(1)
+        self.send = perdure.tool(probe=self._find, lands_within=0, timeout=0.05, retries=3, name="send")(self._send)
+        self.agent = perdure.agent(name="liner")(lambda run: run.act(self.send))
+
+    def _find(self) -> Any:
+        return perdure.Happened("sent") if self.world else perdure.Absent()
+
+    def _send(self) -> str:
+        self.begun += 1
+        if self.begun == 1:
+            self.gone.__enter__()
+            self.go_on.wait(20)
+        self.world.append("sent")
+        return "sent"
+
+    def story(self, url: str, seconds: float = 0.2) -> list[str]:
+        """Driven again while the first call is still under way; which then arrives."""
+        with perdure.open(url) as store:
+            with pytest.raises(perdure.Unavailable):
+                store.drive(self.agent, key="k")
+            self.gone.__exit__(None, None, None)
+            threading.Timer(seconds, self.go_on.set).start()
+            with suppress(perdure.Waiting):
+                store.drive(self.agent, key="k")
+            self.go_on.wait(20)
+        return self.world
+
+
+def test_a_call_that_was_left_behind_is_not_taken_for_over(url):
+    assert Line().story(url) == ["sent"]
+
+
+def test_control_a_flight_that_ends_when_nobody_waits_for_it(url, monkeypatch):
+    monkeypatch.setattr(Flights, "has_attempt", lambda *_: False)
+    line = Line()
+    line.story(url, seconds=2.0)
+    assert line.begun == 2
+
+
+def test_of_two_who_drive_at_once_one_does(url):
+    begun, go_on = threading.Event(), threading.Event()
+
+    @perdure.agent(name="slow")
+    def slow(run: perdure.Run) -> int:
+        begun.set()
+        go_on.wait(20)
+        return run.step(lambda: 1)
+
+    with perdure.open(url) as store:
+        handle = store.start(slow, key="k")
+        first = threading.Thread(target=store.drive, args=(slow,), kwargs={"key": "k"})
+        first.start()
+        begun.wait(20)
+        for _ in range(8):  # each theft would count as a death of the one before
+            with pytest.raises(perdure.Conflict):
+                store.drive(slow, key="k")
+        go_on.set()
+        first.join()
+        assert (handle.refresh().status, handle.record.token, handle.record.deaths) == ("completed", 1, 0)
+
+
+def test_a_drive_that_is_cancelled_while_it_claims_gives_the_run_back(url):
+    async def story() -> str:
+        async with await perdure.aopen(url) as store:
+            quick = perdure.agent(name="quick")(_quick)
+            handle = await store.start(quick, key="k")
+            task = asyncio.ensure_future(store.drive(quick, key="k"))
+            disarm = arm("lane.after_commit", lambda: asyncio_loop.call_soon_threadsafe(task.cancel))
+            asyncio_loop = asyncio.get_running_loop()
+            try:
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            finally:
+                disarm()
+            return (await handle.refresh()).status
+
+    assert asyncio.run(story()) in ("ready", "completed")
+
+
+async def _quick(run: perdure.AsyncRun) -> int:
+    return await run.step(lambda: 1)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_what_is_stopped_before_the_call_was_not_sent(url, stop):
+    sent: list[int] = []
+
+    @perdure.tool(name="unsafe-send")
+    def send() -> int:
+        sent.append(1)
+        return 1
+
+    @perdure.agent(name="sender")
+    def sender(run: perdure.Run) -> int:
+        return run.act(send)
+
+    def stopped() -> None:
+        raise stop
+
+    with perdure.open(url) as store:
+        for point in ("effect.dispatch.after", "effect.call.before"):
+            disarm = arm(point, stopped)
+            with pytest.raises(stop):
+                store.drive(sender, key=point)
+            disarm()
+            assert store.drive(sender, key=point) == 1  # and nobody is asked
+        assert sent == [1, 1]
+
+
+def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
+    monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
+    with pytest.raises(perdure.Waiting):
+        test_what_is_stopped_before_the_call_was_not_sent(url, KeyboardInterrupt)
+
+
+class Odd(Exception):
+    """Something that a program may catch."""
+
+
+def test_what_a_program_catches_it_catches_again(url):
+    seen: list[list[str]] = []
+
+    @perdure.tool(kind="idempotent", name="odd")
+    def odd() -> object:
+        return object()
+
+    def occupied(tx: Any) -> None:
+        if tx.session("s").get("seat") is None:
+            raise Odd("not there yet")
+        tx.session("s").set("seat", "mine")
+
+    @perdure.agent(name="catcher")
+    def catcher(run: perdure.Run) -> int:
+        seen.append([])
+        for attempt in (lambda: run.step(object), lambda: run.act(odd), lambda: run.atomic(occupied)):
+            try:
+                attempt()
+            except perdure.Error as error:
+                seen[-1].append(f"{type(error).__name__} {getattr(error, 'code', '')}")
+        run.ask("?")
+        return 1
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(catcher, key="k")
+        store.session("s").set("seat", "free")
+        store.answer(store.runs()[0].waits()[0].id, "on")
+        assert store.drive(catcher, key="k") == 1
+        assert seen == [["Invalid ", "Invalid ", "Failed Odd"]] * 2
+        assert store.session("s").get("seat") == "free"
+
+
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
+def test_in_a_worker_what_an_agent_raises_is_its_own_end(url, raised):
+    async def poison(run: perdure.AsyncRun) -> None:
+        await run.step(lambda: 1)
+        raise raised
+
+    async def story() -> Any:
+        made = perdure.agent(name="poison")(poison)
+        async with await perdure.aopen(url) as store:
+            handle = await store.start(made, key="k")
+            desk = AsyncDesk(store._caller)
+            lease = await store._caller.write(
+                runs.claim, handle._stream, holder=desk.holder, program=made.program, epoch=store._caller.core.epoch
+            )
+            lease.hired = True
+            await desk.drive(made, lease)
+            return (await handle.refresh()).record
+
+    record = asyncio.run(story())
+    assert (record.status, record.error.code) == ("failed", raised.__name__)
+
+
+def test_who_drives_in_place_may_leave(url):
+    @perdure.agent(name="leaver")
+    def leaver(run: perdure.Run) -> None:
+        run.step(lambda: 1)
+        raise SystemExit(3)
+
+    with perdure.open(url) as store:
+        with pytest.raises(SystemExit):
+            store.drive(leaver, key="k")
+        assert store.runs()[0].status == "ready"

@@ -31,10 +31,10 @@ Planned = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dis
 class Meant:
     """One call of a batch, and how far it is: what it means, what must come first, the effect, and the answer in the end.
 
-    mine: its effect was dispatched for this batch and is to be sent.
+    mine: its effect was dispatched for this batch and is to be sent. wary: it is looked at once more before it is sent.
     """
 
-    __slots__ = ("answer", "args", "asked", "call", "intent", "mine", "record", "tool")
+    __slots__ = ("answer", "args", "asked", "call", "intent", "mine", "record", "tool", "wary")
 
     def __init__(self, call: Call, tool: Tool | None = None, args: dict[str, Any] | None = None) -> None:
         self.call = call
@@ -43,7 +43,7 @@ class Meant:
         self.intent: Intent | None = None
         self.asked: Refuse | str | None = None
         self.record: EffectRecord | None = None
-        self.mine = False
+        self.mine = self.wary = False
         self.answer: Answer | None = None
 
     @property
@@ -55,7 +55,7 @@ class Meant:
     def free(self) -> bool:
         """Whether it may be sent as soon as it is its turn: nobody has to be asked, and it is neither refused nor begun."""
         is_new = self.record is None or self.record.state is EffectState.PLANNED
-        return self.intent is not None and self.asked is None and is_new
+        return self.intent is not None and self.asked is None and is_new and not self.wary
 
     @property
     def sends(self) -> Tool:

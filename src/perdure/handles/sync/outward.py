@@ -111,11 +111,14 @@ class Outward(Placed):
         Who sent it in what was lost is taken to be gone: a restore presumes it.
         """
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
-        if not self._driving.lease.restored or meant.kind is not ToolKind.PROBED or withdrawn:
+        if withdrawn or not self._may_be_forgotten(meant):
             return meant
         acting = self._driving.acting
         record = acting.plan(meant) if isinstance(meant, Intent) else meant
         return acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, FORGOTTEN)
+
+    def _may_be_forgotten(self, meant: EffectRecord | Intent) -> bool:
+        return self._driving.lease.restored and meant.kind is ToolKind.PROBED
 
     def _concluded(
         self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
@@ -184,6 +187,7 @@ class Outward(Placed):
         for meant in batch:
             if meant.answer is None and not meant.reads:
                 intent, meant.record = self._intend(meant.sends, meant.args)
+                meant.wary = self._may_be_forgotten(intent)
                 if self._is_new(meant.record):
                     meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
         return batch

@@ -12,6 +12,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.planes import runs
 from perdure.runtime.agent import DECLARED, agent
@@ -327,7 +328,10 @@ class AsyncLookingAgainContract:
 
     # -- after a restore ---------------------------------------------------------------------------------------------
 
-    async def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(self, opener: AsyncOpener) -> None:
+    @pytest.mark.parametrize("batch", [False, True])
+    async def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(
+        self, opener: AsyncOpener, batch: bool
+    ) -> None:
         outside, world = Outside(), {"a"}
 
         async def look(to: str) -> Any:
@@ -338,9 +342,15 @@ class AsyncLookingAgainContract:
         async def send(to: str) -> str:
             return outside.seen(f"sent {to}")
 
+        async def think() -> dict[str, Any]:
+            return {"calls": [Call(to, "send", {"to": to}) for to in "ab"]}
+
         async def outer(run: AsyncRun) -> list[Any]:
             await run.ask("?")
-            found = [await run.act(send, "a"), await run.act(send, "b")]
+            if batch:
+                found = [each.result for each in (await run.respond(think, tools=[send])).answers]
+            else:
+                found = [await run.act(send, "a"), await run.act(send, "b")]
             await run.checkpoint(found)
             return [*found, await run.act(send, "c")]
 

@@ -13,6 +13,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.instants import instant_us
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.planes import runs
 from perdure.runtime.agent import DECLARED, agent
@@ -292,7 +293,8 @@ class LookingAgainContract:
 
     # -- after a restore ---------------------------------------------------------------------------------------------
 
-    def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(self, opener: Opener) -> None:
+    @pytest.mark.parametrize("batch", [False, True])
+    def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(self, opener: Opener, batch: bool) -> None:
         outside, world = Outside(), {"a"}
 
         def look(to: str) -> Any:
@@ -303,9 +305,15 @@ class LookingAgainContract:
         def send(to: str) -> str:
             return outside.seen(f"sent {to}")
 
+        def think() -> dict[str, Any]:
+            return {"calls": [Call(to, "send", {"to": to}) for to in "ab"]}
+
         def outer(run: Run) -> list[Any]:
             run.ask("?")
-            found = [run.act(send, "a"), run.act(send, "b")]
+            if batch:
+                found = [each.result for each in (run.respond(think, tools=[send])).answers]
+            else:
+                found = [run.act(send, "a"), run.act(send, "b")]
             run.checkpoint(found)
             return [*found, run.act(send, "c")]
 

@@ -124,6 +124,8 @@ def test_other_patterns_are_refused(kind):
 PACKAGE = Path(perdure.__file__).parent
 KIND = re.compile(r"[a-z]+\.[a-z_]+")
 NAMED_ELSEWHERE = {
+    "checkpoints",
+    "inputs",
     "conversation",
     "ledger",
     "restate",
@@ -148,7 +150,7 @@ def kinds_of(module: str, text: str) -> set[str]:
             found |= (
                 {node.value} if KIND.fullmatch(node.value) and not node.value.endswith((".sql", ".planes")) else set()
             )
-    return found - {"pins.tools", "perdure.effects"}  # a path, a package
+    return found - {"pins.tools", "checkpoints.root", "perdure.effects"}  # paths, a package
 
 
 def recorded_kinds():

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 import perdure
+from perdure.effects import ledger
+from perdure.effects.ledger import Intent, Sender
+from perdure.model.records.effects import Rule, ToolKind
 from perdure.model.records.workers import About
 from perdure.planes import runs, workers
 from perdure.planes.runs import Company
@@ -109,7 +112,25 @@ def test_the_length_of_a_lease_is_a_setting_of_the_open_store(store, look):
 
 class TestDeaths:
     def die(self, store, handle, company=NOBODY):
-        return claim(store, handle, OTHER, dead=[OTHER, ME], company=company)
+        """Whoever has it dies, and another one takes it."""
+        before = handle.refresh().record.holder
+        return claim(store, handle, ME if before == OTHER else OTHER, dead=[before], company=company)
+
+    def test_who_only_lost_sight_of_it_has_not_died(self, store):
+        handle = store.start(one)
+        claim(store, handle)
+        for _ in range(runs.DEATHS_MAX + 1):
+            assert claim(store, handle, OTHER, dead=[OTHER], company=ANY)
+        assert (handle.refresh().record.deaths, handle.record.suspect) == (0, False)
+
+    def test_what_is_only_begun_is_no_progress(self, store):
+        handle = store.start(one)
+        claim(store, handle)
+        for deaths in range(runs.DEATHS_MAX - 1):
+            lease = self.die(store, handle)
+            intent = Intent("t", ToolKind.IDEMPOTENT, str(deaths), "d", {}, Rule())
+            store._caller.write(runs.fenced, lease, ledger.dispatch_new, intent, Sender(lease.holder, 0))
+            assert handle.refresh().record.deaths == deaths
 
     def test_suspects_go_on_among_their_fellows_once_and_then_alone(self, store):
         handle = store.start(one)

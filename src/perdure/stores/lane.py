@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
+from perdure.log.change import Stream
 from perdure.model.ids import Entropy
 from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
@@ -58,6 +59,13 @@ class Job:
         self.batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
         self.waiter: threading.Lock | None = None
         self.future: asyncio.Future[Any] | None = None
+
+    @property
+    def about(self) -> int:
+        """The stream that it is most likely about, 0 if it does not show: a verb's first argument, or what that holds."""
+        first = self.args[0] if self.args else None
+        stream = getattr(first, "stream", first)
+        return stream.id if isinstance(stream, Stream) else 0
 
 
 class Lane:
@@ -312,6 +320,8 @@ class Lane:
             connection.begin()
             if lock:
                 batch.lock_heads(lock)
+            elif len(jobs) > 1:
+                batch.look_up({job.about for job in jobs} - {0})
             for job in jobs:
                 self._run(job, batch)
             reach("lane.before_commit")

@@ -116,6 +116,11 @@ class Batch:
             self.flushed[stream] = head
         return head
 
+    def look_up(self, streams: Collection[int]) -> None:
+        """Read the heads that the jobs will most likely ask for, at once; where they are verified at the flush, nothing."""
+        if self.exact and streams:
+            self.flushed.update(self.connection.heads([*streams], lock=False))
+
     def lock_heads(self, streams: Iterable[int]) -> None:
         """Read and lock these heads before any verb runs: the way after a lost race."""
         self.flushed.update(self.connection.heads(sorted(streams), lock=True))

@@ -7,8 +7,9 @@ An emitted event belongs to no table: it changes no row, it is only said (op not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -61,9 +62,8 @@ def emit(
     body = Body(op=Op.NOTE, doc=doc, refs=to_refs(tx, stream, refs), subjects=_subjects(about), pin=tx.pin)
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
-    event = Event(seq, kind, "", tx.actor, tx.now, 1, b"", b"", None, None, stream=stream.id)
     said = _said(body, f"{stream.name} seq {seq}")
-    return _record(stream, event, lambda: said)
+    return EventRecord(seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), emptied=False, _read=lambda: said)
 
 
 def _check_emitted_kind(kind: object) -> None:
@@ -164,36 +164,60 @@ def _kind_filter(kind: str | None) -> dict[str, str | None]:
     return {"kind": name, "low": None, "high": None}
 
 
+class Shown(NamedTuple):
+    """What is shown of an event, as its statement gives it; newest first is the order of the first two."""
+
+    at: int
+    position: int
+    stream: int
+    seq: int
+    kind: str
+    table: str
+    actor: str
+    body: bytes | None
+    emptied: int
+
+
+def _shown(event: Event) -> Shown:
+    emptied = event.body is None and event.commitment != b""
+    return Shown(
+        event.at, event.position, event.stream, event.seq, event.kind, event.table, event.actor, event.body, emptied
+    )
+
+
 class Names:
     """Streams by their number, so that a page asks once for each."""
 
     def __init__(self, reads: Reads, *known: Stream) -> None:
         self._reads = reads
-        self._known = {stream.id: stream for stream in known}
+        self._known = {stream.id: (stream.name, stream.uid.hex()) for stream in known}
 
-    def stream(self, number: int) -> Stream:
-        """The stream of this number."""
+    def _of(self, number: int) -> tuple[str, str]:
+        """The name and the identity of the stream of this number."""
         if number not in self._known:
-            self._known[number] = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
+            stream = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
+            self._known[number] = (stream.name, stream.uid.hex())
         return self._known[number]
 
     def record(self, event: Event) -> EventRecord:
-        """An event as people read it; its document is fetched if it lies in a blob."""
-        stream = self.stream(event.stream)
-        path = f"{stream.name} seq {event.seq}"
-        if (
-            event.body is not None and b'"doc_blob"' in event.body
-        ):  # lies elsewhere: fetched while there is a connection
-            said = _said(body_of(self._reads, event.body, path), path)
-            return _record(stream, event, lambda: said)
-        return _record(stream, event, lambda: _said(inline_body(event.body, path), path))
+        """An event as people read it."""
+        return self.shown(_shown(event))
+
+    def shown(self, row: tuple[Any, ...]) -> EventRecord:
+        """The same from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
+        at, _, number, seq, kind, table, actor, body, emptied = row
+        name, uid = self._known.get(number) or self._of(number)
+        read = partial(_inline, body, name, seq)
+        if body is not None and b'"doc_blob"' in body:
+            path = f"{name} seq {seq}"
+            said = _said(body_of(self._reads, body, path), path)
+            read = lambda: said  # noqa: E731 - as the other one
+        return EventRecord(seq, kind, table, actor, at, name, uid, bool(emptied), read)
 
 
-def _record(stream: Stream, event: Event, read: Callable[[], Said]) -> EventRecord:
-    emptied = event.body is None and event.commitment != b""
-    return EventRecord(
-        event.seq, event.kind, event.table, event.actor, event.at, stream.name, stream.uid.hex(), emptied, read
-    )  # fmt: skip
+def _inline(body: bytes | None, name: str, seq: int) -> Said:
+    path = f"{name} seq {seq}"
+    return _said(inline_body(body, path), path)
 
 
 def _said(body: Body, path: str) -> Said:
@@ -231,19 +255,20 @@ def events_across(
         found = _of_all(reads, filters, after, limit)
     else:
         found = _of_session(reads, session, filters, after, limit)
-    names = Names(reads)
-    items = [names.record(event) for event in found[:limit]]
-    return Page(items, _cursor(found[limit - 1], session) if len(found) > limit else None)
+    items = [*map(Names(reads).shown, found[:limit])]
+    return Page(items, _cursor(Shown(*found[limit - 1]), session) if len(found) > limit else None)
 
 
-def _cursor(last: Event, session: str | None) -> str:
+def _cursor(last: Shown, session: str | None) -> str:
     return encode_cursor(last.at, last.position) if session is None else encode_cursor(last.seq)
 
 
-def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
+def _of_session(
+    reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int
+) -> Sequence[tuple[Any, ...]]:
     rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session"))
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
-    found: list[Event] = []
+    found: list[Shown] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():
         page = reads.query(
             Q.events_of_stream_back,
@@ -253,13 +278,13 @@ def _of_session(reads: Reads, session: str, filters: dict[str, Any], after: str 
             limit=limit + 1 - len(found),
             **filters,
         )
-        found += [event_of(row) for row in page]
+        found += [_shown(event_of(row)) for row in page]
         if len(found) > limit:
             break
     return found
 
 
-def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> list[Event]:
+def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> Sequence[tuple[Any, ...]]:
     """One range of an index for each kind, merged: no more than a page of each is read, however many events
     there are.
     """
@@ -268,7 +293,7 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
     kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
     if filters["emitted"]:
         kinds = [each for each in kinds if not is_reserved(each)]
-    found: list[Event] = []
+    found: list[tuple[Any, ...]] = []
     for each in kinds:
         rows = reads.query(
             Q.events_across,
@@ -279,14 +304,10 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
             limit=limit + 1,
             **filters,
         )
-        found = _newest([*found, *map(event_of, rows)], limit + 1)
+        found = sorted([*found, *rows], reverse=True)[: limit + 1] if found else rows  # no two have one position
         if len(found) > limit:
-            filters["since"] = found[-1].at  # nothing older can be on this page
+            filters["since"] = Shown(*found[-1]).at  # nothing older can be on this page
     return found
-
-
-def _newest(events: list[Event], count: int) -> list[Event]:
-    return sorted(events, key=lambda event: (event.at, event.position), reverse=True)[:count]
 
 
 def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[str]:

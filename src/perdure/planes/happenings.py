@@ -63,7 +63,9 @@ def emit(
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
     said = _said(body, f"{stream.name} seq {seq}")
-    return EventRecord(seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), emptied=False, _read=lambda: said)
+    return EventRecord(
+        seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), emptied=False, _read=lambda: said
+    )
 
 
 def _check_emitted_kind(kind: object) -> None:

@@ -195,7 +195,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a restore forgets": (
         running.AsyncRun, "_unforgotten", remembered, AsyncLookingAgainContract,
-        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {},
+        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {"batch": False},
+    ),
+    "a restore forgets batches, too": (
+        running.AsyncRun, "_may_be_forgotten", lambda *_: False, AsyncLookingAgainContract,
+        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {"batch": True},
     ),
     "what a stopped task did more of is not missed": (
         Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},

@@ -265,6 +265,10 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     "a cancelled run begins no further call": (
         sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
     ),
+    "a slot comes back": (
+        sending.AsyncSending, "_give_slot", lambda *_: None, AsyncLimitsContract,
+        "test_a_slot_comes_back_whatever_happens", {},
+    ),
     "a limit holds": (
         Slots, "take", lambda slots, name, _limit: taken_at_once(slots, name, 1_000), AsyncLimitsContract,
         "test_so_many_at_once_and_no_more", {"limit": 3},

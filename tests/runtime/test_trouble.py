@@ -19,7 +19,7 @@ from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.driving import Driving
 from perdure.handles.working import AsyncDesk
 from perdure.model.points import arm
-from perdure.planes import runs
+from perdure.planes import runs, workers
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Lane
 
@@ -179,44 +179,75 @@ def test_control_a_flight_that_ends_when_nobody_waits_for_it(url, monkeypatch):
     assert line.begun == 2
 
 
-def test_of_two_who_drive_at_once_one_does(url):
+def driven_by_two(url: str) -> tuple[list[Any], Any]:
+    """A run that somebody drives is driven again and again by others of this process; what they got, and how it ended."""
     begun, go_on = threading.Event(), threading.Event()
 
     @perdure.agent(name="slow")
     def slow(run: perdure.Run) -> int:
-        begun.set()
-        go_on.wait(20)
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(20)
         return run.step(lambda: 1)
+
+    def again(_: int) -> Any:
+        try:
+            return store.drive(slow, key="k")
+        except perdure.Error as error:
+            return type(error)
 
     with perdure.open(url) as store:
         handle = store.start(slow, key="k")
-        first = threading.Thread(target=store.drive, args=(slow,), kwargs={"key": "k"})
+        first = threading.Thread(target=again, args=(0,))
         first.start()
         begun.wait(20)
-        for _ in range(8):  # each theft would count as a death of the one before
-            with pytest.raises(perdure.Conflict):
-                store.drive(slow, key="k")
+        others = [*map(again, range(8))]
         go_on.set()
         first.join()
-        assert (handle.refresh().status, handle.record.token, handle.record.deaths) == ("completed", 1, 0)
+        return others, handle.refresh().record
 
 
-def test_a_drive_that_is_cancelled_while_it_claims_gives_the_run_back(url):
+def test_of_two_who_drive_at_once_one_does(url):
+    others, record = driven_by_two(url)
+    assert others == [perdure.Conflict] * 8  # each theft would count as a death of the one before
+    assert (record.status, record.token, record.deaths) == ("completed", 1, 0)
+
+
+def test_control_a_run_that_anybody_of_the_process_takes(url, monkeypatch):
+    monkeypatch.setattr(Flights, "begin", lambda *_: True)
+    assert driven_by_two(url)[0] != [perdure.Conflict] * 8
+
+
+def stopped_in_its_claim(url: str) -> str:
+    """How a run stands after a drive was cancelled when its claim was just committed."""
+
     async def story() -> str:
         async with await perdure.aopen(url) as store:
             quick = perdure.agent(name="quick")(_quick)
             handle = await store.start(quick, key="k")
-            task = asyncio.ensure_future(store.drive(quick, key="k"))
-            disarm = arm("lane.after_commit", lambda: asyncio_loop.call_soon_threadsafe(task.cancel))
-            asyncio_loop = asyncio.get_running_loop()
-            try:
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-            finally:
-                disarm()
+            task, loop, seen = asyncio.ensure_future(store.drive(quick, key="k")), asyncio.get_running_loop(), []
+
+            def stop() -> None:
+                seen.append(None)
+                if len(seen) == 2:  # the first says that the run stands
+                    loop.call_soon_threadsafe(task.cancel)
+
+            disarm = arm("lane.after_commit", stop)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            disarm()
             return (await handle.refresh()).status
 
-    assert asyncio.run(story()) in ("ready", "completed")
+    return asyncio.run(story())
+
+
+def test_a_drive_that_is_cancelled_while_it_claims_gives_the_run_back(url):
+    assert stopped_in_its_claim(url) == "ready"
+
+
+def test_control_nobody_gives_it_back(url, monkeypatch):
+    monkeypatch.setattr(workers, "give_back", lambda *_: False)
+    assert stopped_in_its_claim(url) == "running"
 
 
 async def _quick(run: perdure.AsyncRun) -> int:

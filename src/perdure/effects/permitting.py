@@ -37,14 +37,14 @@ def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
     if approval is not None and approval.state is WaitState.OPEN:
         raise waiting_for(record, approval)
     if approval is not None and not is_approved(approval, record):
-        return _refuse(tx, stream, record, approval)
+        return refuse(tx, stream, record, approval)
     if record.state is EffectState.WITHDRAWN:
         return record
     return ledger.dispatch_planned(tx, stream, seq, sender)
 
 
-def _refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
-    """Withdraw what a person did not approve of."""
+def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
+    """Withdraw what a person did not approve of, or not in time."""
     error = EffectError("Refused", f"{approval.met_by} did not approve")
     return answering(tx, stream, ledger.withdraw, record.seq, error, approval.met_by or "")
 

@@ -221,10 +221,8 @@ class AsyncDriving:
 
     def raised(self, error: BaseException) -> bool:
         """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere."""
-        if isinstance(error, SystemExit):
-            return (
-                self.lease.hired
-            )  # a worker's process is not the agent's to end; where it is driven in place, it may be
+        if isinstance(error, SystemExit):  # a worker's process is not the agent's to end; its own may be
+            return self.lease.hired
         # async-only
         from asyncio import CancelledError, current_task  # noqa: PLC0415 - as below
 

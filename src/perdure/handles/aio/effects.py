@@ -222,7 +222,7 @@ async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitReco
         raise permitting.waiting_for(record, approval)
     if deciding.is_approved(approval, record):
         return record
-    return await acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
+    return await acting.move("withdraw", permitting.refuse, record, approval)
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):

@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from perdure.effects import ledger
+from perdure.effects import ledger, permitting
 from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next
 from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
@@ -146,7 +146,7 @@ class AsyncOutward(AsyncPlaced):
         approval = await self._ended(await self._driving.write(ask_approval, record, question, within))
         if is_approved(approval, record):
             return record
-        return await self._driving.acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
+        return await self._driving.acting.move("withdraw", permitting.refuse, record, approval)
 
     # -- a model's batch -----------------------------------------------------------------------------------------------------
 

@@ -222,10 +222,8 @@ class Driving:
 
     def raised(self, error: BaseException) -> bool:
         """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere."""
-        if isinstance(error, SystemExit):
-            return (
-                self.lease.hired
-            )  # a worker's process is not the agent's to end; where it is driven in place, it may be
+        if isinstance(error, SystemExit):  # a worker's process is not the agent's to end; its own may be
+            return self.lease.hired
         return False
 
     def done_in(self, effects: list[EffectRecord], span: Span) -> list[EffectRecord]:

@@ -223,7 +223,7 @@ def approved(acting: Acting, record: EffectRecord, approval: WaitRecord) -> Effe
         raise permitting.waiting_for(record, approval)
     if deciding.is_approved(approval, record):
         return record
-    return acting.withdraw(record, f"{approval.met_by} did not approve", approval.met_by or "")
+    return acting.move("withdraw", permitting.refuse, record, approval)
 
 
 class EffectsAcross(StoreHandle):

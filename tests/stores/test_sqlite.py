@@ -18,6 +18,8 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, Damaged, Full, Invalid, NotFound, ReadOnly, Refused, TimedOut, Unavailable
+from perdure.log.change import Stream
+from perdure.planes import waits
 from perdure.stores import sqlite
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
@@ -48,6 +50,28 @@ def test_what_durability_rests_on_is_set(url):
         assert raw.pragma("journal_mode") == "wal"
         assert raw.pragma("synchronous") == 2  # FULL
         assert raw.pragma("foreign_keys") == 1
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_a_statement_is_planned_once_whatever_is_bound(url, stable):
+    """SQLite asks its authorizer whenever it plans. Left to itself it plans anew for every value: that is the control."""
+    planned: list[int] = []
+    number = 0
+
+    def note(*_: object) -> int:
+        planned.append(number)
+        return apsw.SQLITE_OK
+
+    with opened(url) as store:
+        store.write(begin, "a")
+        connection = store.core.lane._connection
+        connection.raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1 if stable else 0)  # -1 leaves it as it is
+        connection.raw.authorizer = note
+        reader = store.core._reader(connection, 1)
+        for number in range(1, 4):
+            waits.waiting(reader, Stream(number, b"", 1, "run", ""))
+        connection.raw.authorizer = None
+    assert set(planned) == ({1} if stable else {1, 2, 3})
 
 
 def test_files_are_for_their_owner_alone(url, path):

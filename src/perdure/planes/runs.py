@@ -22,9 +22,10 @@ import msgspec
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, Stale
 from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
-from perdure.model.instants import duration_us
+from perdure.model.instants import SECOND_US, duration_us, steady_seconds
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
@@ -63,14 +64,17 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "cancelling", "disturbed", "first", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
+        "cancelling", "disturbed", "first", "good_until", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
+    def __init__(self, stream: Stream, holder: str, token: int, seq: int, good_until: float = 0.0) -> None:
         self.stream = stream
         self.holder = holder
         self.token = token
         self.seq = seq
+        self.good_until = (
+            good_until  # on the steady clock: the heartbeat that it rests on lasts, so nobody else can take it
+        )
         self.cancelling = False
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
@@ -95,9 +99,9 @@ class Wanted(NamedTuple):
 # -- starting ------------------------------------------------------------------------------------------------
 
 
-def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
+def start(tx: Tx, wanted: Wanted, epoch: int) -> tuple[Stream, RunRecord | None]:
     """Begin a run, and its session if that is new; or give the one that stands under this key. KeyReused when it was
-    started with other arguments.
+    started with other arguments. Gives how it stands, too, if it is new: nobody need read that.
 
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
@@ -108,7 +112,7 @@ def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
     mark = digest([wanted.args, wanted.kwargs], "args").hex()
     found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
     if found is not None:
-        return found
+        return found, None
     if wanted.session is not None:
         conversation.open_session(tx, wanted.session)
     name = new_uid().hex()[:ID_CHARS]
@@ -120,7 +124,8 @@ def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
     }  # fmt: skip
     tx.record(Change("run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq"))
-    return stream
+    shown = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
+    return stream, _record(tx, stream, tuple(map(shown.get, SHOWN)))
 
 
 def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
@@ -161,6 +166,7 @@ def claim(
     each further death counts.
     """
     row = _row(tx, stream)
+    good_until = steady_seconds() + tx.lease_us / SECOND_US
     left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
     if not left and row["status"] != READY and not _is_due(tx, row):
         return None
@@ -180,7 +186,7 @@ def claim(
     presence.touch_holder(tx, holder)
     kind = "run.recovered" if left else "run.claimed"
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
-    lease = Lease(stream, holder, columns["token"], seq)
+    lease = Lease(stream, holder, columns["token"], seq, good_until)
     lease.cancelling, lease.restored = bool(row["cancelling"]), row["epoch"] != epoch
     return lease
 
@@ -546,7 +552,15 @@ def _status(status: object) -> str:
         raise Invalid(f"expected one of {', '.join(RunStatus)}; got {status!r}", path="status") from None
 
 
+SHOWN = (
+    "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
+    "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
+    "reason", "abandoned",
+)  # fmt: skip
+
+
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
+    """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
      deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned) = row  # fmt: skip
     where = f"run {stream.name}"

@@ -21,15 +21,17 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.callers import AsyncCaller
 from perdure.handles.invoking import AsyncInvoker
 from perdure.log.change import Stream
-from perdure.model.instants import instant_us
+from perdure.model.instants import instant_us, steady_seconds
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, places, workspace
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     CANCELLED,
@@ -115,6 +117,7 @@ class AsyncDriving:
 
     async def write(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a verb on the run's stream under its lease; steps that failed before it land in the same commit."""
+        good_until = self.caller.heartbeat.good_until  # looked at before: what stands after it is good for so long
         errors, self._errors = self._errors, []
         if errors:
             args = (errors, verb, *args)
@@ -128,6 +131,7 @@ class AsyncDriving:
             self._errors = errors + self._errors
             raise
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
+        self.lease.good_until = max(self.lease.good_until, good_until)
         return result
 
     def keep_error(self, doc: dict[str, Any]) -> None:
@@ -135,7 +139,12 @@ class AsyncDriving:
         self._errors.append(doc)
 
     async def check_lease(self) -> None:
-        """Stale when the lease was lost: asked right before something is sent outside."""
+        """Stale when the lease was lost: asked right before something is sent outside.
+
+        The store is asked only if the heartbeat may have lapsed since the lease was last seen to stand: at the dispatch.
+        """
+        if self.caller.heartbeat.lasts and steady_seconds() < self.lease.good_until:
+            return
         if not await self.read(runs.holds, self.lease):
             raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
 
@@ -284,7 +293,7 @@ class AsyncDriving:
     # end
 
 
-async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's.
 
     record: how it stood right before, if that is known.
@@ -294,19 +303,20 @@ async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record:
     driving = AsyncDriving(caller, agent, lease, record)
     caller.heartbeat.hold(lease.stream.uid)
     try:
-        await _drive(driving)
+        return await _drive(driving)
     except Stale:
-        return  # somebody else has it: what was recorded under this lease stands, nothing else was written
+        return Drive()  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
 
 
-async def _drive(driving: AsyncDriving) -> None:
+async def _drive(driving: AsyncDriving) -> Drive:
     # async-only
     from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
     places.number_branches(get_running_loop())
     # end
+    drive = Drive()
     try:
         await _load(driving)
         reach("run.drive.before")
@@ -314,11 +324,13 @@ async def _drive(driving: AsyncDriving) -> None:
         result = await _call(driving)
         driving.check_returned()
         await driving.write(end_run, RunStatus.COMPLETED, result)
+        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except Stale:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         await _ended_by(driving, error)
     reach("run.drive.after")
+    return drive
 
 
 async def _load(driving: AsyncDriving) -> None:

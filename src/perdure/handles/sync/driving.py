@@ -22,15 +22,17 @@ from perdure.handles.invoking import Invoker
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.run import Run
 from perdure.log.change import Stream
-from perdure.model.instants import instant_us
+from perdure.model.instants import instant_us, steady_seconds
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, workspace
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     CANCELLED,
@@ -116,6 +118,7 @@ class Driving:
 
     def write(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a verb on the run's stream under its lease; steps that failed before it land in the same commit."""
+        good_until = self.caller.heartbeat.good_until  # looked at before: what stands after it is good for so long
         errors, self._errors = self._errors, []
         if errors:
             args = (errors, verb, *args)
@@ -129,6 +132,7 @@ class Driving:
             self._errors = errors + self._errors
             raise
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
+        self.lease.good_until = max(self.lease.good_until, good_until)
         return result
 
     def keep_error(self, doc: dict[str, Any]) -> None:
@@ -136,7 +140,12 @@ class Driving:
         self._errors.append(doc)
 
     def check_lease(self) -> None:
-        """Stale when the lease was lost: asked right before something is sent outside."""
+        """Stale when the lease was lost: asked right before something is sent outside.
+
+        The store is asked only if the heartbeat may have lapsed since the lease was last seen to stand: at the dispatch.
+        """
+        if self.caller.heartbeat.lasts and steady_seconds() < self.lease.good_until:
+            return
         if not self.read(runs.holds, self.lease):
             raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
 
@@ -257,7 +266,7 @@ class Driving:
         return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_since(Mark()))
 
 
-def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's.
 
     record: how it stood right before, if that is known.
@@ -267,14 +276,15 @@ def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord 
     driving = Driving(caller, agent, lease, record)
     caller.heartbeat.hold(lease.stream.uid)
     try:
-        _drive(driving)
+        return _drive(driving)
     except Stale:
-        return  # somebody else has it: what was recorded under this lease stands, nothing else was written
+        return Drive()  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
 
 
-def _drive(driving: Driving) -> None:
+def _drive(driving: Driving) -> Drive:
+    drive = Drive()
     try:
         _load(driving)
         reach("run.drive.before")
@@ -282,11 +292,13 @@ def _drive(driving: Driving) -> None:
         result = _call(driving)
         driving.check_returned()
         driving.write(end_run, RunStatus.COMPLETED, result)
+        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except Stale:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         _ended_by(driving, error)
     reach("run.drive.after")
+    return drive
 
 
 def _load(driving: Driving) -> None:

@@ -31,6 +31,10 @@ CONTROLS = {
     "control-unsynced": f"{_HERE}.controls:Unsynced",
     "control-buffered": f"{_HERE}.controls:Buffered",
     "control-in-place": f"{_HERE}.controls:InPlace",
+    "control-unnamed": f"{_HERE}.controls:Unnamed",
+    "control-unwatched": f"{_HERE}.controls:Unwatched",
+    "control-cached": f"{_HERE}.controls:Cached",
+    "control-trusting": f"{_HERE}.controls:Trusting",
 }
 
 

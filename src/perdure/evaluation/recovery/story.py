@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from perdure.evaluation.recovery.tasks import TASKS
 from perdure.testing.witness import Witness
 
 LIVES_MAX = 12
+MENDED = "mended"  # in the inbox: what a life before said was wrong has been put right
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -136,6 +138,16 @@ class Story:
         """A person finds out what became of an effect: who asks the other side."""
         happened = any(each == name for each, _ in self.world.arrivals())
         return {"happened": happened, "result": self.world.receipt(name, effects_of(self.case.task)[name])}
+
+    def go_on(self, mend: Callable[[Life], None] = lambda _: None, **given: Any) -> None:
+        """Live until it is done or says that something is wrong. People mend that, and say so; then it may come to its end."""
+        while len(self.lives) < LIVES_MAX:
+            life = self.live(**given)
+            if life.end == "failed":
+                mend(life)
+                self.inbox[MENDED] = True
+            if life.end != "waiting":
+                return
 
     def finish(self) -> None:
         """Let it come to its end: started again after every death, answered when it waits, so often at most."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from perdure.evaluation.recovery import editing
 from perdure.evaluation.recovery.faults.fault import Control, Fault
@@ -18,11 +17,10 @@ from perdure.evaluation.recovery.interface import Remembering, Subject
 from perdure.evaluation.recovery.lives import Life
 from perdure.evaluation.recovery.oracle import foretell, operations_of, points_of
 from perdure.evaluation.recovery.outside import WORK_TREE, git, needed
-from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
 
 SAMPLE = 240  # schedules of a long task
-MENDED = "mended"
 AMENDED = {"goal": "another", "limit": 7}
 SEPARATOR = "~"
 TOUCHED = {  # what a change may be made to: what is renamed or taken out must leave the end of the task as it is
@@ -31,17 +29,6 @@ TOUCHED = {  # what a change may be made to: what is renamed or taken out must l
     "removed": ("note",),
 }
 STILL = ("before", "worked", "recorded")  # no effect is under way there
-
-
-def _go_on(story: Story, mend: Callable[[Life], None], **given: Any) -> None:
-    """Live until it is done or says that something is wrong; that is mended, and the story may come to its end."""
-    while len(story.lives) < LIVES_MAX:
-        life = story.live(**given)
-        if life.end == "failed":
-            mend(life)
-            story.inbox[MENDED] = True
-        if life.end != "waiting":
-            return
 
 
 def _sampled(schedules: list[str], task: Task, rng: random.Random) -> list[str]:
@@ -55,7 +42,7 @@ def _reprogrammed(story: Story, schedule: str) -> None:
     """Killed at a boundary, and gone on with by a changed program; the old one is put back if that is refused."""
     at, _, edit = schedule.rpartition(SEPARATOR)
     if story.strike(at).end != "done":
-        _go_on(story, lambda _: None, edit=edit)
+        story.go_on(edit=edit)
 
 
 def _edits(task: Task, seed: int) -> list[str]:
@@ -144,7 +131,7 @@ def _disturbed(story: Story, schedule: str) -> None:
     tree = Tree(story)
     tree.keep()
     {"edited": tree.edited, "committed": tree.committed, "dropped": tree.dropped}[what]()
-    _go_on(story, tree.put_back)
+    story.go_on(tree.put_back)
 
 
 def _disturbances(task: Task, seed: int) -> list[str]:

@@ -87,5 +87,5 @@ BACKUP = Fault(
 )  # fmt: skip
 REWIND = Fault(
     "rewind", "the store was rewound by a version-control checkout", _pairs, _rewound,
-    Control("control-trusting", "support", ("duplicates",)), needed, _own_store,
+    Control("control-tracked", "support", ("duplicates",)), needed, _own_store,
 )  # fmt: skip

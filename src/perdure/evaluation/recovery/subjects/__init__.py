@@ -34,6 +34,7 @@ CONTROLS = {
     "control-unnamed": f"{_HERE}.controls:Unnamed",
     "control-unwatched": f"{_HERE}.controls:Unwatched",
     "control-cached": f"{_HERE}.controls:Cached",
+    "control-tracked": f"{_HERE}.controls:Tracked",
     "control-trusting": f"{_HERE}.controls:Trusting",
 }
 

@@ -9,6 +9,7 @@ Unnamed      Perdure without the names of its steps: they are known by their num
 Unwatched    Perdure without a look at the workspace
 Cached       Perdure that answers a read from what it wrote itself
 Trusting     Perdure that takes a copy of its file for the store that it was
+Tracked      Perdure whose folder of locks is under version control too
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -122,3 +123,15 @@ class Trusting(PerdureSqlite):
     about = "control: Perdure, its files copied back without a restore"
     backup = Subject.backup
     restore = Subject.restore
+
+
+class Tracked(PerdureSqlite):
+    """Lets version control take back what says how far it had come."""
+
+    about = "control: Perdure, its folder of locks under version control"
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        folder = self.place.folder / "agent.db.live"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / ".gitignore").write_text("# nothing is left out\n")
+        super().run(program)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import disk, power, racing, strikes, tracing
+from perdure.evaluation.recovery.faults import changes, copies, disk, power, racing, strikes, tracing
 from perdure.evaluation.recovery.faults.fault import Fault
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
-    for fault in (strikes.NONE, strikes.KILL, strikes.KILLS, racing.RACE, tracing.SYSCALL, power.POWER, disk.FULL)
+    for fault in (
+        strikes.NONE,
+        strikes.KILL,
+        strikes.KILLS,
+        racing.RACE,
+        tracing.SYSCALL,
+        power.POWER,
+        disk.FULL,
+        changes.PROGRAM,
+        changes.WORKSPACE,
+        changes.STALE,
+        copies.BACKUP,
+        copies.REWIND,
+    )
 }

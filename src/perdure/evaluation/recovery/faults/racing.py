@@ -12,15 +12,8 @@ ROUNDS_MAX = 6
 
 def _raced(story: Story, at: str) -> None:
     """The second is answered by people as often as it waits; then the first goes on with what it has in mind."""
-    for _ in range(ROUNDS_MAX):
-        first = story.ground.lives.hold(story.order(at=at, how="stop"))
-        first.begin()
-        if (life := first.wait()).end == "stopped":
-            break
-        story.add(life)
-        if life.end != "waiting":
-            return
-    else:
+    first = story.stop(at)
+    if first is None:
         return
     for _ in range(ROUNDS_MAX):
         if story.live(life=len(story.lives) + 1).end != "waiting":

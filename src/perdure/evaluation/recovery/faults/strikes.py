@@ -6,7 +6,7 @@ import random
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.oracle import points_of
-from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
 
 THRICE = 3
@@ -22,9 +22,7 @@ def _undisturbed(story: Story, schedule: str) -> None:
 def _struck(story: Story, schedule: str) -> None:
     """Killed in each life where the schedule says. A life that waits for a person is answered and goes on first."""
     for at in schedule.split("+"):
-        while (life := story.live(at=at)).end == "waiting" and len(story.lives) < LIVES_MAX:
-            pass
-        if life.end == "done":
+        if story.strike(at).end == "done":
             return
 
 

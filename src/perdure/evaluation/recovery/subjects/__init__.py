@@ -31,6 +31,11 @@ CONTROLS = {
     "control-unsynced": f"{_HERE}.controls:Unsynced",
     "control-buffered": f"{_HERE}.controls:Buffered",
     "control-in-place": f"{_HERE}.controls:InPlace",
+    "control-unnamed": f"{_HERE}.controls:Unnamed",
+    "control-unwatched": f"{_HERE}.controls:Unwatched",
+    "control-cached": f"{_HERE}.controls:Cached",
+    "control-tracked": f"{_HERE}.controls:Tracked",
+    "control-trusting": f"{_HERE}.controls:Trusting",
 }
 
 

@@ -30,7 +30,8 @@ JOBS_MAX = 64
 @command(
     "evaluate", "perdure evaluate --budget 60s --out recovery",
     "perdure evaluate --subjects json-file,perdure-sqlite --faults kill",
-    "perdure evaluate --case json-file/support/kill/mail:sent", "perdure evaluate --subjects path/to/mine.py --tasks support",
+    "perdure evaluate --subjects langgraph,dbos --install-peers", "perdure evaluate --case json-file/support/kill/mail:sent",
+    "perdure evaluate --subjects path/to/mine.py --tasks support",
 )  # fmt: skip
 @click.option(
     "--subjects", multiple=True, metavar="NAMES", help="Which stores, or a FILE.py of one's own; default: all."
@@ -49,6 +50,7 @@ JOBS_MAX = 64
 @click.option(
     "--must-hold", multiple=True, metavar="NAMES", help="Exit with 1 if one of these subjects has a violation."
 )
+@click.option("--install-peers", is_flag=True, help="Get the frameworks that the subjects need, each on its own, first.")
 @click.option("--case", "case_id", metavar="ID", help="Run this single case again, and write nothing.")
 @click.option("--list", "listing", is_flag=True, help="The subjects, tasks and faults that there are.")
 @json_option
@@ -63,14 +65,14 @@ def evaluate(*, case_id: str | None, listing: bool, as_json: bool, **asked: Any)
     if listing:
         _list(as_json=as_json)
     elif case_id is not None:
-        sys.exit(_replay(case_id, asked["seed"], asked["out"], as_json=as_json))
+        sys.exit(_replay(case_id, asked["seed"], asked["out"], install=asked["install_peers"], as_json=as_json))
     else:
         sys.exit(_evaluate(as_json=as_json, **asked))
 
 
 def _evaluate(
     *, subjects: tuple[str, ...], tasks: tuple[str, ...], faults: tuple[str, ...], seed: int | None, budget: str, out: Path,
-    jobs: int | None, must_hold: tuple[str, ...], as_json: bool,
+    jobs: int | None, must_hold: tuple[str, ...], install_peers: bool, as_json: bool,
 ) -> int:  # fmt: skip
     from perdure.evaluation.recovery import plan, run, scorecard  # noqa: PLC0415 - help must not load the stores
 
@@ -82,6 +84,7 @@ def _evaluate(
     with ExitStack() as stack:
         ledger = stack.enter_context(run.Ledger(out, chosen))
         url, lacking = run.server_for(own, stack, out)
+        lacking |= run.peers_for(own, note if install_peers else None)
         planned = plan.make(own, tasks, faults, chosen, lacking)
         told = _told(stack, planned, quiet=as_json)
         workers = jobs or run.cores()
@@ -209,7 +212,7 @@ def _milliseconds(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1000:.1f} ms"
 
 
-def _replay(case_id: str, seed: int | None, out: Path, *, as_json: bool) -> int:
+def _replay(case_id: str, seed: int | None, out: Path, *, install: bool, as_json: bool) -> int:
     """One case again. 1 if it shows a violation, so that a script can look for the change that brought it."""
     import tempfile  # noqa: PLC0415 - as above
 
@@ -224,6 +227,7 @@ def _replay(case_id: str, seed: int | None, out: Path, *, as_json: bool) -> int:
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-evaluate-")))
         url, lacking = run.server_for([case.subject], stack, place)
+        lacking |= run.peers_for([case.subject], note if install else None)
         if lacking:
             raise Invalid(lacking[case.subject], path="case")
         shown = run.show_one(case, chosen, url)

@@ -1,9 +1,9 @@
 """Peers: other people's frameworks that are measured beside us, each installed on demand into an environment of its own.
 
-Callers: the evaluation and the benchmarks, which start programs in a peer's interpreter, and their doors. Nothing is ever installed
+Callers: the evaluation and the benchmarks, which start programs in a peer's interpreter, and their doors. Nothing is installed
 beside Perdure. An environment is named by its pins and its interpreter, so new pins are a new one; what a peer brings comes first
-on its path, and ours, by PERDURE_OWN_PATH, last: only what it lacks is taken from us. A peer that is not there is skipped with the
-command that gets it, never passed.
+on its path, and ours, by PERDURE_OWN_PATH, last: only what it lacks is taken from us. A peer that is not there is skipped with
+the command that gets it, never passed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PEERS = {
     ),
     "dbos": Peer(("dbos==3.3.0",), ("dbos", "sqlalchemy.dialects.sqlite", "dbos._sys_db_sqlite")),
     "openai-agents": Peer(("openai-agents==0.24.0",)),
-    "google-adk": Peer(("google-adk==2.13.0", "aiosqlite==0.22.1")),
+    "google-adk": Peer(("google-adk==2.13.0",)),
 }
 
 
@@ -118,7 +118,16 @@ def _make(name: str, tell: Tell) -> None:
 
 def _pip(name: str, tell: Tell) -> None:
     """Fill it, and tell which package is fetched."""
-    command = [str(python(name)), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--retries", RETRIES]
+    command = [
+        str(python(name)),
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--retries",
+        RETRIES,
+    ]
     said: list[str] = []
     with subprocess.Popen(  # noqa: S603 - our own words
         [*command, *peer(name).packages], env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -141,7 +150,9 @@ def _exclusively(name: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
     except OSError as error:
-        raise Unavailable(f"nothing can be kept in {path.parent}: {error}", path="peers", hint="set PERDURE_CACHE") from error
+        raise Unavailable(
+            f"nothing can be kept in {path.parent}: {error}", path="peers", hint="set PERDURE_CACHE"
+        ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

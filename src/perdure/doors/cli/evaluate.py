@@ -50,7 +50,9 @@ JOBS_MAX = 64
 @click.option(
     "--must-hold", multiple=True, metavar="NAMES", help="Exit with 1 if one of these subjects has a violation."
 )
-@click.option("--install-peers", is_flag=True, help="Get the frameworks that the subjects need, each on its own, first.")
+@click.option(
+    "--install-peers", is_flag=True, help="Get the frameworks that the subjects need, each on its own, first."
+)
 @click.option("--case", "case_id", metavar="ID", help="Run this single case again, and write nothing.")
 @click.option("--list", "listing", is_flag=True, help="The subjects, tasks and faults that there are.")
 @json_option

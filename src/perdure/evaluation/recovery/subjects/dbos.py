@@ -1,9 +1,9 @@
 """DBOS on SQLite: the task is a workflow, what it does are steps, notes are its events, and a person's answer is a message to it.
 
-As its documentation has it: an interrupted workflow goes on when DBOS is launched again; a step may run again after a crash, so it
-sends its workflow and step as the key where the other side knows keys, and looks first where one can look.
+As its documentation has it: an interrupted workflow goes on when DBOS is launched again; a step may run again after a crash, so
+it sends its workflow and step as the key where the other side knows keys, and looks first where one can look.
 """
-# ruff: noqa: D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
+# ruff: noqa: ARG002, D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """LangGraph, functional: the task is an entrypoint, whatever it does is a task of its own, and a person's answer is an interrupt.
 
-As its documentation has it: side effects and whatever may come out differently stand in tasks, whose results are kept, so that they
-are not done again; durability is "sync"; a task may run again after a crash, so it sends a key where the other side knows keys, and
-looks first where one can look.
+As its documentation has it: side effects and whatever may come out differently stand in tasks, whose results are kept, so that
+they are not done again; durability is "sync"; a task may run again after a crash, so it sends a key where the other side knows
+keys, and looks first where one can look.
 """
-# ruff: noqa: D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
+# ruff: noqa: ARG002, D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class LangGraph(Subject):
         from langgraph.types import Command  # type: ignore[import-not-found]
 
         state = graph.get_state(self.thread)
-        answers = {each.id: self.inbox[each.value] for each in state.interrupts if each.value in self.inbox}
-        if state.created_at is None:
+        if state.created_at is not None:
+            answers = {each.id: self.inbox[each.value] for each in state.interrupts if each.value in self.inbox}
+            given = Command(resume=answers) if answers else None
+        if not self.believe().ended:
             graph.invoke(given, self.thread, durability="sync")
-        elif state.next:
-            graph.invoke(Command(resume=answers) if answers else None, self.thread, durability="sync")
         if asked := [each.value for each in graph.get_state(self.thread).interrupts]:
             raise Waits(asked)
 

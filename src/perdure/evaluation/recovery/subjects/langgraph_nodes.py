@@ -1,7 +1,7 @@
 """LangGraph, as a graph: one node does one operation a step, and its durability "sync" has the state of the step before on disk.
 
-The task runs beside the graph: it gets what an operation gave when the node is called the next time, and not before the checkpoint
-that holds it.
+The task runs beside the graph: it gets what an operation gave when the node is called the next time, and not before the
+checkpoint that holds it.
 """
 # ruff: noqa: D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
 
@@ -76,4 +76,6 @@ class LangGraphNodes(LangGraph):
         with SqliteSaver.from_conn_string(self.file) as saver:
             found = saver.get_tuple(self.thread)
         kept: Kept = found.checkpoint["channel_values"].get("kept", {}) if found else {}
-        return Belief(kept.get("notes", {}), kept.get("effects", {}), kept.get("done", {}).get("result"), "done" in kept)
+        return Belief(
+            kept.get("notes", {}), kept.get("effects", {}), kept.get("done", {}).get("result"), "done" in kept
+        )

@@ -140,7 +140,7 @@ COUNTERPARTS = [
     Counterpart("run-syncs", "syncs per step", "langgraph", "steps", "tasks of an entrypoint", 200, syncs, 1_000),
     Counterpart("run-syncs", "syncs per step", "dbos", "steps", "steps of a workflow", 200, syncs, 1_000),
     Counterpart("disk", "disk after", "langgraph", "turns", "a graph with messages", 400, disk),
-    Counterpart("resume", "resume a run", "langgraph", "resumed", "tasks of an entrypoint", 10_000, resume),
+    Counterpart("resume", "resume a run", "langgraph", "resumed", "tasks of an entrypoint", 1_000, resume, 10_000),
     Counterpart("resume", "resume a run", "dbos", "resumed", "steps of a workflow", 10_000, resume),
 ]
 NAMES = tuple(dict.fromkeys(each.peer for each in COUNTERPARTS))

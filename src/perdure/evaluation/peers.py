@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def install(name: str, tell: Tell) -> None:
 
 def _make(name: str, tell: Tell) -> None:
     try:
-        venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(place(name))
+        venv.EnvBuilder(clear=True, with_pip=not _has_pip(), symlinks=True).create(place(name))
         _pip(name, tell)
         site = next(place(name).glob("lib/python*/site-packages"))
         (site / "perdure-own.pth").write_text(ROAD)
@@ -116,21 +117,19 @@ def _make(name: str, tell: Tell) -> None:
         raise Unavailable(f"no environment could be made in {place(name)}: {error}", path=name) from error
 
 
+def _has_pip() -> bool:
+    """Whether our own pip can fill it, so that it needs none."""
+    return importlib.util.find_spec("pip") is not None
+
+
 def _pip(name: str, tell: Tell) -> None:
     """Fill it, and tell which package is fetched."""
-    command = [
-        str(python(name)),
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--retries",
-        RETRIES,
-    ]
+    own = str(python(name))
+    pip = [sys.executable, "-m", "pip", "--python", own] if _has_pip() else [own, "-m", "pip"]
+    options = ["--no-input", "--disable-pip-version-check", "--retries", RETRIES]
     said: list[str] = []
     with subprocess.Popen(  # noqa: S603 - our own words
-        [*command, *peer(name).packages], env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*pip, "install", *options, *peer(name).packages], env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as program:  # fmt: skip
         assert program.stdout is not None
         for line in program.stdout:

@@ -221,7 +221,7 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: bool, as_json: bool) -> int:
-    """One case again, until it shows a violation. 1 if it shows a violation, so that a script can look for the change that brought it."""
+    """One case again, until it shows a violation: then 1, so that a script can look for the change that brought it."""
     import tempfile  # noqa: PLC0415 - as above
 
     import msgspec  # noqa: PLC0415 - as above

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from evaluation import tiny
 from perdure import errors
 from perdure.doors.cli.main import cli
 from perdure.evaluation import peers
+from perdure.evaluation.recovery import scorecard
 
 SUBJECT = """
 import json
@@ -134,14 +136,11 @@ def test_a_life_is_lived_where_its_peer_is(tiny_peer: str, subject: str) -> None
     assert json.loads(result.stdout)["score"]["duplicates"] == 1
 
 
-def test_its_failures_are_replayed_by_the_line_that_is_given(tiny_peer: str, subject: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    words = ("--subjects", subject, "--tasks", "support", "--faults", "kill", "--budget", "none", "--jobs", "1")
-    assert evaluated(*words, "--out", str(out)).exit_code == 0
-    failures = json.loads((out / "scorecard.json").read_text())["failures"]
-    line = next(each["replay"] for each in failures if each["case"].endswith("mail:sent"))
+def test_the_line_that_replays_a_failure_tries_until_it_is_seen(tiny_peer: str, subject: str, tmp_path: Path) -> None:
+    line = scorecard.replay(subject, f"{subject}/support/kill/mail:sent", tmp_path / "out")
     assert "--tries 20" in line
-    assert evaluated(*line.split()[2:]).exit_code == 1
+    assert evaluated(*shlex.split(line)[2:]).exit_code == 1
+    assert "--tries" not in scorecard.replay("json-file", "json-file/support/kill/mail:sent", tmp_path)
 
 
 def test_a_missing_peer_is_skipped_and_never_passed(missing: str, subject: str, tmp_path: Path) -> None:

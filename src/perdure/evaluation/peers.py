@@ -128,8 +128,9 @@ def _pip(name: str, tell: Tell) -> None:
     pip = [sys.executable, "-m", "pip", "--python", own] if _has_pip() else [own, "-m", "pip"]
     options = ["--no-input", "--disable-pip-version-check", "--retries", RETRIES]
     said: list[str] = []
+    command = [*pip, "install", *options, *peer(name).packages]
     with subprocess.Popen(  # noqa: S603 - our own words
-        [*pip, "install", *options, *peer(name).packages], env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as program:  # fmt: skip
         assert program.stdout is not None
         for line in program.stdout:

@@ -21,6 +21,7 @@ from perdure.errors import Unavailable
 from perdure.evaluation import peers
 from perdure.evaluation.bench.case import Beside, Context, Figure, between
 from perdure.evaluation.bench.floor import Rate
+from perdure.evaluation.bench.peers import TURNS
 
 PROGRAMS = f"{__package__}.peers"
 HOW = "perdure bench --peers --install-peers"
@@ -33,7 +34,7 @@ ERROR_CHARS = 200
 class Counterpart(msgspec.Struct, frozen=True):
     """What a peer does beside a figure: figure: how its name begins; program: what `peers/PEER.py` calls it; about: what is used.
 
-    count: how many at full size; ours: how many we do, if that is more.
+    count: how many at full size; ours: how many we do, if that is more; least: how many at the smallest size, as with us.
     """
 
     case: str
@@ -44,10 +45,11 @@ class Counterpart(msgspec.Struct, frozen=True):
     count: int
     measure: Callable[[Counterpart, Context], Beside]
     ours: int = 0
+    least: int = 100
 
     def scaled(self, context: Context) -> int:
         """How many, in whole twenties: many at once do twenty each."""
-        return context.count(self.count // 20, 5) * 20
+        return context.count(self.count // TURNS, self.least // TURNS) * TURNS
 
     def detail(self, said: str) -> str:
         """What was used and found; and whether it was less than ours."""
@@ -139,9 +141,9 @@ COUNTERPARTS = [
     Counterpart("syncs", "syncs per durable write", "google-adk", "turns", "SqliteSessionService", 200, syncs, 3_000),
     Counterpart("run-syncs", "syncs per step", "langgraph", "steps", "tasks of an entrypoint", 200, syncs, 1_000),
     Counterpart("run-syncs", "syncs per step", "dbos", "steps", "steps of a workflow", 200, syncs, 1_000),
-    Counterpart("disk", "disk after", "langgraph", "turns", "a graph with messages", 400, disk),
-    Counterpart("resume", "resume a run", "langgraph", "resumed", "tasks of an entrypoint", 1_000, resume, 10_000),
-    Counterpart("resume", "resume a run", "dbos", "resumed", "steps of a workflow", 10_000, resume),
+    Counterpart("disk", "disk after", "langgraph", "turns", "a graph with messages", 400, disk, least=40),
+    Counterpart("resume", "resume a run", "langgraph", "resumed", "tasks of an entrypoint", 1_000, resume, 10_000, 500),
+    Counterpart("resume", "resume a run", "dbos", "resumed", "steps of a workflow", 10_000, resume, least=500),
 ]
 NAMES = tuple(dict.fromkeys(each.peer for each in COUNTERPARTS))
 

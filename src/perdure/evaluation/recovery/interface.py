@@ -102,11 +102,13 @@ class Subject(ABC):
     {"happened": …, "result": …} about an effect in doubt; `mended`, when they put right what a life before said was wrong.
 
     about: one line for the report. needs: "postgres", if a server of its own is to be started for it. written: whether what it
-    writes is written by its own process, so that it can be counted.
+    writes is written by its own process, so that it can be counted. peer: in whose environment it lives (evaluation/peers.py);
+    what that brings is imported where it is used, so that the file can be read without it.
     """
 
     about: ClassVar[str] = ""
     needs: ClassVar[str] = ""
+    peer: ClassVar[str] = ""
     written: ClassVar[bool] = True
 
     def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:

@@ -22,6 +22,9 @@ SUBJECTS = {
     "json-renamed": f"{_HERE}.json_renamed:JsonRenamed",
     "sqlite-blob": f"{_HERE}.sqlite_blob:SqliteBlob",
     "jsonl-log": f"{_HERE}.jsonl_log:JsonlLog",
+    "langgraph": f"{_HERE}.langgraph:LangGraph",
+    "langgraph-nodes": f"{_HERE}.langgraph_nodes:LangGraphNodes",
+    "dbos": f"{_HERE}.dbos:Dbos",
     "perdure-sqlite": f"{_HERE}.perdure_sqlite:PerdureSqlite",
     "perdure-postgres": f"{_HERE}.perdure_postgres:PerdurePostgres",
 }

@@ -18,7 +18,6 @@ from functools import partial
 
 from perdure.errors import Error
 from perdure.log.change import Stream
-from perdure.model.instants import steady_seconds
 from perdure.planes import presence
 from perdure.stores.core import Core
 
@@ -35,7 +34,6 @@ class Heartbeat:
         self.core = core
         self.attended: MutableMapping[int, Stream] = {}
         self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
-        self.good_until = 0.0  # on the steady clock: when the last beat lapses; leases rest on it
         self._actor = actor
         self._claims: set[Hashable] = set()
         self._mutex = threading.Lock()
@@ -65,10 +63,8 @@ class Heartbeat:
     def beat(self) -> None:
         """Renew the heartbeat now. Raises as any write does."""
         streams = list(self.attended.values())
-        good_until = steady_seconds() + self.core.lease_seconds
         self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
         self.begun = self._seen = True
-        self.good_until = good_until
 
     def close(self) -> None:
         """Stop, and leave cleanly: what was attended did not crash. Leaving is tried once; if it fails, it
@@ -78,7 +74,6 @@ class Heartbeat:
         thread = self._thread
         if thread is not None and self._pid == os.getpid():
             thread.join()
-        self.begun = False
         if not self._seen or self._pid != os.getpid():
             return
         self._seen = False
@@ -86,11 +81,6 @@ class Heartbeat:
             self.core.write(presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0)
         except Error as error:
             log.warning("the heartbeat could not be ended and will lapse: %s", error)
-
-    @property
-    def lasts(self) -> bool:
-        """Whether it is kept up by itself, so that what rests on it is good for as long as was said then."""
-        return self.begun and self.core.clock_moves
 
     @property
     def busy(self) -> bool:

@@ -26,9 +26,6 @@ _UNITS_US = {
 }
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_STEADY = getattr(
-    time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
-)  # the other one counts sleep where there is no such clock
 FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 
@@ -36,11 +33,6 @@ LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=
 def system_clock() -> int:
     """Now, in microseconds since 1970 UTC."""
     return time.time_ns() // 1_000
-
-
-def steady_seconds() -> float:
-    """Seconds on a clock of this machine that nobody sets, and that goes on while the machine sleeps: for what has lapsed."""
-    return time.clock_gettime(_STEADY)
 
 
 def duration_us(value: str | float | timedelta, path: str = "duration") -> int:

@@ -25,7 +25,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
-from perdure.model.instants import SECOND_US, duration_us, steady_seconds
+from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
@@ -64,17 +64,14 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "cancelling", "disturbed", "first", "good_until", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
+        "cancelling", "disturbed", "first", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, holder: str, token: int, seq: int, good_until: float = 0.0) -> None:
+    def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
         self.stream = stream
         self.holder = holder
         self.token = token
         self.seq = seq
-        self.good_until = (
-            good_until  # on the steady clock: the heartbeat that it rests on lasts, so nobody else can take it
-        )
         self.cancelling = False
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
@@ -166,7 +163,6 @@ def claim(
     each further death counts.
     """
     row = _row(tx, stream)
-    good_until = steady_seconds() + tx.lease_us / SECOND_US
     left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
     if not left and row["status"] != READY and not _is_due(tx, row):
         return None
@@ -186,7 +182,7 @@ def claim(
     presence.touch_holder(tx, holder)
     kind = "run.recovered" if left else "run.claimed"
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
-    lease = Lease(stream, holder, columns["token"], seq, good_until)
+    lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.restored = bool(row["cancelling"]), row["epoch"] != epoch
     return lease
 

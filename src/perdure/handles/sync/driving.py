@@ -22,7 +22,7 @@ from perdure.handles.invoking import Invoker
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.run import Run
 from perdure.log.change import Stream
-from perdure.model.instants import instant_us, steady_seconds
+from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
@@ -118,7 +118,6 @@ class Driving:
 
     def write(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a verb on the run's stream under its lease; steps that failed before it land in the same commit."""
-        good_until = self.caller.heartbeat.good_until  # looked at before: what stands after it is good for so long
         errors, self._errors = self._errors, []
         if errors:
             args = (errors, verb, *args)
@@ -132,7 +131,6 @@ class Driving:
             self._errors = errors + self._errors
             raise
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
-        self.lease.good_until = max(self.lease.good_until, good_until)
         return result
 
     def keep_error(self, doc: dict[str, Any]) -> None:
@@ -140,12 +138,7 @@ class Driving:
         self._errors.append(doc)
 
     def check_lease(self) -> None:
-        """Stale when the lease was lost: asked right before something is sent outside.
-
-        The store is asked only if the heartbeat may have lapsed since the lease was last seen to stand: at the dispatch.
-        """
-        if self.caller.heartbeat.lasts and steady_seconds() < self.lease.good_until:
-            return
+        """Stale when the lease was lost: asked right before something is sent outside."""
         if not self.read(runs.holds, self.lease):
             raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
 

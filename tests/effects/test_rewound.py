@@ -142,3 +142,49 @@ def test_reading_changes_nothing(url: str, tmp_path: Path) -> None:
             assert store._caller.core.epoch == 1
     assert epoch(url) == 2
     assert epoch(url) == 2
+
+
+# -- what can still happen twice after a restore: docs/guarantees.md says so ------------------------------------------------
+
+DRAWN = iter(range(100))
+
+
+def drawn() -> int:
+    """As a model: asked again, it says something else."""
+    return next(DRAWN)
+
+
+@perdure.tool(kind="keyed")
+def order(number: int, *, key: str) -> None:
+    SENT.append(key)
+
+
+@perdure.agent
+def later(run: perdure.Run) -> None:
+    if run.restored is None:
+        run.ask("?")
+        run.checkpoint("asked")
+    run.act(send, "mail")
+
+
+@perdure.agent
+def otherwise(run: perdure.Run) -> None:
+    run.ask("?")
+    run.act(order, run.step(drawn))
+
+
+@pytest.mark.parametrize("agent", [later, otherwise])
+def test_what_comes_after_the_next_checkpoint_or_with_other_arguments_is_not_found_out(
+    url: str, tmp_path: Path, agent: perdure.Agent
+) -> None:
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(agent, key="k")
+        store.answer(store.asks()[0].id, "yes")
+    put_back = copied(tmp_path, "a.db")
+    for _ in range(2):
+        with perdure.open(url) as store:
+            store.drive(agent, key="k")
+        put_back()
+    assert len(SENT) == 2
+    assert len(set(SENT)) == (2 if agent is otherwise else 1)

@@ -66,7 +66,7 @@ class Driving:
         self.lease = lease
         self.record = record
         self.journal = Journal()
-        self.trunk = Branch()
+        self.trunk = Branch(hired=lease.hired)
         self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = Invoker(caller.core.living)
@@ -230,10 +230,13 @@ class Driving:
         return self.journal.replaying
 
     def raised(self, error: BaseException) -> bool:
-        """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere."""
-        if isinstance(error, SystemExit):  # a worker's process is not the agent's to end; its own may be
-            return self.lease.hired
-        return False
+        """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere.
+
+        A worker's process is not the agent's to end; one that drives it in place may be.
+        """
+        if found_in(error, (KeyboardInterrupt, GeneratorExit, Leaving)) is not None:
+            return False
+        return self.lease.hired
 
     def done_in(self, effects: list[EffectRecord], span: Span) -> list[EffectRecord]:
         """What was done in a span and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
@@ -293,8 +296,6 @@ def _drive(driving: Driving) -> Drive:
         driving.check_returned()
         driving.write(end_run, RunStatus.COMPLETED, result)
         drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
-    except Stale:
-        raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         _ended_by(driving, error)
     reach("run.drive.after")
@@ -321,11 +322,11 @@ def _call(driving: Driving) -> Any:
 
 
 def _ended_by(driving: Driving, error: BaseException) -> None:
-    """Record why the agent's function did not return."""
-    stopped = driving.stopped or error
-    if isinstance(stopped, Stale) or isinstance(driving.stopped, Unavailable):  # the agent has not come to its end
-        _give_back(driving, stopped)
+    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
+    if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
+        _give_back(driving, driving.stopped)
         return
+    stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         _rest(driving, paused)

@@ -15,10 +15,19 @@ from typing import Any
 from perdure.effects import ledger, settling
 from perdure.effects.answers import answering, arriving, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
-from perdure.effects.judging import backoff_seconds, is_quiet, kept, said_late, unsent, unstorable
+from perdure.effects.judging import (
+    backoff_seconds,
+    is_quiet,
+    kept,
+    said_late,
+    says_no,
+    says_unsent,
+    unsent,
+    unstorable,
+)
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.tool import Tool
-from perdure.errors import Conflict, Error, Failed, Invalid, Stale, Unavailable
+from perdure.errors import Conflict, Error, Invalid, Stale
 from perdure.handles.callers import AsyncCaller
 from perdure.handles.invoking import AsyncInvoker, Attempt, Overdue, Prepared
 from perdure.handles.isolating import AsyncIsolator
@@ -243,10 +252,10 @@ class AsyncSending:
 
     async def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
-        if isinstance(error, (Failed, *tool.fails)):
+        if says_no(tool, error):
             outcome = Outcome(error=error_of(error))
             return await self._end(then, "fail", ledger.fail, record.seq, record.attempt, outcome)
-        if isinstance(error, Unavailable):
+        if says_unsent(error):
             return await self._not_sent(tool, record, error)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
         if not isinstance(error, Exception):
@@ -256,7 +265,7 @@ class AsyncSending:
             raise error
         return doubted
 
-    async def _not_sent(self, tool: Tool, record: EffectRecord, error: Unavailable) -> EffectRecord:
+    async def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
         """It did not happen, and may be tried again as often as the tool allows."""
         outcome = Outcome(error=error_of(error), by="its tool")
         if record.failures > tool.rule.retries:

@@ -8,6 +8,7 @@ import pytest
 import perdure
 from perdure.effects import judging
 from perdure.effects.judging import is_own_word
+from perdure.effects.ledger import Outcome
 
 
 @pytest.fixture
@@ -67,3 +68,80 @@ def test_whose_word_an_error_is(url):
     except perdure.Unavailable as own:
         assert is_own_word(own)
     assert is_own_word(perdure.Failed("never raised"))
+
+
+# -- several attempts ----------------------------------------------------------------------------------------------------------
+
+
+def test_that_the_last_attempt_was_not_sent_says_nothing_about_the_first(url):
+    sent: list[str] = []
+
+    @perdure.tool(kind="keyed", retries=1, backoff=0.01)
+    def pay(*, key: str) -> None:
+        sent.append(key)
+        if len(sent) == 1:
+            raise ConnectionError("the reply was lost")
+        raise perdure.Unavailable("no connection")
+
+    @perdure.agent(name="payer")
+    def payer(run: perdure.Run) -> None:
+        run.act(pay)
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting, match="not known whether pay happened"):
+            store.drive(payer, key="k")
+        (effect,) = store.runs()[0].effects()
+        assert (effect.state, effect.record.attempt, effect.record.doubtful) == ("in_doubt", 2, True)
+        effect.settle(perdure.Absent())
+        assert not effect.record.doubtful  # a person spoke of all attempts
+
+
+def putting(url: str, *, then: type[Exception]) -> tuple[list[str], str]:
+    """A saga with an idempotent tool that lands, gives no clear answer, and raises this at its second attempt."""
+    seen: list[str] = []
+
+    def unput(name: str) -> None:
+        seen.append(f"-{name}")
+
+    @perdure.tool(kind="idempotent", undo=unput, retries=1, backoff=0.01, lands_within=0.001)
+    def put(name: str) -> None:
+        seen.append(f"+{name}")
+        raise ConnectionError("the reply was lost") if len(seen) == 1 else then("quota")
+
+    @perdure.agent(name="putter")
+    def putter(run: perdure.Run) -> None:
+        with run.saga():
+            run.act(put, "x")
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Failed, match="quota"):
+            store.drive(putter, key="k")
+        return seen, store.runs()[0].effects()[0].state
+
+
+@pytest.mark.parametrize("then", [perdure.Failed, perdure.Unavailable, ConnectionError])
+def test_a_saga_undoes_what_an_attempt_before_the_last_may_have_done(url, then):
+    assert putting(url, then=then) == (["+x", "+x", "-x"], "undone")
+
+
+def test_control_what_is_known_of_the_attempts_before_is_forgotten(url, monkeypatch):
+    monkeypatch.setattr(Outcome, "doubtful", False)
+    assert putting(url, then=perdure.Failed) == (["+x", "+x"], "failed")
+
+
+def test_a_clear_no_to_the_only_attempt_leaves_nothing_to_undo(url):
+    undone: list[int] = []
+
+    @perdure.tool(kind="idempotent", undo=lambda: undone.append(1), retries=1, backoff=0.01)
+    def put() -> None:
+        raise perdure.Unavailable("no connection")
+
+    @perdure.agent(name="putter")
+    def putter(run: perdure.Run) -> None:
+        with run.saga():
+            run.act(put)
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Failed, match="no connection"):
+            store.drive(putter, key="k")
+        assert (undone, store.runs()[0].effects()[0].state) == ([], "failed")

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import answers, batch, deciding, ending, ledger, settling
+from perdure.effects import answers, batch, deciding, ending, judging, ledger, settling
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio import acting, driving, sending
@@ -123,7 +123,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_absent_is_final_only_when_what_was_sent_has_had_its_time", {},
     ),
     "what cannot be kept happened all the same": (
-        sending, "kept", lambda result: result, AsyncActingContract,
+        judging, "kept", lambda result: result, AsyncActingContract,
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (

@@ -18,7 +18,6 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.values import to_plain
 
 LATE = "a late answer"
-UNSTORABLE = "result not kept: "  # who settled an effect that happened with a result that cannot be kept, and why not
 
 
 _NOT_TOOLS = (
@@ -33,7 +32,7 @@ def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any
     if says_no(tool, error):
         return ledger.fail_quiet, Outcome(error=error_of(error), by=LATE)
     if says_unsent(error):
-        return ledger.absent, Outcome(error=error_of(error), by=LATE)
+        return ledger.unsent, Outcome(error=error_of(error), by=LATE)
     return partial(ledger.doubt, quiet=is_quiet(error)), error_of(error)
 
 
@@ -76,10 +75,10 @@ def kept(result: Any) -> Any:
     return result
 
 
-def unstorable(result: Any, error: Invalid) -> str:
-    """Who settles an effect whose result cannot be kept: what says why, where it was found out."""
+def unkept(result: Any, error: Invalid) -> Outcome:
+    """What is kept of an effect whose result cannot be: that it happened, and why not, where it was found out."""
     path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
-    return f"{UNSTORABLE}{path}: {message}"
+    return Outcome(kept(result), unkept=f"{path}: {message}")
 
 
 def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
@@ -94,8 +93,8 @@ def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
 def outcome_of(record: EffectRecord) -> Any:
     """The result of a settled effect. Failed when it did not happen, or was undone."""
     if record.state is EffectState.COMMITTED:
-        if record.settled_by is not None and record.settled_by.startswith(UNSTORABLE):
-            path, _, why = record.settled_by.removeprefix(UNSTORABLE).partition(": ")
+        if record.unkept is not None:
+            path, _, why = record.unkept.partition(": ")
             raise Invalid(
                 f"{record.tool} happened, but its result cannot be kept: {why}", path=path,
                 hint="give plain data from now on; whoever catches this may go on", effect=record.id,

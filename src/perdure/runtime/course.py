@@ -126,7 +126,7 @@ def may_have_happened(record: EffectRecord) -> bool:
     """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
     if record.state is EffectState.FAILED:
         said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
-        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None and not said_no
+        return record.kind is ToolKind.IDEMPOTENT and record.doubtful and not said_no
     return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
 
 

@@ -33,6 +33,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
     Happened,
+    ToolKind,
     Unknown,
     Verdict,
 )
@@ -171,7 +172,7 @@ class AsyncActing(AsyncSending):
 
     async def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
         error = record.error or EffectError("Failed", advice.reason)
-        outcome = Outcome(error=error, by=advice.reason)
+        outcome = Outcome(error=error, by=advice.reason, doubtful=record.kind is ToolKind.IDEMPOTENT)
         return await self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
 
     async def _probe(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:

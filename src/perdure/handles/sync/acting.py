@@ -34,6 +34,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
     Happened,
+    ToolKind,
     Unknown,
     Verdict,
 )
@@ -172,7 +173,7 @@ class Acting(Sending):
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
         error = record.error or EffectError("Failed", advice.reason)
-        outcome = Outcome(error=error, by=advice.reason)
+        outcome = Outcome(error=error, by=advice.reason, doubtful=record.kind is ToolKind.IDEMPOTENT)
         return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
 
     def _probe(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:

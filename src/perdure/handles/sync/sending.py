@@ -19,12 +19,11 @@ from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.judging import (
     backoff_seconds,
     is_quiet,
-    kept,
     said_late,
     says_no,
     says_unsent,
+    unkept,
     unsent,
-    unstorable,
 )
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.tool import Tool
@@ -136,7 +135,7 @@ class Sending:
         except BaseException as error:
             self._give_slot(tool)
             with suppress(Error):  # the store is away: it is found out later
-                self._say_late(record, (ledger.absent, unsent(error)))
+                self._say_late(record, (ledger.unsent, unsent(error)))
             raise
 
     def _check_lease(self) -> None:
@@ -232,8 +231,7 @@ class Sending:
             self._say_late(record, said_late(tool, result, None))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            outcome = Outcome(kept(result), by=unstorable(result, error))
-            return self.move("commit", answering, ledger.commit, record.seq, record.attempt, outcome)
+            return self.move("commit", answering, ledger.commit, record.seq, record.attempt, unkept(result, error))
 
     def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""
@@ -255,7 +253,8 @@ class Sending:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if says_no(tool, error):
             outcome = Outcome(error=error_of(error))
-            return self._end(then, "fail", ledger.fail, record.seq, record.attempt, outcome)
+            verb = ledger.fail_quiet if record.doubtful else ledger.fail
+            return self._end(then, "fail", verb, record.seq, record.attempt, outcome)
         if says_unsent(error):
             return self._not_sent(tool, record, error)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
@@ -267,8 +266,10 @@ class Sending:
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
-        """It did not happen, and may be tried again as often as the tool allows."""
+        """It did not happen, and may be tried again as often as the tool allows; unless an attempt before may have happened."""
         outcome = Outcome(error=error_of(error), by="its tool")
+        if record.doubtful:
+            return self._doubt(record, error_of(error), quiet=True)
         if record.failures > tool.rule.retries:
             return self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
         planned = self.move("absent", ledger.absent, record.seq, record.attempt, outcome)

@@ -107,8 +107,8 @@ class AsyncSending:
             (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
         )
         if self._check is not None and which is not None:
-            with suppress(Error):
-                await self._caller.write(ledger.take_back, self._stream, which, self.sender, unsent(error))
+            with suppress(Error):  # the store is away: it is found out later
+                await self._say(ledger.take_back, which, self.sender, unsent(error))
 
     async def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
@@ -243,10 +243,13 @@ class AsyncSending:
     async def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
         """What became of the call is a fact: said under the lease if that holds, else without it."""
         verb, *about = said
+        await self._say(arriving, verb, record.seq, record.attempt, *about)
+
+    async def _say(self, verb: Callable[..., Any], *args: Any) -> None:
         try:
-            await self._write(arriving, verb, record.seq, record.attempt, *about)
+            await self._write(verb, *args)
         except Stale:
-            await self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
+            await self._caller.write(verb, self._stream, *args)
 
     async def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""

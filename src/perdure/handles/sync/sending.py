@@ -108,8 +108,8 @@ class Sending:
             (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
         )
         if self._check is not None and which is not None:
-            with suppress(Error):
-                self._caller.write(ledger.take_back, self._stream, which, self.sender, unsent(error))
+            with suppress(Error):  # the store is away: it is found out later
+                self._say(ledger.take_back, which, self.sender, unsent(error))
 
     def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
@@ -244,10 +244,13 @@ class Sending:
     def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
         """What became of the call is a fact: said under the lease if that holds, else without it."""
         verb, *about = said
+        self._say(arriving, verb, record.seq, record.attempt, *about)
+
+    def _say(self, verb: Callable[..., Any], *args: Any) -> None:
         try:
-            self._write(arriving, verb, record.seq, record.attempt, *about)
+            self._write(verb, *args)
         except Stale:
-            self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
+            self._caller.write(verb, self._stream, *args)
 
     def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""

@@ -282,6 +282,40 @@ def test_what_is_stopped_before_the_call_was_not_sent(url, stop):
         assert sent == [1, 1]
 
 
+BATCH = {"calls": [{"id": name, "tool": "batch-send", "args": {}} for name in "ab"]}
+
+
+@pytest.mark.parametrize("point", ["effect.plan.after", "effect.commit.after", "effect.dispatch.after"])
+def test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, point):
+    sent: list[int] = []
+
+    @perdure.tool(name="batch-send")
+    def send() -> int:
+        sent.append(1)
+        return 1
+
+    @perdure.agent(name="batch-sender")
+    def sender(run: perdure.Run) -> list[int]:
+        return [each.result for each in run.respond(lambda: BATCH, tools=[send]).answers]
+
+    def stopped() -> None:
+        disarm()
+        raise KeyboardInterrupt
+
+    with perdure.open(url) as store:
+        disarm = arm(point, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            store.drive(sender, key="k")
+        assert store.drive(sender, key="k") == [1, 1]  # and nobody is asked
+        assert sent == [1, 1]
+
+
+def test_control_nobody_says_it_in_a_batch(url, monkeypatch):
+    monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
+    with pytest.raises(perdure.Waiting):
+        test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, "effect.commit.after")
+
+
 def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
     monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
     with pytest.raises(perdure.Waiting):

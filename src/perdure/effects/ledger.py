@@ -12,6 +12,7 @@ compare-and-set on the stream's head, so that of several who try one sends (P3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -238,10 +239,17 @@ def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return doubt(tx, stream, seq, attempt, outcome.error, quiet=True, by=outcome.by)
 
 
-def take_back(tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome) -> EffectRecord | None:
-    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had."""
+def take_back(
+    tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome, is_sent: Callable[[int, int, int], bool]
+) -> EffectRecord | None:
+    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had.
+
+    is_sent: whether another call of his is at it, by stream, effect and attempt.
+    """
     found = find(tx, stream, which) if isinstance(which, str) else effect(tx, stream, which)
     if found is None or found.state is not DISPATCHED or (found.holder, found.epoch) != sender:
+        return None
+    if is_sent(stream.id, found.seq, found.attempt):
         return None
     return unsent(tx, stream, found.seq, found.attempt, outcome)
 

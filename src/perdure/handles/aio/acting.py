@@ -75,6 +75,11 @@ class AsyncActing(AsyncSending):
                 meant.record, meant.mine = record, mine
             if first is not None:
                 reach("effect.dispatch.after")
+        except BaseException as error:
+            if first is not None and first.intent is not None:
+                first.mine = False
+                await self._take_back(error, first.intent)
+            raise
         finally:
             if first is not None and not first.mine:
                 self._give_slot(first.sends)

@@ -98,17 +98,18 @@ class AsyncSending:
             raise
         except BaseException as error:  # stopped meanwhile: it may be dispatched all the same
             self._give_slot(tool)
-            await self._take_back(error, args)
+            await self._take_back(error, next(each for each in args if isinstance(each, (Intent, int))))
             raise
 
-    async def _take_back(self, error: BaseException, args: tuple[Any, ...]) -> None:
-        """Say that it was not sent. Only in a run: in a session somebody else may have dispatched it under its key."""
-        which = next(
-            (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
-        )
-        if self._check is not None and which is not None:
+    async def _take_back(self, error: BaseException, what: Intent | int) -> None:
+        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
+        somebody else may have dispatched it under its key.
+        """
+        if self._check is not None and not isinstance(error, Exception):
+            which = what.key if isinstance(what, Intent) else what
             with suppress(Error):  # the store is away: it is found out later
-                await self._say(ledger.take_back, which, self.sender, unsent(error))
+                sent = self._caller.core.flights.has_attempt
+                await self._say(ledger.take_back, which, self.sender, unsent(error), sent)
 
     async def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
@@ -199,6 +200,7 @@ class AsyncSending:
         except BaseException as error:
             following.mine = False
             self._give_slot(following.sends)
+            await self._take_back(error, following.record.seq)
             if isinstance(error, Conflict) and not isinstance(
                 error, Stale
             ):  # the next one has moved: that is looked at then
@@ -230,7 +232,9 @@ class AsyncSending:
             await self._say_late(record, said_late(tool, result, None))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            return await self.move("commit", answering, ledger.commit, record.seq, record.attempt, unkept(result, error))
+            return await self.move(
+                "commit", answering, ledger.commit, record.seq, record.attempt, unkept(result, error)
+            )
 
     async def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""

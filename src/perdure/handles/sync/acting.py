@@ -76,6 +76,11 @@ class Acting(Sending):
                 meant.record, meant.mine = record, mine
             if first is not None:
                 reach("effect.dispatch.after")
+        except BaseException as error:
+            if first is not None and first.intent is not None:
+                first.mine = False
+                self._take_back(error, first.intent)
+            raise
         finally:
             if first is not None and not first.mine:
                 self._give_slot(first.sends)

@@ -99,17 +99,18 @@ class Sending:
             raise
         except BaseException as error:  # stopped meanwhile: it may be dispatched all the same
             self._give_slot(tool)
-            self._take_back(error, args)
+            self._take_back(error, next(each for each in args if isinstance(each, (Intent, int))))
             raise
 
-    def _take_back(self, error: BaseException, args: tuple[Any, ...]) -> None:
-        """Say that it was not sent. Only in a run: in a session somebody else may have dispatched it under its key."""
-        which = next(
-            (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
-        )
-        if self._check is not None and which is not None:
+    def _take_back(self, error: BaseException, what: Intent | int) -> None:
+        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
+        somebody else may have dispatched it under its key.
+        """
+        if self._check is not None and not isinstance(error, Exception):
+            which = what.key if isinstance(what, Intent) else what
             with suppress(Error):  # the store is away: it is found out later
-                self._say(ledger.take_back, which, self.sender, unsent(error))
+                sent = self._caller.core.flights.has_attempt
+                self._say(ledger.take_back, which, self.sender, unsent(error), sent)
 
     def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
@@ -200,6 +201,7 @@ class Sending:
         except BaseException as error:
             following.mine = False
             self._give_slot(following.sends)
+            self._take_back(error, following.record.seq)
             if isinstance(error, Conflict) and not isinstance(
                 error, Stale
             ):  # the next one has moved: that is looked at then

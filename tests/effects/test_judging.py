@@ -63,10 +63,9 @@ def test_whose_word_an_error_is(url):
     with perdure.open(url) as store, pytest.raises(perdure.NotFound) as stores:
         store.run("nope")
     assert not is_own_word(stores.value)
-    try:
+    with pytest.raises(perdure.Unavailable) as own:
         raise perdure.Unavailable("not now") from stores.value
-    except perdure.Unavailable as own:
-        assert is_own_word(own)
+    assert is_own_word(own.value)
     assert is_own_word(perdure.Failed("never raised"))
 
 

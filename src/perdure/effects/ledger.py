@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
 
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
     """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
-    found = _standing(tx, stream, intent)
+    found = standing(tx, stream, intent)
     return (
         found
         if found is not None
@@ -119,7 +119,7 @@ def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[Ef
 
     An effect that is new or planned is dispatched; any other is given as it stands.
     """
-    found = _standing(tx, stream, intent)
+    found = standing(tx, stream, intent)
     if found is None:
         return dispatch_new(tx, stream, intent, sender), True
     if found.state is not PLANNED or found.epoch != sender.epoch:
@@ -167,7 +167,8 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
     }
 
 
-def _standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
+def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
+    """What stands under the key of an intent. KeyReused when other input does."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
     if found is not None and found.digest != intent.digest:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from perdure.effects import ledger, settling
+from perdure.effects import ledger, permitting, settling
 from perdure.effects.answers import answering, arriving, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.judging import (
@@ -37,6 +37,7 @@ from perdure.model.points import reach
 from perdure.model.records.effects import (
     EffectError,
     EffectRecord,
+    EffectState,
 )
 from perdure.stores.tide import Dispatch
 
@@ -79,7 +80,17 @@ class Sending:
 
     def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        record, mine = self._announce(tool, "dispatch", for_call, ledger.dispatch, intent)
+        record, mine = self._announce(tool, "dispatch", for_call, permitting.dispatch_meant, intent)
+        if not mine:
+            self._give_slot(tool)
+        return record, mine
+
+    def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """The same for what is planned, if whoever was asked has approved of it. Waiting while nobody has said."""
+        if record.state is not EffectState.PLANNED or record.epoch != self.sender.epoch:
+            return record, False
+        record = self._announce(tool, "dispatch", permitting.dispatch, record.seq)
+        mine = record.state is EffectState.DISPATCHED
         if not mine:
             self._give_slot(tool)
         return record, mine
@@ -192,16 +203,17 @@ class Sending:
         following = then()
         if following is None or following.record is None or not self._try_slot(following.sends):
             return self.move(arrow, answering, verb, *args)
+        after = following.record.seq
         try:
             reach("effect.dispatch.before")
-            about = (following.record.seq, self.sender, then, verb, *args)
+            about = (after, self.sender, then, verb, *args)
             record, following.record = self.move(arrow, followed_by, *about)
             following.mine = True
             reach("effect.dispatch.after")
         except BaseException as error:
             following.mine = False
             self._give_slot(following.sends)
-            self._take_back(error, following.record.seq)
+            self._take_back(error, after)
             if isinstance(error, Conflict) and not isinstance(
                 error, Stale
             ):  # the next one has moved: that is looked at then

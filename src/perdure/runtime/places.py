@@ -27,12 +27,24 @@ _current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
 class Branch:
     """One line of work in a run: it counts what is done in it, and the branches that leave it."""
 
-    __slots__ = ("_children", "_cut", "_named", "_ordinal", "hired", "path", "tasks", "trunk", "unfinished")
+    __slots__ = (
+        "_children",
+        "_cut",
+        "_named",
+        "_ordinal",
+        "hired",
+        "interrupted",
+        "path",
+        "tasks",
+        "trunk",
+        "unfinished",
+    )
 
     def __init__(self, path: str = "", trunk: Branch | None = None, *, hired: bool = False) -> None:
         self.path = path
         self.trunk = trunk or self
         self.hired = hired if trunk is None else trunk.hired  # a worker drives the run
+        self.interrupted = ""  # the place of a verb that was stopped in the middle: a replay would give what it gives
         self._ordinal = 0
         self._children = 0
         self._named: set[str] = set()

@@ -137,6 +137,11 @@ class Outward(Placed):
             doubt = error
         except Unavailable as trouble:  # of the store: what tools raise is judged before
             raise driving.troubled(trouble) from None
+        except Exception:
+            raise
+        except BaseException:
+            self._here().interrupted = found.place or ""
+            raise
         else:
             driving.reached.add(record.seq)
             driving.effects += 1

@@ -83,11 +83,14 @@ def failed_step(place: str, name: str, said: EffectError) -> Failed:
     return Failed(said.message, code=said.code, path=f"step {name}", step=place)
 
 
-def told_of(child: str, said: Any) -> Any:
-    """What a run heard of the end of its child: its result, or Failed with what the child failed by."""
+def told_of(child: str, said: Any, place: str | None) -> Any:
+    """What a run heard of the end of its child: its result, or Failed with what the child failed by.
+
+    place: where it was started, which is what `retry` does anew.
+    """
     match said:
         case {"error": [str(code), str(message)]}:
-            raise Failed(message, code=code, path=f"run {child}")
+            raise Failed(message, code=code, path=f"run {child}", step=place)
         case {"result": result}:
             return result
     raise Damaged("what is stored is no end of a run", path=f"run {child}")

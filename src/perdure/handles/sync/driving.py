@@ -25,7 +25,7 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us, steady_seconds
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus
 from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
@@ -35,7 +35,6 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
-    CANCELLED,
     TIMED_OUT,
     Leaving,
     Suspended,
@@ -201,7 +200,7 @@ class Driving:
         if self.shielded:
             return
         if self.lease.cancelling:
-            raise Cancelled(f"run {self.stream.name} was cancelled", code=CANCELLED, path="run")
+            raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
         timeout_at = self.record.timeout_at
         if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
             raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")

@@ -98,7 +98,8 @@ def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
 def retry(tx: Tx, stream: Stream) -> None:
     """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
 
-    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too. Conflict when it undid what it did: that is not done anew.
+    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too.
+    Conflict when it undid what it did: that is not done anew.
     """
     blamed, since = runs.blamed(tx, stream), runs.run(tx, stream).cut_seq
     runs.retry(tx, stream)

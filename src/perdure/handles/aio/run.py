@@ -82,7 +82,7 @@ class AsyncRun(AsyncOutward):
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
 
         So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. What it returns is kept:
-        plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else; nothing is written then.
+        plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
         place, found = self._arrive("step", name, "")

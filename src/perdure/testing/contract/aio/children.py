@@ -76,7 +76,7 @@ class AsyncChildrenContract:
                 await parent.retry()
             assert await store.drive(made, key="k") == "done"
             assert outside.calls == ["tried"] * 3
-            assert len(await store.runs(parent=parent.id)) == 1
+            assert len(await store.runs(agent="child")) == 1
             assert (await store.verify()).ok
 
     async def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: AsyncOpener) -> None:

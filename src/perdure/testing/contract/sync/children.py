@@ -77,7 +77,7 @@ class ChildrenContract:
                 parent.retry()
             assert store.drive(made, key="k") == "done"
             assert outside.calls == ["tried"] * 3
-            assert len(store.runs(parent=parent.id)) == 1
+            assert len(store.runs(agent="child")) == 1
             assert (store.verify()).ok
 
     def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: Opener) -> None:

@@ -113,6 +113,14 @@ def reads_otherwise(step: StepRecord, now: str) -> Parked:
     )  # fmt: skip
 
 
+def gone_on(place: str) -> Refused:
+    """The error of a program that goes on in a branch in which a verb was stopped: the next drive would go another way."""
+    return Refused(
+        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and at a replay gives its result", path=place,
+        hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
+    )  # fmt: skip
+
+
 def usage_of(value: Any) -> Any:
     """What a model's answer says it used, if it says so."""
     return value.get("usage") if isinstance(value, dict) else None

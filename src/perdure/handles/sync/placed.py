@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Cancelled, Changed, Invalid, Parked, Refused
+from perdure.errors import Cancelled, Changed, Invalid, Parked
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
 from perdure.planes import checkpoints, inputs, runs, waits
@@ -50,7 +50,7 @@ class Placed:
         driving, here = self._driving, self._here()
         if here.interrupted and not driving.shielded:
             driving.check_going()
-            raise _gone_on(here.interrupted)
+            raise course.gone_on(here.interrupted)
         place = here.next_place(driving.cut)
         try:
             return place, driving.journal.take(place, what, name, mark)
@@ -172,11 +172,3 @@ class Placed:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self._driving.record.agent!r})"
-
-
-def _gone_on(place: str) -> Refused:
-    """The error of a program that goes on in a branch in which a verb was stopped: the next drive would go another way."""
-    return Refused(
-        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and at a replay gives its result", path=place,
-        hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
-    )  # fmt: skip

@@ -74,3 +74,21 @@ def test_a_view_of_what_was_never_committed_shows_nothing(tmp_path, url):
             with pytest.raises(Refused) as refused:
                 late()
             assert refused.value.path == "atomic"
+
+
+@pytest.mark.parametrize("gives", ["say", "set", "session"])
+def test_what_a_step_cannot_keep_is_refused_with_the_way_out_and_nothing_is_written(tmp_path, gives):
+    made = {
+        "say": lambda tx: tx.session("a").say("user", "x"),
+        "set": lambda tx: tx.session("a").set("k", 1),
+        "session": lambda tx: tx.session("a"),
+    }
+
+    @perdure.agent(name=f"keeps {gives}")
+    def keeper(run: perdure.Run) -> None:
+        run.atomic(made[gives])
+
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        with pytest.raises(perdure.Failed, match=r"return what the program needs of it \(its \.seq, \.id, \.value\)"):
+            store.drive(keeper, key="k")
+        assert list(store.sessions()) == []

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import answers, batch, deciding, ending, ledger, settling
+from perdure.effects import answers, batch, deciding, ending, judging, ledger, permitting, settling
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio import acting, driving, sending
@@ -94,7 +94,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         ledger, "_move", loose_arrow, AsyncLedgerContract, "test_two_at_once_follow_an_arrow_once", {},
     ),
     "a key stands for one input": (
-        ledger, "_standing", lambda tx, stream, intent: ledger.find(tx, stream, intent.key), AsyncActingContract,
+        ledger, "standing", lambda tx, stream, intent: ledger.find(tx, stream, intent.key), AsyncActingContract,
         "test_the_same_key_gives_the_stored_result_without_a_call", {},
     ),
     "the result of a call lands with its effect": (
@@ -123,7 +123,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_absent_is_final_only_when_what_was_sent_has_had_its_time", {},
     ),
     "what cannot be kept happened all the same": (
-        sending, "kept", lambda result: result, AsyncActingContract,
+        judging, "kept", lambda result: result, AsyncActingContract,
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (
@@ -131,7 +131,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
     ),
     "an approval binds to its call": (
-        deciding, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+        permitting, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
     ),
     "an approval is used once": (
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},

@@ -6,6 +6,7 @@ Each test is of one rule; its control is the same story with that rule taken awa
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from perdure.handles.sync.driving import Driving
 from perdure.handles.working import AsyncDesk
 from perdure.model.points import arm
 from perdure.planes import runs, workers
+from perdure.runtime import places
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Lane
 
@@ -280,6 +282,40 @@ def test_what_is_stopped_before_the_call_was_not_sent(url, stop):
         assert sent == [1, 1]
 
 
+BATCH = {"calls": [{"id": name, "tool": "batch-send", "args": {}} for name in "ab"]}
+
+
+@pytest.mark.parametrize("point", ["effect.plan.after", "effect.commit.after", "effect.dispatch.after"])
+def test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, point):
+    sent: list[int] = []
+
+    @perdure.tool(name="batch-send")
+    def send() -> int:
+        sent.append(1)
+        return 1
+
+    @perdure.agent(name="batch-sender")
+    def sender(run: perdure.Run) -> list[int]:
+        return [each.result for each in run.respond(lambda: BATCH, tools=[send]).answers]
+
+    def stopped() -> None:
+        disarm()
+        raise KeyboardInterrupt
+
+    with perdure.open(url) as store:
+        disarm = arm(point, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            store.drive(sender, key="k")
+        assert store.drive(sender, key="k") == [1, 1]  # and nobody is asked
+        assert sent == [1, 1]
+
+
+def test_control_nobody_says_it_in_a_batch(url, monkeypatch):
+    monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
+    with pytest.raises(perdure.Waiting):
+        test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, "effect.commit.after")
+
+
 def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
     monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
     with pytest.raises(perdure.Waiting):
@@ -323,14 +359,15 @@ def test_what_a_program_catches_it_catches_again(url):
         assert store.session("s").get("seat") == "free"
 
 
-@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
-def test_in_a_worker_what_an_agent_raises_is_its_own_end(url, raised):
-    async def poison(run: perdure.AsyncRun) -> None:
-        await run.step(lambda: 1)
-        raise raised
+class Base(BaseException):
+    """Something that is no Exception, and that nothing but an agent raises."""
+
+
+def driven_by_a_worker(url: str, fn: Any) -> Any:
+    """A run as one drive of a worker leaves it."""
 
     async def story() -> Any:
-        made = perdure.agent(name="poison")(poison)
+        made = perdure.agent(name="poison")(fn)
         async with await perdure.aopen(url) as store:
             handle = await store.start(made, key="k")
             desk = AsyncDesk(store._caller)
@@ -341,8 +378,54 @@ def test_in_a_worker_what_an_agent_raises_is_its_own_end(url, raised):
             await desk.drive(made, lease)
             return (await handle.refresh()).record
 
-    record = asyncio.run(story())
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError, Base])
+def test_in_a_worker_what_an_agent_raises_is_its_own_end(url, raised):
+    async def poison(run: perdure.AsyncRun) -> None:
+        await run.step(lambda: 1)
+        raise raised
+
+    record = driven_by_a_worker(url, poison)
     assert (record.status, record.error.code) == ("failed", raised.__name__)
+
+
+def branching(url: str) -> Any:
+    async def poison(run: perdure.AsyncRun) -> None:
+        async def branch() -> None:
+            await run.step(sys.exit, 3)
+
+        await asyncio.gather(branch())
+
+    return driven_by_a_worker(url, poison)
+
+
+def test_a_branch_that_exits_ends_its_run_and_not_the_worker(url):
+    record = branching(url)
+    assert (record.status, record.error.code) == ("failed", "SystemExit")
+
+
+def test_control_a_branch_that_exits_as_any_task_does(url, monkeypatch):
+    monkeypatch.setattr(places, "_held_back", lambda coro: coro)
+    with pytest.raises(SystemExit):
+        branching(url)
+
+
+def test_a_stale_lock_of_the_programs_own_is_no_lost_lease(url):
+    drives: list[int] = []
+
+    @perdure.agent(name="locker")
+    def locker(run: perdure.Run) -> None:
+        drives.append(1)
+        if len(drives) > 3:
+            raise KeyboardInterrupt
+        raise perdure.Stale("the lock was lost", path="lock")
+
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Failed, match="the lock was lost"):
+            store.drive(locker, key="k")
+        assert (store.runs()[0].status, drives) == ("failed", [1])
 
 
 def test_who_drives_in_place_may_leave(url):

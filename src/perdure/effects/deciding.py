@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from perdure.effects import ledger
 from perdure.effects.answers import arriving
-from perdure.effects.ending import CALLED_OFF
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
@@ -23,7 +22,7 @@ from perdure.model.records.effects import (
     Happened,
     Verdict,
 )
-from perdure.model.records.runs import RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.planes import conversation, runs, waits
 from perdure.planes.spans import Duration
 from perdure.stores.store import Reads
@@ -99,13 +98,15 @@ def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
 def retry(tx: Tx, stream: Stream) -> None:
     """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
 
-    The runs that were cancelled with it are tried again with it. Conflict when it undid what it did: that is not done anew.
+    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too.
+    Conflict when it undid what it did: that is not done anew.
     """
     blamed, since = runs.blamed(tx, stream), runs.run(tx, stream).cut_seq
     runs.retry(tx, stream)
     _ask_anew(tx, stream, since)
     if isinstance(blamed, str):
         runs.redo_step(tx, stream, blamed)
+        _redo_child(tx, stream, blamed, since)
     elif blamed is not None:
         _do_anew(tx, stream, blamed)
     for child in _left_with_it(tx, stream, since):
@@ -121,6 +122,16 @@ def _do_anew(tx: Tx, stream: Stream, blamed: int) -> None:
         )  # fmt: skip
     if ledger.revive(tx, stream, blamed) is not None:
         waits.spend(tx, stream, blamed)
+
+
+def _redo_child(tx: Tx, stream: Stream, place: str, since: int) -> None:
+    """A run that was started at a place and failed is tried again, and waited for anew."""
+    for ended in waits.waits(tx, stream, since):
+        if ended.kind is WaitKind.CHILD and ended.place == place and ended.state is WaitState.MET:
+            waits.forget(tx, stream, ended.seq)
+            child = runs.find(tx, ended.name)
+            if runs.run(tx, child).status in (RunStatus.FAILED, RunStatus.CANCELLED):
+                retry(tx, child)
 
 
 def _ask_anew(tx: Tx, stream: Stream, since: int) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 from perdure.effects import ledger
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectState
-from perdure.model.records.runs import RunRecord, RunStatus, WaitKind
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitKind
 from perdure.planes import runs, waits
 from perdure.stores.tx import Tx
 
-CALLED_OFF = "Cancelled"  # the code of what was only meant when its run was cancelled
 UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
 
 
@@ -64,7 +63,7 @@ def cancel(tx: Tx, stream: Stream, why: str) -> None:
     if record.status is RunStatus.RUNNING or (not in_vain and _can_undo(tx, stream, record)):
         runs.call_off(tx, stream)
         return
-    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError("Cancelled", why or f"cancelled by {tx.actor}"))
+    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError(CALLED_OFF, why or f"cancelled by {tx.actor}"))
 
 
 def _can_undo(tx: Tx, stream: Stream, record: RunRecord) -> bool:

@@ -361,12 +361,20 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         result = _finished(lambda: tool.call(tool.fn, given, **handed))
     except BaseException as error:  # noqa: BLE001 - the caller judges it
-        return {"raised": {**_said(error), "classes": [_name_of(each) for each in type(error).__mro__]}}
+        return {"raised": {**_said(error), "classes": _classes(error)}}
     try:
         encode(result, "result")
     except Invalid as error:
         return {"unstorable": {"kind": type(result).__name__, "message": error.message, "path": error.path}}
     return {"result": result}
+
+
+def _classes(error: BaseException) -> list[str]:
+    """What it is, by which the caller judges it; a Failed or Unavailable only if it is the tool's own word."""
+    from perdure.effects.judging import is_own_word  # noqa: PLC0415 - as below
+
+    said = () if is_own_word(error) else (Failed, Unavailable)
+    return [_name_of(each) for each in type(error).__mro__ if each not in said]
 
 
 def _said(error: BaseException) -> dict[str, str]:

@@ -18,18 +18,41 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.values import to_plain
 
 LATE = "a late answer"
-UNSTORABLE = "result not kept: "  # who settled an effect that happened with a result that cannot be kept, and why not
+
+
+_NOT_TOOLS = (
+    "perdure.artifacts", "perdure.effects.judging", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
+)  # fmt: skip
 
 
 def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
     """The verb for what came of a call when nobody waited for it any more, with its arguments."""
     if error is None:
         return ledger.commit, Outcome(kept(result), by=LATE)
-    if isinstance(error, (Failed, *tool.fails)):
+    if says_no(tool, error):
         return ledger.fail_quiet, Outcome(error=error_of(error), by=LATE)
-    if isinstance(error, Unavailable):
-        return ledger.absent, Outcome(error=error_of(error), by=LATE)
+    if says_unsent(error):
+        return ledger.unsent, Outcome(error=error_of(error), by=LATE)
     return partial(ledger.doubt, quiet=is_quiet(error)), error_of(error)
+
+
+def says_no(tool: Tool, error: BaseException) -> bool:
+    """Whether a tool says that it did not happen: it declares what it raised, or raises Failed itself."""
+    return isinstance(error, tool.fails) or (isinstance(error, Failed) and is_own_word(error))
+
+
+def says_unsent(error: BaseException) -> bool:
+    """Whether a tool says that nothing was sent, by raising Unavailable itself."""
+    return isinstance(error, Unavailable) and is_own_word(error)
+
+
+def is_own_word(error: BaseException) -> bool:
+    """Whether a tool raised this itself. What a store or a run raised that it uses tells nothing about what the tool has done."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return not where.startswith(_NOT_TOOLS)
 
 
 def unsent(error: BaseException) -> Outcome:
@@ -52,10 +75,10 @@ def kept(result: Any) -> Any:
     return result
 
 
-def unstorable(result: Any, error: Invalid) -> str:
-    """Who settles an effect whose result cannot be kept: what says why, where it was found out."""
+def unkept(result: Any, error: Invalid) -> Outcome:
+    """What is kept of an effect whose result cannot be: that it happened, and why not, where it was found out."""
     path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
-    return f"{UNSTORABLE}{path}: {message}"
+    return Outcome(kept(result), unkept=f"{path}: {message}")
 
 
 def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
@@ -70,8 +93,8 @@ def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
 def outcome_of(record: EffectRecord) -> Any:
     """The result of a settled effect. Failed when it did not happen, or was undone."""
     if record.state is EffectState.COMMITTED:
-        if record.settled_by is not None and record.settled_by.startswith(UNSTORABLE):
-            path, _, why = record.settled_by.removeprefix(UNSTORABLE).partition(": ")
+        if record.unkept is not None:
+            path, _, why = record.unkept.partition(": ")
             raise Invalid(
                 f"{record.tool} happened, but its result cannot be kept: {why}", path=path,
                 hint="give plain data from now on; whoever catches this may go on", effect=record.id,

@@ -12,6 +12,7 @@ compare-and-set on the stream's head, so that of several who try one sends (P3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -88,11 +89,16 @@ class Sender(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of an attempt: a result, or an error. by: who or which rule said so."""
+    """What became of an attempt: a result, or an error. by: who or which rule said so.
+
+    unkept: why the result is not the one that it gave. doubtful: an attempt before may have happened all the same.
+    """
 
     result: Any = None
     error: EffectError | None = None
     by: str = ""
+    unkept: str = ""
+    doubtful: bool = False
 
 
 # -- meaning and sending -----------------------------------------------------------------------------------------------
@@ -100,7 +106,7 @@ class Outcome(NamedTuple):
 
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
     """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
-    found = _standing(tx, stream, intent)
+    found = standing(tx, stream, intent)
     return (
         found
         if found is not None
@@ -113,7 +119,7 @@ def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[Ef
 
     An effect that is new or planned is dispatched; any other is given as it stands.
     """
-    found = _standing(tx, stream, intent)
+    found = standing(tx, stream, intent)
     if found is None:
         return dispatch_new(tx, stream, intent, sender), True
     if found.state is not PLANNED or found.epoch != sender.epoch:
@@ -144,7 +150,8 @@ def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sende
         raise Conflict(
             f"effect {found.id} ({found.kind}) is at attempt {found.attempt}", path="effect", state=found.state
         )
-    return _move(tx, stream, found, "again", {**_sending(tx, found.rule, sender, attempt), "error": None})
+    outcome = Outcome(error=found.error, doubtful=True)
+    return _move(tx, stream, found, "again", {**_sending(tx, found.rule, sender, attempt), "error": None}, outcome)
 
 
 def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any]:
@@ -160,7 +167,8 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
     }
 
 
-def _standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
+def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
+    """What stands under the key of an intent. KeyReused when other input does."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
     if found is not None and found.digest != intent.digest:
@@ -223,12 +231,28 @@ def absent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return _conclude(tx, stream, seq, attempt, "absent", outcome)
 
 
-def take_back(tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome) -> EffectRecord | None:
-    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had."""
+def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
+    """This attempt was not sent: planned again, for the next. In doubt, if one before it may have happened (P4)."""
+    found = effect(tx, stream, seq)
+    if not found.doubtful or found.attempt != attempt or found.state not in ARROWS["absent"].sources:
+        return absent(tx, stream, seq, attempt, outcome)
+    assert outcome.error is not None
+    return doubt(tx, stream, seq, attempt, outcome.error, quiet=True, by=outcome.by)
+
+
+def take_back(
+    tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome, is_sent: Callable[[int, int, int], bool]
+) -> EffectRecord | None:
+    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had.
+
+    is_sent: whether another call of his is at it, by stream, effect and attempt.
+    """
     found = find(tx, stream, which) if isinstance(which, str) else effect(tx, stream, which)
     if found is None or found.state is not DISPATCHED or (found.holder, found.epoch) != sender:
         return None
-    return absent(tx, stream, found.seq, found.attempt, outcome)
+    if is_sent(stream.id, found.seq, found.attempt):
+        return None
+    return unsent(tx, stream, found.seq, found.attempt, outcome)
 
 
 def doubt(
@@ -251,13 +275,10 @@ def doubt(
         return _hush(tx, stream, found, attempt) if quiet else found
     if found.state is IN_DOUBT and (found.quiet_at is not None or not quiet):
         return found
-    columns = {
-        "quiet_at": tx.store_now() if quiet else None,
-        "error": error.code,
-        **_mishap(found, Outcome(error=error)),
-    }
+    outcome = Outcome(error=error, by=by, doubtful=found.doubtful)
+    columns = {"quiet_at": tx.store_now() if quiet else None, "error": error.code, **_mishap(found, outcome)}
     columns |= {} if epoch is None else {"epoch": epoch}
-    return _move(tx, stream, found, "doubt", columns, Outcome(error=error, by=by))
+    return _move(tx, stream, found, "doubt", columns, outcome)
 
 
 def _hush(tx: Tx, stream: Stream, found: EffectRecord, attempt: int) -> EffectRecord:
@@ -281,6 +302,8 @@ def _conclude(tx: Tx, stream: Stream, seq: int, attempt: int, verb: str, outcome
     found = effect(tx, stream, seq)
     if found.attempt != attempt or found.state not in ARROWS[verb].sources:
         return _note_late(tx, stream, found, attempt, verb, outcome)
+    if verb == "fail" and found.doubtful:
+        outcome = outcome._replace(doubtful=True)
     cleared = {"error": outcome.error.code if outcome.error and verb != "absent" else None}
     return _move(tx, stream, found, verb, cleared | _mishap(found, outcome), outcome)
 
@@ -325,7 +348,7 @@ def _move(
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:
-    doc: dict[str, Any] = {"by": outcome.by} if outcome.by else {}
+    doc = {name: value for name in ("by", "unkept", "doubtful") if (value := getattr(outcome, name))}
     if outcome.error is not None:
         return doc | {"error": msgspec.to_builtins(outcome.error)}
     return doc | {"result": to_plain(outcome.result, "result")}
@@ -334,9 +357,10 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None) -> EffectRecord:
     instants = {name: _when(columns[name]) for name in INSTANTS if name in columns}
     kept = {name: columns[name] for name in ("attempt", "mishaps", "epoch", "holder") if name in columns}
-    said = (
-        {} if outcome is None else {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
-    )
+    said: dict[str, Any] = {}
+    if outcome is not None:
+        said = {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
+        said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful}
     return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
 
 
@@ -467,7 +491,8 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
         stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),
         stored_value(became.get("result"), where), stored_as(EffectError | None, became.get("error"), "error", where),
         stored_as(str | None, became.get("by"), "name", where), stream.ref(seq), mishaps,
-        stored_instant_or_none(first_dispatched_at, where),
+        stored_instant_or_none(first_dispatched_at, where), stored_as(str | None, became.get("unkept"), "reason", where),
+        bool(became.get("doubtful")),
     )  # fmt: skip
 
 

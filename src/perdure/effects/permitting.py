@@ -1,4 +1,4 @@
-"""Permission for an effect that its user carries out: planned with what must come first, and dispatched only with it.
+"""Permission for an effect of a session: planned with what must come first, and dispatched only with it.
 
 Verbs, each one commit: whoever finds the effect later finds what it waits for with it. Callers: the handles. Keeps P2, P15.
 """
@@ -15,18 +15,41 @@ from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes import waits
+from perdure.planes.spans import Duration
 from perdure.stores.tx import Tx
 
 
-def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int, asked: Refuse | str | None) -> EffectRecord:
-    """Plan an effect. asked: what comes first: a person is asked for an approval; a refusal withdraws it."""
-    record = for_call(tx, stream, ledger.plan, intent, epoch)
+def plan(
+    tx: Tx, stream: Stream, intent: Intent, epoch: int, asked: Refuse | str | None, within: Duration | None = None
+) -> EffectRecord:
+    """Plan an effect, and what comes first (see `ask`)."""
+    return ask(tx, stream, for_call(tx, stream, ledger.plan, intent, epoch), epoch, asked, within)
+
+
+def ask(
+    tx: Tx, stream: Stream, record: EffectRecord, epoch: int, asked: Refuse | str | None, within: Duration | None = None
+) -> EffectRecord:
+    """What comes before a planned effect is sent: a person is asked for an approval; a refusal withdraws it.
+
+    within: no answer by then is a no.
+    """
     if asked is None or record.state is not EffectState.PLANNED or record.epoch != epoch:
         return record
     if isinstance(asked, Refuse):
         return answering(tx, stream, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard")
-    ask_approval(tx, stream, record, asked)
+    ask_approval(tx, stream, record, asked, within)
     return record
+
+
+def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
+    """`ledger.dispatch` for what nobody need be asked about now: if somebody was asked before, his word is waited for."""
+    found = ledger.standing(tx, stream, intent)
+    if found is None:
+        return ledger.dispatch_new(tx, stream, intent, sender), True
+    if found.state is not EffectState.PLANNED or found.epoch != sender.epoch:
+        return found, False
+    record = dispatch(tx, stream, found.seq, sender)
+    return record, record.state is EffectState.DISPATCHED
 
 
 def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:

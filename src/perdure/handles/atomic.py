@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from perdure.errors import Refused
+from perdure.errors import Invalid, Refused
 from perdure.handles.callers import Args, AsyncCaller, Caller, Kwargs
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
@@ -162,7 +162,12 @@ def run_on(caller: Caller | AsyncCaller, fn: Callable[[Atomic], Any], connection
 def run_atomic_step(
     tx: Tx, stream: Stream, fn: Callable[..., Any], caller: Caller | AsyncCaller, place: str, name: str
 ) -> Done:
-    """The verb behind `run.atomic`: the same as a step of a run."""
+    """The verb behind `run.atomic`: the same as a step of a run. Invalid if its result cannot be kept."""
     done = run_atomic(tx, fn, caller)
-    runs.step(tx, stream, runs.step_document(place, name, "", done.result, None, {}))
+    try:
+        doc = runs.step_document(place, name, "", done.result, None, {})
+    except Invalid as error:  # mostly a handle, or a record: they are of this moment
+        error.hint = "return what the program needs of it (its .seq, .id, .value), or None"
+        raise
+    runs.step(tx, stream, doc)
     return done

@@ -15,6 +15,7 @@ stream: see docs/decisions/0007. What a run did (steps, effects, waits) is its j
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,7 +40,7 @@ from perdure.planes.spans import Duration, Instant, between, deadline
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import HOLDERS, RUNS, STEPS
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
+from perdure.stores.store import Head, Reads
 from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "runs.sql")
@@ -49,6 +50,7 @@ READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
 MOVED = "moved"  # the reason of a run that was handed over: it goes on elsewhere
 DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
+HEADS = 32  # of own writes that a lease remembers
 ID_CHARS = 12
 
 
@@ -64,7 +66,7 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "cancelling", "disturbed", "first", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
+        "cancelling", "disturbed", "first", "heads", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -72,6 +74,7 @@ class Lease:
         self.holder = holder
         self.token = token
         self.seq = seq
+        self.heads: deque[Head] = deque(maxlen=HEADS)  # after its last own writes, heard of or not; only verbs touch it
         self.cancelling = False
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
@@ -220,12 +223,19 @@ def fenced(tx: Tx, lease: Lease, verb: Callable[..., T], *args: Any, **kwargs: A
     check_lease(tx, lease)
     result = verb(tx, lease.stream, *args, **kwargs)
     row = tx.changed(RUNS, lease.stream)
-    return result, 0 if row is not None and row["status"] != RUNNING else tx.seq(lease.stream)
+    if row is not None and row["status"] != RUNNING:
+        return result, 0
+    lease.heads.append(head := tx.head(lease.stream))
+    return result, head[0]
 
 
 def check_lease(tx: Tx, lease: Lease) -> None:
-    """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream."""
-    if tx.seq(lease.stream) == lease.seq:
+    """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream.
+
+    A write whose caller was stopped before he heard of it, or that another branch has just made, is no one else's.
+    """
+    head = tx.head(lease.stream)
+    if head[0] == lease.seq or head in lease.heads:
         return
     lease.disturbed = True
     row = _row(tx, lease.stream)

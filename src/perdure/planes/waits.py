@@ -147,6 +147,11 @@ def spend(tx: Tx, stream: Stream, effect: int) -> None:
         tx.record(Change("ask.spent", stream, WAITS, Op.SET, {"seq": used.seq}, {"effect": None}))
 
 
+def forget(tx: Tx, stream: Stream, seq: int) -> None:
+    """A child that had failed is tried again by a person: what was heard of its end counts no more, and is waited for anew."""
+    tx.record(Change("run.wait.forgotten", stream, WAITS, Op.SET, {"seq": seq}, {"state": WaitState.WITHDRAWN.value}))
+
+
 def is_over(reads: Reads, found: WaitRecord) -> bool:
     """Whether the time of a wait is over, on the store's clock."""
     return found.expires_at is not None and instant_us(found.expires_at, 0) <= store_now(reads)

@@ -83,11 +83,14 @@ def failed_step(place: str, name: str, said: EffectError) -> Failed:
     return Failed(said.message, code=said.code, path=f"step {name}", step=place)
 
 
-def told_of(child: str, said: Any) -> Any:
-    """What a run heard of the end of its child: its result, or Failed with what the child failed by."""
+def told_of(child: str, said: Any, place: str | None) -> Any:
+    """What a run heard of the end of its child: its result, or Failed with what the child failed by.
+
+    place: where it was started, which is what `retry` does anew.
+    """
     match said:
         case {"error": [str(code), str(message)]}:
-            raise Failed(message, code=code, path=f"run {child}")
+            raise Failed(message, code=code, path=f"run {child}", step=place)
         case {"result": result}:
             return result
     raise Damaged("what is stored is no end of a run", path=f"run {child}")
@@ -110,6 +113,14 @@ def reads_otherwise(step: StepRecord, now: str) -> Parked:
     )  # fmt: skip
 
 
+def gone_on(place: str) -> Refused:
+    """The error of a program that goes on in a branch in which a verb was stopped: the next drive would go another way."""
+    return Refused(
+        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and at a replay gives its result", path=place,
+        hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
+    )  # fmt: skip
+
+
 def usage_of(value: Any) -> Any:
     """What a model's answer says it used, if it says so."""
     return value.get("usage") if isinstance(value, dict) else None
@@ -126,7 +137,7 @@ def may_have_happened(record: EffectRecord) -> bool:
     """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
     if record.state is EffectState.FAILED:
         said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
-        return record.kind is ToolKind.IDEMPOTENT and record.settled_by is not None and not said_no
+        return record.kind is ToolKind.IDEMPOTENT and record.doubtful and not said_no
     return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from perdure.errors import Error, Failed
+from perdure.model.records.runs import CALLED_OFF
 
 E = TypeVar("E", bound=BaseException)
-CANCELLED, TIMED_OUT = "Cancelled", "TimedOut"  # codes of what ends a run from outside
+TIMED_OUT = "TimedOut"  # the code of what ends because its run took too long
 _EFFECT = re.compile(r"run:(.+)/(\d{1,18})", re.ASCII)
 
 
@@ -47,7 +48,7 @@ def origins(error: BaseException) -> Iterator[BaseException]:
 
 def is_end(error: BaseException | None) -> bool:
     """Whether a run that raised this can only end, whatever its program makes of it: it is cancelled, or its time is over."""
-    return isinstance(error, Failed) and error.path == "run" and error.code in (CANCELLED, TIMED_OUT)
+    return isinstance(error, Failed) and error.path == "run" and error.code in (CALLED_OFF, TIMED_OUT)
 
 
 def blamed_in(error: BaseException, run: str) -> int | str | None:

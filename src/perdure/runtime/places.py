@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.errors import Refused
+from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
 
 if TYPE_CHECKING:
@@ -27,11 +27,24 @@ _current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
 class Branch:
     """One line of work in a run: it counts what is done in it, and the branches that leave it."""
 
-    __slots__ = ("_children", "_cut", "_named", "_ordinal", "path", "tasks", "trunk", "unfinished")
+    __slots__ = (
+        "_children",
+        "_cut",
+        "_named",
+        "_ordinal",
+        "hired",
+        "interrupted",
+        "path",
+        "tasks",
+        "trunk",
+        "unfinished",
+    )
 
-    def __init__(self, path: str = "", trunk: Branch | None = None) -> None:
+    def __init__(self, path: str = "", trunk: Branch | None = None, *, hired: bool = False) -> None:
         self.path = path
         self.trunk = trunk or self
+        self.hired = hired if trunk is None else trunk.hired  # a worker drives the run
+        self.interrupted = ""  # the place of a verb that was stopped in the middle: a replay would give what it gives
         self._ordinal = 0
         self._children = 0
         self._named: set[str] = set()
@@ -184,12 +197,21 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         context = given.pop("context", None) or contextvars.copy_context()
         context.run(_current.set, made)
         given["context"] = context
+        coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
         branch.track(task, made.path)
         return task
 
     factory.numbers_branches = True  # type: ignore[attr-defined]
     return factory
+
+
+async def _held_back(coro: Any) -> Any:
+    """A branch that exits: in a task that would end its event loop, and with it the worker, which is not the agent's to end."""
+    try:
+        return await coro
+    except SystemExit as error:
+        raise Failed(f"a branch of it exited with {error.code}", code="SystemExit", path="run") from error
 
 
 def number_branches(loop: asyncio.AbstractEventLoop) -> None:

@@ -334,6 +334,10 @@ class Tx:
         """The sequence number of the stream's last event, own events included."""
         return self._head(stream.id)[0]
 
+    def head(self, stream: Stream) -> Head:
+        """The same with the hash of that event: which event it is, whatever became of others with its number."""
+        return self._head(stream.id)
+
     def _head(self, stream: int) -> Head:
         batch = self._batch
         return self.buffer.heads.get(stream) or batch.buffer.heads.get(stream) or batch.head(stream)

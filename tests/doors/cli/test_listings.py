@@ -181,7 +181,7 @@ def test_filters_that_a_session_has_not_are_refused(run, url) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("tasks", "--session", "nope"), ("events", "--session", "nope"), ("tail", "nope", "--once"), ("show", "nope")],
+    [("tasks", "--session", "nope"), ("events", "--session", "nope"), ("tail", "nope", "--once")],
 )
 def test_an_unknown_session(run, url, words) -> None:
     result = run(*words, "--store", url)

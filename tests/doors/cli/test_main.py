@@ -190,7 +190,8 @@ def test_an_error_is_one_line_on_stderr(run, url) -> None:
     result = run("show", "nope", "--store", url)
     assert result.exit_code == errors.NotFound.exit_code
     assert result.stdout == ""
-    assert result.stderr == "perdure: session: there is no session 'nope' (perdure sessions lists them)\n"
+    said = "there is no session or run 'nope' (perdure sessions and perdure runs list them)"
+    assert result.stderr == f"perdure: name: {said}\n"
 
 
 def test_an_error_with_json_is_its_record(run, url) -> None:

@@ -189,6 +189,7 @@ def test_arguments_that_mean_nothing_start_nothing(tmp_path, monkeypatch, words:
     assert result.exit_code == errors.Invalid.exit_code, result.output
     assert len(result.stderr) < 1_000
     assert list(tmp_path.iterdir()) == []
+    assert words[0] != "--must-hold" or result.stderr.startswith("perdure: must-hold: ")
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path) -> None:

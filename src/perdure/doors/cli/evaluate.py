@@ -85,7 +85,7 @@ def _evaluate(
     from perdure.evaluation.recovery import plan, run, scorecard  # noqa: PLC0415 - help must not load the stores
 
     own = plan.named_subjects(subjects)
-    held = plan.chosen(must_hold, own, "subject")
+    held = plan.chosen(must_hold, own, "subject", "must-hold")
     plan.make(own, tasks, faults, 0, {})  # what is misspelt is said before anything is started
     seconds = _seconds(budget)
     chosen = seed if seed is not None else run.seed_of(out) if (out / run.CASES).is_file() else 1

@@ -94,11 +94,12 @@ def _find(store: Store, name: str) -> Any:
         return store.run(name.removeprefix("run:"))
     try:
         return find_session(store, name)
-    except NotFound as missing:
+    except NotFound:
         try:
             return store.run(name)
         except NotFound:
-            raise missing from None
+            hint = "perdure sessions and perdure runs list them"
+            raise NotFound(f"there is no session or run {name!r}", path="name", hint=hint) from None
 
 
 def _show_run(run: RunHandle, last: int, at: str | None, step: int | None, *, as_json: bool) -> None:

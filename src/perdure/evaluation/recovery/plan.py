@@ -60,12 +60,12 @@ def _own_turn(cell: Cell, turn: int) -> int | None:
     return own if rest == LONG_EVERY - 1 else None
 
 
-def chosen(names: Iterable[str], known: Iterable[str], what: str) -> list[str]:
-    """The names that were given, once each; Invalid for one that does not exist."""
+def chosen(names: Iterable[str], known: Iterable[str], what: str, path: str = "") -> list[str]:
+    """The names that were given, once each; Invalid for one that does not exist. path: where they were given."""
     found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
     for name in found:
         if name not in known:
-            raise Invalid(f"no {what} {name[:80]!r}; there are {', '.join(known)}", path=f"{what}s")
+            raise Invalid(f"no {what} {name[:80]!r}; there are {', '.join(known)}", path=path or f"{what}s")
     return found
 
 

@@ -33,6 +33,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
     Happened,
+    ToolKind,
     Unknown,
     Verdict,
 )
@@ -74,6 +75,11 @@ class AsyncActing(AsyncSending):
                 meant.record, meant.mine = record, mine
             if first is not None:
                 reach("effect.dispatch.after")
+        except BaseException as error:
+            if first is not None and first.intent is not None:
+                first.mine = False
+                await self._take_back(error, first.intent)
+            raise
         finally:
             if first is not None and not first.mine:
                 self._give_slot(first.sends)
@@ -171,7 +177,7 @@ class AsyncActing(AsyncSending):
 
     async def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
         error = record.error or EffectError("Failed", advice.reason)
-        outcome = Outcome(error=error, by=advice.reason)
+        outcome = Outcome(error=error, by=advice.reason, doubtful=record.kind is ToolKind.IDEMPOTENT)
         return await self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
 
     async def _probe(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:

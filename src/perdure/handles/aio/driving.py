@@ -24,7 +24,7 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus
 from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
@@ -34,7 +34,6 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
-    CANCELLED,
     TIMED_OUT,
     Leaving,
     Suspended,
@@ -65,7 +64,7 @@ class AsyncDriving:
         self.lease = lease
         self.record = record
         self.journal = Journal()
-        self.trunk = Branch()
+        self.trunk = Branch(hired=lease.hired)
         self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = AsyncInvoker(caller.core.living)
@@ -193,7 +192,7 @@ class AsyncDriving:
         if self.shielded:
             return
         if self.lease.cancelling:
-            raise Cancelled(f"run {self.stream.name} was cancelled", code=CANCELLED, path="run")
+            raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
         timeout_at = self.record.timeout_at
         if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
             raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
@@ -222,17 +221,20 @@ class AsyncDriving:
         return self.journal.replaying
 
     def raised(self, error: BaseException) -> bool:
-        """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere."""
-        if isinstance(error, SystemExit):  # a worker's process is not the agent's to end; its own may be
-            return self.lease.hired
+        """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere.
+
+        A worker's process is not the agent's to end; one that drives it in place may be.
+        """
+        if found_in(error, (KeyboardInterrupt, GeneratorExit, Leaving)) is not None:
+            return False
         # async-only
         from asyncio import CancelledError, current_task  # noqa: PLC0415 - as below
 
-        task = current_task()
-        stopping = self.lease.leaving or (task is not None and task.cancelling() > 0)
-        return isinstance(error, CancelledError) and not stopping
+        if isinstance(error, CancelledError):
+            task = current_task()
+            return not (self.lease.leaving or (task is not None and task.cancelling() > 0))
         # end
-        # sync: return False
+        return self.lease.hired
 
     def done_in(self, effects: list[EffectRecord], span: Span) -> list[EffectRecord]:
         """What was done in a span and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
@@ -318,8 +320,6 @@ async def _drive(driving: AsyncDriving) -> Drive:
         driving.check_returned()
         await driving.write(end_run, RunStatus.COMPLETED, result)
         drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
-    except Stale:
-        raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         await _ended_by(driving, error)
     reach("run.drive.after")
@@ -346,11 +346,11 @@ async def _call(driving: AsyncDriving) -> Any:
 
 
 async def _ended_by(driving: AsyncDriving, error: BaseException) -> None:
-    """Record why the agent's function did not return."""
-    stopped = driving.stopped or error
-    if isinstance(stopped, Stale) or isinstance(driving.stopped, Unavailable):  # the agent has not come to its end
-        await _give_back(driving, stopped)
+    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
+    if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
+        await _give_back(driving, driving.stopped)
         return
+    stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         await _rest(driving, paused)

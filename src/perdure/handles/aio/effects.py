@@ -10,7 +10,7 @@ from perdure.effects.answers import answering, checkpointing
 from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
-from perdure.effects.tool import Refuse, as_tool, kind_of
+from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Invalid
 from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
@@ -26,7 +26,6 @@ from perdure.model.records.effects import (
     ToolKind,
     Verdict,
 )
-from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
@@ -173,18 +172,9 @@ class AsyncEffects(AsyncStreamHandle):
         if asked is None:
             record, mine = await acting.dispatch(found, intent)
         else:
-            record, mine = await self._permitted(acting, await acting.plan(intent), asked, approve_within), False
+            planned = await acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked, approve_within)
+            record, mine = await acting.dispatch_permitted(found, planned)
         return outcome_of(await acting.conclude(found, record, mine=mine))
-
-    async def _permitted(
-        self, acting: AsyncActing, record: EffectRecord, asked: Refuse | str | None, within: Duration | None
-    ) -> EffectRecord:
-        """What is planned, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
-        if asked is None or record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
-            return record
-        if isinstance(asked, Refuse):
-            return await acting.withdraw(record, asked.reason, "a guard")
-        return await approved(acting, record, await self._write(deciding.ask_approval, record, asked, within))
 
     async def begin(
         self,
@@ -216,15 +206,6 @@ class AsyncEffects(AsyncStreamHandle):
         """The effects of this session, oldest first. open: those that are not settled."""
         found = await self._read(ledger.effects, after=after, limit=limit, open_only=open)
         return [AsyncEffect(self._caller, self._stream, self._pin, record) for record in found]
-
-
-async def approved(acting: AsyncActing, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
-    """The effect if a person approved of it, withdrawn if not. Waiting while there is no answer."""
-    if approval.state is WaitState.OPEN:
-        raise permitting.waiting_for(record, approval)
-    if deciding.is_approved(approval, record):
-        return record
-    return await acting.move("withdraw", permitting.refuse, record, approval)
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):

@@ -46,8 +46,11 @@ class AsyncPlaced:
         return place, found
 
     def _take(self, what: str, name: str, mark: str) -> tuple[str, Any]:
-        driving = self._driving
-        place = self._here().next_place(driving.cut)
+        driving, here = self._driving, self._here()
+        if here.interrupted and not driving.shielded:
+            driving.check_going()
+            raise course.gone_on(here.interrupted)
+        place = here.next_place(driving.cut)
         try:
             return place, driving.journal.take(place, what, name, mark)
         except Changed as changed:
@@ -92,6 +95,11 @@ class AsyncPlaced:
             unkept = EffectError(course.UNSTORABLE, str(error))
             driving.keep_error(runs.step_document(place, known.name, mark, None, unkept, {}))
             error.facts["step"] = place
+            raise
+        except Exception:
+            raise
+        except BaseException:
+            self._here().interrupted = place
             raise
         finally:
             driving.busy -= 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from perdure.effects import batch as batches
+from perdure.effects import permitting
 from perdure.effects.batch import Meant, next_free
 from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import error_of
@@ -15,7 +16,7 @@ from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.effects import AsyncEffects
 from perdure.handles.invoking import AsyncInvoker
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Answer, EffectError, EffectRecord
+from perdure.model.records.effects import Answer, EffectError
 from perdure.planes import turns
 
 
@@ -61,10 +62,12 @@ class AsyncResponding(AsyncEffects):
             await self._read_for(meant)
             return
         assert meant.record is not None
-        record: EffectRecord = meant.record
-        if not meant.mine:
-            record = await self._permitted(acting, record, meant.asked, None)
-        meant.record = await acting.conclude(meant.tool, record, mine=meant.mine, then=then)
+        record, mine = meant.record, meant.mine
+        if not mine:
+            if meant.asked is not None:
+                record = await self._write(permitting.ask, record, acting.sender.epoch, meant.asked)
+            record, mine = await acting.dispatch_permitted(meant.sends, record)
+        meant.record = await acting.conclude(meant.tool, record, mine=mine, then=then)
         meant.settle(outcome_of)
 
     async def _read_for(self, meant: Meant) -> None:

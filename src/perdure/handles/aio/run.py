@@ -81,7 +81,8 @@ class AsyncRun(AsyncOutward):
     async def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
 
-        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x"))`.
+        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. What it returns is kept:
+        plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
         place, found = self._arrive("step", name, "")
@@ -232,4 +233,4 @@ class AsyncChild:
 
     async def result(self) -> Any:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
-        return course.told_of(self.id, await self._run._met(self._wait))
+        return course.told_of(self.id, await self._run._met(self._wait), self._wait.place)

@@ -12,13 +12,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from perdure.effects import ledger, settling
+from perdure.effects import ledger, permitting, settling
 from perdure.effects.answers import answering, arriving, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
-from perdure.effects.judging import backoff_seconds, is_quiet, kept, said_late, unsent, unstorable
+from perdure.effects.judging import (
+    backoff_seconds,
+    is_quiet,
+    said_late,
+    says_no,
+    says_unsent,
+    unkept,
+    unsent,
+)
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.tool import Tool
-from perdure.errors import Conflict, Error, Failed, Invalid, Stale, Unavailable
+from perdure.errors import Conflict, Error, Invalid, Stale
 from perdure.handles.callers import AsyncCaller
 from perdure.handles.invoking import AsyncInvoker, Attempt, Overdue, Prepared
 from perdure.handles.isolating import AsyncIsolator
@@ -28,6 +36,7 @@ from perdure.model.points import reach
 from perdure.model.records.effects import (
     EffectError,
     EffectRecord,
+    EffectState,
 )
 from perdure.stores.tide import Dispatch
 
@@ -70,7 +79,17 @@ class AsyncSending:
 
     async def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        record, mine = await self._announce(tool, "dispatch", for_call, ledger.dispatch, intent)
+        record, mine = await self._announce(tool, "dispatch", for_call, permitting.dispatch_meant, intent)
+        if not mine:
+            self._give_slot(tool)
+        return record, mine
+
+    async def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """The same for what is planned, if whoever was asked has approved of it. Waiting while nobody has said."""
+        if record.state is not EffectState.PLANNED or record.epoch != self.sender.epoch:
+            return record, False
+        record = await self._announce(tool, "dispatch", permitting.dispatch, record.seq)
+        mine = record.state is EffectState.DISPATCHED
         if not mine:
             self._give_slot(tool)
         return record, mine
@@ -90,17 +109,18 @@ class AsyncSending:
             raise
         except BaseException as error:  # stopped meanwhile: it may be dispatched all the same
             self._give_slot(tool)
-            await self._take_back(error, args)
+            await self._take_back(error, next(each for each in args if isinstance(each, (Intent, int))))
             raise
 
-    async def _take_back(self, error: BaseException, args: tuple[Any, ...]) -> None:
-        """Say that it was not sent. Only in a run: in a session somebody else may have dispatched it under its key."""
-        which = next(
-            (each.key if isinstance(each, Intent) else each for each in args if isinstance(each, (Intent, int))), None
-        )
-        if self._check is not None and which is not None:
-            with suppress(Error):
-                await self._caller.write(ledger.take_back, self._stream, which, self.sender, unsent(error))
+    async def _take_back(self, error: BaseException, what: Intent | int) -> None:
+        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
+        somebody else may have dispatched it under its key.
+        """
+        if self._check is not None and not isinstance(error, Exception):
+            which = what.key if isinstance(what, Intent) else what
+            with suppress(Error):  # the store is away: it is found out later
+                sent = self._caller.core.flights.has_attempt
+                await self._say(ledger.take_back, which, self.sender, unsent(error), sent)
 
     async def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
         """Call the tool, and record what became of it."""
@@ -126,7 +146,7 @@ class AsyncSending:
         except BaseException as error:
             self._give_slot(tool)
             with suppress(Error):  # the store is away: it is found out later
-                await self._say_late(record, (ledger.absent, unsent(error)))
+                await self._say_late(record, (ledger.unsent, unsent(error)))
             raise
 
     async def _check_lease(self) -> None:
@@ -182,15 +202,17 @@ class AsyncSending:
         following = then()
         if following is None or following.record is None or not self._try_slot(following.sends):
             return await self.move(arrow, answering, verb, *args)
+        after = following.record.seq
         try:
             reach("effect.dispatch.before")
-            about = (following.record.seq, self.sender, then, verb, *args)
+            about = (after, self.sender, then, verb, *args)
             record, following.record = await self.move(arrow, followed_by, *about)
             following.mine = True
             reach("effect.dispatch.after")
         except BaseException as error:
             following.mine = False
             self._give_slot(following.sends)
+            await self._take_back(error, after)
             if isinstance(error, Conflict) and not isinstance(
                 error, Stale
             ):  # the next one has moved: that is looked at then
@@ -222,8 +244,9 @@ class AsyncSending:
             await self._say_late(record, said_late(tool, result, None))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            outcome = Outcome(kept(result), by=unstorable(result, error))
-            return await self.move("commit", answering, ledger.commit, record.seq, record.attempt, outcome)
+            return await self.move(
+                "commit", answering, ledger.commit, record.seq, record.attempt, unkept(result, error)
+            )
 
     async def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """What a tool raised, recorded; without the lease too, if that was lost meanwhile."""
@@ -236,17 +259,21 @@ class AsyncSending:
     async def _say_late(self, record: EffectRecord, said: tuple[Any, ...]) -> None:
         """What became of the call is a fact: said under the lease if that holds, else without it."""
         verb, *about = said
+        await self._say(arriving, verb, record.seq, record.attempt, *about)
+
+    async def _say(self, verb: Callable[..., Any], *args: Any) -> None:
         try:
-            await self._write(arriving, verb, record.seq, record.attempt, *about)
+            await self._write(verb, *args)
         except Stale:
-            await self._caller.write(arriving, self._stream, verb, record.seq, record.attempt, *about)
+            await self._caller.write(verb, self._stream, *args)
 
     async def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> EffectRecord:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
-        if isinstance(error, (Failed, *tool.fails)):
+        if says_no(tool, error):
             outcome = Outcome(error=error_of(error))
-            return await self._end(then, "fail", ledger.fail, record.seq, record.attempt, outcome)
-        if isinstance(error, Unavailable):
+            verb = ledger.fail_quiet if record.doubtful else ledger.fail
+            return await self._end(then, "fail", verb, record.seq, record.attempt, outcome)
+        if says_unsent(error):
             return await self._not_sent(tool, record, error)
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
         if not isinstance(error, Exception):
@@ -256,9 +283,11 @@ class AsyncSending:
             raise error
         return doubted
 
-    async def _not_sent(self, tool: Tool, record: EffectRecord, error: Unavailable) -> EffectRecord:
-        """It did not happen, and may be tried again as often as the tool allows."""
+    async def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:
+        """It did not happen, and may be tried again as often as the tool allows; unless an attempt before may have happened."""
         outcome = Outcome(error=error_of(error), by="its tool")
+        if record.doubtful:
+            return await self._doubt(record, error_of(error), quiet=True)
         if record.failures > tool.rule.retries:
             return await self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
         planned = await self.move("absent", ledger.absent, record.seq, record.attempt, outcome)

@@ -34,6 +34,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
     Happened,
+    ToolKind,
     Unknown,
     Verdict,
 )
@@ -75,6 +76,11 @@ class Acting(Sending):
                 meant.record, meant.mine = record, mine
             if first is not None:
                 reach("effect.dispatch.after")
+        except BaseException as error:
+            if first is not None and first.intent is not None:
+                first.mine = False
+                self._take_back(error, first.intent)
+            raise
         finally:
             if first is not None and not first.mine:
                 self._give_slot(first.sends)
@@ -172,7 +178,7 @@ class Acting(Sending):
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> EffectRecord:
         error = record.error or EffectError("Failed", advice.reason)
-        outcome = Outcome(error=error, by=advice.reason)
+        outcome = Outcome(error=error, by=advice.reason, doubtful=record.kind is ToolKind.IDEMPOTENT)
         return self.move("fail", answering, ledger.fail, record.seq, record.attempt, outcome)
 
     def _probe(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:

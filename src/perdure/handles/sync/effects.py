@@ -11,7 +11,7 @@ from perdure.effects.answers import answering, checkpointing
 from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
-from perdure.effects.tool import Refuse, as_tool, kind_of
+from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Invalid
 from perdure.handles.callers import Caller
 from perdure.handles.sync.acting import Acting
@@ -27,7 +27,6 @@ from perdure.model.records.effects import (
     ToolKind,
     Verdict,
 )
-from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
@@ -174,18 +173,9 @@ class Effects(StreamHandle):
         if asked is None:
             record, mine = acting.dispatch(found, intent)
         else:
-            record, mine = self._permitted(acting, acting.plan(intent), asked, approve_within), False
+            planned = acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked, approve_within)
+            record, mine = acting.dispatch_permitted(found, planned)
         return outcome_of(acting.conclude(found, record, mine=mine))
-
-    def _permitted(
-        self, acting: Acting, record: EffectRecord, asked: Refuse | str | None, within: Duration | None
-    ) -> EffectRecord:
-        """What is planned, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
-        if asked is None or record.state is not EffectState.PLANNED or record.epoch != acting.sender.epoch:
-            return record
-        if isinstance(asked, Refuse):
-            return acting.withdraw(record, asked.reason, "a guard")
-        return approved(acting, record, self._write(deciding.ask_approval, record, asked, within))
 
     def begin(
         self,
@@ -217,15 +207,6 @@ class Effects(StreamHandle):
         """The effects of this session, oldest first. open: those that are not settled."""
         found = self._read(ledger.effects, after=after, limit=limit, open_only=open)
         return [Effect(self._caller, self._stream, self._pin, record) for record in found]
-
-
-def approved(acting: Acting, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
-    """The effect if a person approved of it, withdrawn if not. Waiting while there is no answer."""
-    if approval.state is WaitState.OPEN:
-        raise permitting.waiting_for(record, approval)
-    if deciding.is_approved(approval, record):
-        return record
-    return acting.move("withdraw", permitting.refuse, record, approval)
 
 
 class EffectsAcross(StoreHandle):

@@ -137,6 +137,11 @@ class Outward(Placed):
             doubt = error
         except Unavailable as trouble:  # of the store: what tools raise is judged before
             raise driving.troubled(trouble) from None
+        except Exception:
+            raise
+        except BaseException:
+            self._here().interrupted = found.place or ""
+            raise
         else:
             driving.reached.add(record.seq)
             driving.effects += 1
@@ -260,13 +265,16 @@ class Outward(Placed):
         return self._driving.stopped
 
     def _settle_left(self, span: Span) -> None:
-        """What was interrupted in a span is settled before anything is undone."""
+        """What was interrupted in a span is settled before anything is undone: what was sent may have happened."""
         driving = self._driving
-        for record in driving.read(ledger.effects, driving.stream, after=driving.cut_seq, open_only=True):
+        for record in driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq, open_only=True):
             mine = record.place is not None and span.holds(record.place) and record.undoes is None
-            tool = driving.tools.get(record.tool) or DECLARED.get(record.tool)
-            if mine and record.state is EffectState.IN_DOUBT and tool is not None:
-                self._concluded(tool, record)
+            if mine and record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
+                tool = driving.tools.get(record.tool) or DECLARED.get(record.tool)
+                if tool is not None:
+                    self._concluded(tool, record)
+                elif record.rule.undo:
+                    raise self._parked(record, "its tool is not known here", "import it, then `perdure resume`")
 
     def _undo(self, undo: Tool, record: EffectRecord) -> None:
         self._wait_for_landing(record)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from perdure.effects import batch as batches
+from perdure.effects import permitting
 from perdure.effects.batch import Meant, next_free
 from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import error_of
@@ -16,7 +17,7 @@ from perdure.handles.invoking import Invoker
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.effects import Effects
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Answer, EffectError, EffectRecord
+from perdure.model.records.effects import Answer, EffectError
 from perdure.planes import turns
 
 
@@ -62,10 +63,12 @@ class Responding(Effects):
             self._read_for(meant)
             return
         assert meant.record is not None
-        record: EffectRecord = meant.record
-        if not meant.mine:
-            record = self._permitted(acting, record, meant.asked, None)
-        meant.record = acting.conclude(meant.tool, record, mine=meant.mine, then=then)
+        record, mine = meant.record, meant.mine
+        if not mine:
+            if meant.asked is not None:
+                record = self._write(permitting.ask, record, acting.sender.epoch, meant.asked)
+            record, mine = acting.dispatch_permitted(meant.sends, record)
+        meant.record = acting.conclude(meant.tool, record, mine=mine, then=then)
         meant.settle(outcome_of)
 
     def _read_for(self, meant: Meant) -> None:

@@ -80,7 +80,8 @@ class Run(Outward):
     def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
 
-        So they land exactly once: `run.atomic(lambda tx: tx.session("a").say("user", "x"))`.
+        So they land exactly once: `run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. What it returns is kept:
+        plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
         place, found = self._arrive("step", name, "")
@@ -231,4 +232,4 @@ class Child:
 
     def result(self) -> Any:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
-        return course.told_of(self.id, self._run._met(self._wait))
+        return course.told_of(self.id, self._run._met(self._wait), self._wait.place)

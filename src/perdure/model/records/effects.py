@@ -142,7 +142,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
     """One effect. `id` names it on its store: the kind and name of its stream, and its number there.
 
     attempt: dispatches so far. mishaps: those of them that ended by no doing of its tool. quiet_at: since when its caller is
-    known to be unable to send. place: where in its run.
+    known to be unable to send. place: where in its run. unkept: why its result is not the one that its tool gave. doubtful: an
+    attempt before the last one may have happened.
     """
 
     seq: int
@@ -172,6 +173,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
     ref: Ref
     mishaps: int = 0
     first_dispatched_at: datetime | None = None
+    unkept: str | None = None
+    doubtful: bool = False
 
     @property
     def failures(self) -> int:

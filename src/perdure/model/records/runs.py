@@ -24,6 +24,7 @@ class RunStatus(enum.StrEnum):
     PARKED = "parked"
 
 
+CALLED_OFF = "Cancelled"  # the code of what ends because its run was cancelled
 ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 

@@ -51,6 +51,34 @@ class AsyncChildrenContract:
             assert len(await store.runs(parent=parent.id)) == 3
             assert (await store.verify()).ok
 
+    async def test_a_run_that_ended_by_its_child_is_tried_again_with_it(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def flaky() -> str:
+            if outside.seen("tried") and len(outside.calls) < 3:
+                raise ValueError("not yet")
+            return "done"
+
+        async def work(run: AsyncRun) -> str:
+            return await run.step(flaky)
+
+        child = agent(name="child")(work)
+
+        async def lead(run: AsyncRun) -> str:
+            return await run.call(child)
+
+        made = program(lead)
+        async with await opener() as store:
+            for _ in range(2):
+                with pytest.raises(Failed, match="not yet"):
+                    await store.drive(made, key="k")
+                (parent,) = await store.runs(agent="a")
+                await parent.retry()
+            assert await store.drive(made, key="k") == "done"
+            assert outside.calls == ["tried"] * 3
+            assert len(await store.runs(agent="child")) == 1
+            assert (await store.verify()).ok
+
     async def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: AsyncOpener) -> None:
         async def wait(run: AsyncRun) -> None:
             await run.ask("?")

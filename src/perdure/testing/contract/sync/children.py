@@ -52,6 +52,34 @@ class ChildrenContract:
             assert len(store.runs(parent=parent.id)) == 3
             assert (store.verify()).ok
 
+    def test_a_run_that_ended_by_its_child_is_tried_again_with_it(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def flaky() -> str:
+            if outside.seen("tried") and len(outside.calls) < 3:
+                raise ValueError("not yet")
+            return "done"
+
+        def work(run: Run) -> str:
+            return run.step(flaky)
+
+        child = agent(name="child")(work)
+
+        def lead(run: Run) -> str:
+            return run.call(child)
+
+        made = program(lead)
+        with opener() as store:
+            for _ in range(2):
+                with pytest.raises(Failed, match="not yet"):
+                    store.drive(made, key="k")
+                (parent,) = store.runs(agent="a")
+                parent.retry()
+            assert store.drive(made, key="k") == "done"
+            assert outside.calls == ["tried"] * 3
+            assert len(store.runs(agent="child")) == 1
+            assert (store.verify()).ok
+
     def test_a_child_that_is_cancelled_fails_for_its_parent(self, opener: Opener) -> None:
         def wait(run: Run) -> None:
             run.ask("?")

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+LEASE_SECONDS = 60.0
+
 
 class Agent(Protocol):
     """What a task is written over. Names are unique in a task; values are JSON."""
@@ -51,7 +53,9 @@ class Outside(Protocol):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """All that a subject is told. A server that it may use has its URL in the file `server` of the folder."""
+    """All that a subject is told. A server that it may use has its URL in the file `server` of the folder, and how long a lease
+    it is to take stands in the file `lease`.
+    """
 
     folder: Path
     task: str
@@ -62,6 +66,12 @@ class Place(msgspec.Struct, frozen=True):
     def server(self) -> str:
         """The URL of the server that was started for it."""
         return (self.folder / "server").read_text()
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease it is to take, if it takes any."""
+        told = self.folder / "lease"
+        return float(told.read_text()) if told.exists() else LEASE_SECONDS
 
 
 class Belief(msgspec.Struct, frozen=True):
@@ -91,12 +101,14 @@ class Subject(ABC):
     {"happened": …, "result": …} about an effect in doubt.
 
     about: one line for the report. needs: "postgres", if a server of its own is to be started for it. written: whether what it
-    writes is written by its own process, so that it can be counted.
+    writes is written by its own process, so that it can be counted. leases: whether a process that gives no sign of life for
+    `place.lease_seconds` loses its task to others.
     """
 
     about: ClassVar[str] = ""
     needs: ClassVar[str] = ""
     written: ClassVar[bool] = True
+    leases: ClassVar[bool] = False
 
     def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
         self.place = place

@@ -85,6 +85,7 @@ class Acknowledged:
 
     def __init__(self, story: Story) -> None:
         self.first: dict[tuple[str, str], Any] = {}
+        self._seen: dict[str, tuple[Life, float]] = {}  # who acknowledged a step first, and when
         self.lost: set[str] = set()
         for _, take in sorted((moment for life in story.lives for moment in self._moments(life)), key=itemgetter(0)):
             take()
@@ -97,15 +98,18 @@ class Acknowledged:
         """What a life believed when it began, what it worked, and what it acknowledged."""
         if life.belief is not None:
             yield life.resumed, partial(self._compare, life.belief)
-        yield from ((at, partial(self._worked, name)) for name, at in life.worked)
-        yield from ((ack.t, partial(self._take, ack)) for ack in life.acks)
+        yield from ((at, partial(self._worked, life, name)) for name, at in life.worked)
+        yield from ((ack.t, partial(self._take, life, ack)) for ack in life.acks)
 
-    def _worked(self, name: str) -> None:
-        """Work that was acknowledged is not done again."""
-        if ("step", name) in self.first:
+    def _worked(self, life: Life, name: str) -> None:
+        """Work that was acknowledged is not done again by who could know of it: it was there before, or is its own."""
+        seen = self._seen.get(name)
+        if seen is not None and (seen[0] is life or seen[1] <= life.resumed):
             self.lost.add(f"step {name}")
 
-    def _take(self, ack: Ack) -> None:
+    def _take(self, life: Life, ack: Ack) -> None:
+        if ack.verb == "step":
+            self._seen.setdefault(ack.name, (life, ack.t))
         if self.first.setdefault((ack.verb, ack.name), ack.value) != ack.value:
             self.lost.add(f"{ack.verb} {ack.name}")
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from perdure.evaluation.recovery.faults import disk, power, racing, strikes, tracing
 from perdure.evaluation.recovery.faults.fault import Fault
 
-FAULTS: dict[str, Fault] = {
-    fault.name: fault
-    for fault in (strikes.NONE, strikes.KILL, strikes.KILLS, racing.RACE, tracing.SYSCALL, power.POWER, disk.FULL)
-}
+_ALL = (
+    strikes.NONE,
+    strikes.KILL,
+    strikes.KILLS,
+    racing.RACE,
+    racing.STOP,
+    tracing.SYSCALL,
+    power.POWER,
+    disk.FULL,
+)
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}

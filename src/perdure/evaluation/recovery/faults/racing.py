@@ -1,31 +1,66 @@
-"""Two processes at the same task: the first is stopped at a boundary, a second one resumes it, then the first one wakes up."""
+"""Two processes at the same task: the first is stopped at a boundary, a second one resumes it, then the first one wakes up.
+
+`race`: at once. `stop`: when the lease of the first is over, so that the second one takes the task from it.
+"""
 
 from __future__ import annotations
 
+import time
+
 from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.interface import Subject
+from perdure.evaluation.recovery.lives import Child
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
 
 ROUNDS_MAX = 6
+LEASE_SECONDS = 1.0
+PAST_SECONDS = 1.5 * LEASE_SECONDS
 
 
-def _raced(story: Story, at: str) -> None:
-    """The second is answered by people as often as it waits; then the first goes on with what it has in mind."""
+def stopped_at(story: Story, at: str) -> Child | None:
+    """A process that stands still at a boundary; None if it came to its end before. People answer what it waits for."""
     for _ in range(ROUNDS_MAX):
         first = story.ground.lives.hold(story.order(at=at, how="stop"))
         first.begin()
         if (life := first.wait()).end == "stopped":
-            break
-        story.add(life)
-        if life.end != "waiting":
-            return
-    else:
+            return first
+        if story.add(life).end != "waiting":
+            return None
+    return None
+
+
+def _raced(story: Story, at: str) -> None:
+    """The second is answered by people as often as it waits; then the first goes on with what it has in mind."""
+    first = stopped_at(story, at)
+    if first is None:
         return
     for _ in range(ROUNDS_MAX):
         if story.live(life=len(story.lives) + 1).end != "waiting":
             break
     story.add(first.wake())
+
+
+def _overdue(story: Story, at: str) -> None:
+    """The same past the lease of the first. What has not arrived is not denied while the one who may send it sleeps."""
+    (story.folder / "lease").write_text(str(LEASE_SECONDS))
+    first = stopped_at(story, at)
+    if first is None:
+        return
+    time.sleep(PAST_SECONDS)
+    for _ in range(ROUNDS_MAX):
+        life = story.live(life=len(story.lives) + 1)
+        denied = [name for name in life.doubts if not story.inbox[name]["happened"]]
+        for name in denied:
+            del story.inbox[name]
+        if life.end != "waiting" or denied:
+            break
+    story.add(first.wake())
+
+
+def _unfit(subject: type[Subject], task: Task) -> str:
+    return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
 
 
 def _boundaries(task: Task, seed: int) -> list[str]:
@@ -36,4 +71,8 @@ def _boundaries(task: Task, seed: int) -> list[str]:
 RACE = Fault(
     "race", "a second process resumes the task while the first is stopped; then the first goes on", _boundaries, _raced,
     Control("control-unshared", "relay-5", ("duplicates",)),
+)  # fmt: skip
+STOP = Fault(
+    "stop", "a process is stopped past its lease, another one takes its task, then the first goes on", _boundaries, _overdue,
+    Control("control-leased", "relay-5", ("duplicates",)), unfit=_unfit,
 )  # fmt: skip

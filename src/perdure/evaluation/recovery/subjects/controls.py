@@ -5,17 +5,20 @@ Unshared     Perdure without a shared identity: every process drives a run of it
 Unsynced     the log without fsync
 Buffered     the log that acknowledges what is still in its buffer
 InPlace      the session file, rewritten in place
+Leased       the session file with a lease that is looked at only in the beginning
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent
+from perdure.evaluation.recovery.interface import Agent, Held
 from perdure.evaluation.recovery.subjects.json_file import JsonFile
+from perdure.evaluation.recovery.subjects.json_renamed import JsonRenamed
 from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
 from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite
 
@@ -71,3 +74,20 @@ class InPlace(JsonFile):
     """Empties the file before it writes it."""
 
     about = "control: a session file, rewritten in place"
+
+
+class Leased(JsonRenamed):
+    """Believes that it still has what it once had."""
+
+    about = "control: a session file with a lease that is not looked at again"
+    leases = True
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        owned = self.place.folder / "owned"
+        if owned.exists() and time.time() < owned.stat().st_mtime + self.place.lease_seconds:
+            raise Held("another process is at it")
+        super().run(program)
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        (self.place.folder / "owned").touch()
+        super().keep(section, name, value)

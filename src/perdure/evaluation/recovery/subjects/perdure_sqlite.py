@@ -17,12 +17,13 @@ class PerdureSqlite(Subject):
     """One file, `agent.db`. The run and its session are named by the folder."""
 
     about = "Perdure on SQLite"
+    leases = True
     now: perdure.Run
 
     def run(self, program: Callable[[Agent], None]) -> None:
         NOW[:] = [self]
         self.program, self.key = program, self.place.folder.name
-        with perdure.open(self.url, actor="agent") as store:
+        with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds) as store:
             for found in store.runs(session=self.key):
                 self._hand_in(store, found)
             try:

@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.recovery.conftest import SEED, Show
 from perdure.evaluation.recovery import plan
+from perdure.evaluation.recovery.faults import refusing
 
 
 def some(subject: str, task: str, fault: str, count: int = 2) -> list[str]:
@@ -30,3 +31,37 @@ def test_who_takes_no_lease_is_not_put_to_it() -> None:
     made = plan.make(["json-renamed"], ["support"], ["stop"], SEED, {})
     assert not made.cells
     assert made.skipped["json-renamed/support/stop"] == "it takes no lease: the same as race"
+
+
+# -- I/O errors ------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fails_is_told_and_nothing_is_lost(show: Show) -> None:
+    shown = [show(case) for case in some("perdure-sqlite", "support", "eio", 4)]
+    assert [each.score.failed for each in shown] == [[]] * 4
+    assert all(each.score.struck for each in shown)
+
+
+def test_a_file_that_is_emptied_before_it_is_written_does_not_survive_an_error(show: Show) -> None:
+    shown = [show(case) for case in some("json-file", "relay-5", "eio", 12)]
+    assert any(each.score.acknowledged_lost for each in shown)
+
+
+TRACE = r"""
+7 pwrite64(4</t/s/a.db>, "x", 1, 0) = 1
+7 write(5<pipe:[9]>, "{\"what\": \"believes\"", 9) = 9
+7 write(5<pipe:[9]>, "{", 1) = 1
+8 write(6</t/s/a.7>, "y", 1) = 1
+7 pwrite64(4</t/s/a.db>, "x", 1, 0) = 1
+7 write(4</t/other>, "x", 1) = 1
+7 fsync(3</t/s>) = 0
+"""
+
+
+def test_the_calls_with_which_a_life_says_what_it_believes_are_left_alone() -> None:
+    """They would read as if it had forgotten everything."""
+    calls = list(refusing._read(TRACE, 1, 7, "/t/s"))
+    assert [(call.name, call.numbers) for call in calls] == [
+        ("write", {"write": 1}), ("pwrite64", {"pwrite64": 2}), ("fsync", {"pwrite64": 2, "fsync": 1}),
+    ]  # fmt: skip
+    assert calls[0].files == {"/a.db", "/a.{pid}", ""}

@@ -58,7 +58,7 @@ def show(ground: Ground, case: Case) -> Shown:
         FAULTS[case.fault].tell(story, case.schedule)
         if story.final is None:
             story.finish()
-        lives = [f"{life.end} {life.at or life.said}".strip() for life in story.lives]
+        lives = [" ".join(filter(None, (life.end, life.at, life.said))) for life in story.lives]
         return Shown(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
     except Exception:  # noqa: BLE001 - told as the harness's own failure
         said = traceback.format_exc()[-800:]

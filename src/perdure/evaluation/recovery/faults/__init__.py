@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import disk, power, racing, strikes, tracing
+from perdure.evaluation.recovery.faults import disk, power, racing, refusing, strikes, tracing
 from perdure.evaluation.recovery.faults.fault import Fault
 
 _ALL = (
@@ -12,6 +12,7 @@ _ALL = (
     racing.RACE,
     racing.STOP,
     tracing.SYSCALL,
+    refusing.EIO,
     power.POWER,
     disk.FULL,
 )

@@ -31,6 +31,7 @@ CONTROLS = {
     "control-unsynced": f"{_HERE}.controls:Unsynced",
     "control-buffered": f"{_HERE}.controls:Buffered",
     "control-in-place": f"{_HERE}.controls:InPlace",
+    "control-unheeded": f"{_HERE}.controls:Unheeded",
     "control-leased": f"{_HERE}.controls:Leased",
 }
 

@@ -5,12 +5,14 @@ Unshared     Perdure without a shared identity: every process drives a run of it
 Unsynced     the log without fsync
 Buffered     the log that acknowledges what is still in its buffer
 InPlace      the session file, rewritten in place
+Unheeded     the log that does not heed errors of its disk
 Leased       the session file with a lease that is looked at only in the beginning
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -74,6 +76,16 @@ class InPlace(JsonFile):
     """Empties the file before it writes it."""
 
     about = "control: a session file, rewritten in place"
+
+
+class Unheeded(JsonlLog):
+    """Goes on whatever its disk says."""
+
+    about = "control: a JSON-lines log that does not heed errors"
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().keep(section, name, value)
 
 
 class Leased(JsonRenamed):

@@ -65,3 +65,20 @@ def test_the_calls_with_which_a_life_says_what_it_believes_are_left_alone() -> N
         ("write", {"write": 1}), ("pwrite64", {"pwrite64": 2}), ("fsync", {"pwrite64": 2, "fsync": 1}),
     ]  # fmt: skip
     assert calls[0].files == {"/a.db", "/a.{pid}", ""}
+
+
+# -- databases that go away ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["restart", "reply"])
+def test_a_database_that_goes_away_takes_nothing_along(show: Show, fault: str) -> None:
+    shown = [show(case) for case in some("perdure-postgres", "support", fault)]
+    assert [each.score.failed for each in shown] == [[]] * 2
+    assert all(each.score.struck for each in shown)
+
+
+@pytest.mark.parametrize("fault", ["restart", "reply"])
+def test_a_store_without_a_server_is_not_put_to_it(fault: str) -> None:
+    made = plan.make(["perdure-sqlite"], ["support"], [fault], SEED, {})
+    assert not made.cells
+    assert made.skipped[f"perdure-sqlite/support/{fault}"] == "it has no server: its store is its own"

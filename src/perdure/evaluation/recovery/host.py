@@ -85,9 +85,10 @@ def _serve(setting: Setting, folder: Path) -> None:
     with Witness.start(folder / "witness") as witness:
         lives = Lives((*LATER, *(ON_A_SERVER if setting.postgres else ())))
         ground = Ground(setting.seed, witness, lives, folder, setting.postgres)
-        for line in sys.stdin:
-            shown = show(ground, msgspec.json.decode(line, type=Case))
-            os.write(1, msgspec.json.encode(shown) + b"\n")
+        with ground.closing:
+            for line in sys.stdin:
+                shown = show(ground, msgspec.json.decode(line, type=Case))
+                os.write(1, msgspec.json.encode(shown) + b"\n")
 
 
 if __name__ == "__main__":

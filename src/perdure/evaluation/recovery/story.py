@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Case(msgspec.Struct, frozen=True):
 
 class Ground(msgspec.Struct):
     """What a host has. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel, and
-    power loss is modelled. found: what was measured once for many cases.
+    power loss is modelled. found: what was measured or started once for many cases; closing: what ends with the host.
     """
 
     seed: int
@@ -51,6 +52,7 @@ class Ground(msgspec.Struct):
     postgres: str = ""
     number: int = 0
     found: dict[Any, Any] = {}
+    closing: ExitStack = msgspec.field(default_factory=ExitStack)
 
 
 class Story:

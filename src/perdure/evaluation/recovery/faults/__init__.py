@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import disk, power, racing, refusing, strikes, tracing
+from perdure.evaluation.recovery.faults import disk, power, racing, refusing, servers, strikes, tracing
 from perdure.evaluation.recovery.faults.fault import Fault
 
 _ALL = (
@@ -13,6 +13,8 @@ _ALL = (
     racing.STOP,
     tracing.SYSCALL,
     refusing.EIO,
+    servers.RESTART,
+    servers.REPLY,
     power.POWER,
     disk.FULL,
 )

@@ -67,6 +67,32 @@ def test_the_calls_with_which_a_life_says_what_it_believes_are_left_alone() -> N
     assert calls[0].files == {"/a.db", "/a.{pid}", ""}
 
 
+# -- wrong clocks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["ticket:sent@after-1h", "ticket:sent@after+1h", "mail:before@during-1h"])
+def test_a_wrong_clock_changes_nothing(show: Show, schedule: str) -> None:
+    assert show(f"perdure-sqlite/support/clock/{schedule}").score.failed == []
+
+
+@pytest.mark.parametrize("schedule", ["ticket:calling+1h", "mail:calling+1h", "mail:before-1h"])
+def test_a_lease_that_is_taken_too_early_does_nothing_twice(show: Show, schedule: str) -> None:
+    assert show(f"perdure-sqlite/support/skew/{schedule}").score.failed == []
+
+
+def test_a_clock_is_wrong_in_the_lives_of_its_story_alone(show: Show, tmp_path) -> None:
+    path = tmp_path / "tells.py"
+    path.write_text(
+        "import time\nfrom perdure.evaluation.recovery.subjects import json_file\n"
+        "class Tells(json_file.JsonFile):\n"
+        "    def done(self, result):\n        raise RuntimeError(round((time.time() - BEGAN) / 3600))\n"
+        "BEGAN = time.time()\n"
+    )
+    said = [show(f"{path}/relay-5/clock/task-1:before@after{hour}").score.said for hour in ("+1h", "-1h")]
+    assert said == ["RuntimeError: 1", "RuntimeError: -1"]
+    assert show(f"{path}/relay-5/none/-").score.said == "RuntimeError: 0"
+
+
 # -- databases that go away ------------------------------------------------------------------------------------------
 
 

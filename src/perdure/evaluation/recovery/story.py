@@ -72,6 +72,7 @@ class Story:
         self.inbox: dict[str, Any] = {}
         self.final: Belief | None = None
         self.note = ""
+        self.clock = ""  # of its lives: a file that says by how much it is wrong
         self.make_folder()
 
     def make_folder(self) -> None:
@@ -85,7 +86,7 @@ class Story:
         about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
         where = {"folder": self.folder, "outside": self.top / "outside", "port": self.ground.witness.port}
         number = given.pop("life", len(self.lives))
-        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), **given)
+        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given)
 
     def live(self, **given: Any) -> Life:
         """Live one more life, to its end."""

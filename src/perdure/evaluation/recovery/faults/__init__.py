@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import disk, power, racing, refusing, servers, strikes, tracing
+from perdure.evaluation.recovery.faults import clocks, disk, power, racing, refusing, servers, strikes, tracing
 from perdure.evaluation.recovery.faults.fault import Fault
 
 _ALL = (
@@ -15,6 +15,8 @@ _ALL = (
     refusing.EIO,
     servers.RESTART,
     servers.REPLY,
+    clocks.CLOCK,
+    clocks.SKEW,
     power.POWER,
     disk.FULL,
 )

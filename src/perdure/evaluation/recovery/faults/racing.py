@@ -43,12 +43,18 @@ def _raced(story: Story, at: str) -> None:
 
 
 def _overdue(story: Story, at: str) -> None:
-    """The same past the lease of the first. What has not arrived is not denied while the one who may send it sleeps."""
+    """The same past the lease of the first."""
     (story.folder / "lease").write_text(str(LEASE_SECONDS))
     first = stopped_at(story, at)
     if first is None:
         return
     time.sleep(PAST_SECONDS)
+    take_over(story)
+    story.add(first.wake())
+
+
+def take_over(story: Story) -> None:
+    """A second one goes on as far as it can while the first one sleeps. What that one may still send is not denied."""
     for _ in range(ROUNDS_MAX):
         life = story.live(life=len(story.lives) + 1)
         denied = [name for name in life.doubts if not story.inbox[name]["happened"]]
@@ -56,10 +62,10 @@ def _overdue(story: Story, at: str) -> None:
             del story.inbox[name]
         if life.end != "waiting" or denied:
             break
-    story.add(first.wake())
 
 
-def _unfit(subject: type[Subject], task: Task) -> str:
+def unfit_without_lease(subject: type[Subject], task: Task) -> str:
+    """Who takes no lease cannot lose it."""
     return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
 
 
@@ -74,5 +80,5 @@ RACE = Fault(
 )  # fmt: skip
 STOP = Fault(
     "stop", "a process is stopped past its lease, another one takes its task, then the first goes on", _boundaries, _overdue,
-    Control("control-leased", "relay-5", ("duplicates",)), unfit=_unfit,
+    Control("control-leased", "relay-5", ("duplicates",)), unfit=unfit_without_lease,
 )  # fmt: skip

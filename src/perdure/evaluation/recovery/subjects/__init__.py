@@ -33,6 +33,7 @@ CONTROLS = {
     "control-in-place": f"{_HERE}.controls:InPlace",
     "control-unheeded": f"{_HERE}.controls:Unheeded",
     "control-leased": f"{_HERE}.controls:Leased",
+    "control-stamped": f"{_HERE}.controls:Stamped",
     "control-unlogged": f"{_HERE}.controls_postgres:Unlogged",
     "control-again": f"{_HERE}.controls_postgres:Again",
 }

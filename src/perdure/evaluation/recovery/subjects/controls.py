@@ -7,6 +7,7 @@ Buffered     the log that acknowledges what is still in its buffer
 InPlace      the session file, rewritten in place
 Unheeded     the log that does not heed errors of its disk
 Leased       the session file with a lease that is looked at only in the beginning
+Stamped      a session file for every state; the one with the latest time counts
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -16,6 +17,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from perdure.evaluation.recovery.interface import Agent, Held
@@ -103,3 +105,17 @@ class Leased(JsonRenamed):
     def keep(self, section: str, name: str, value: Any) -> None:
         (self.place.folder / "owned").touch()
         super().keep(section, name, value)
+
+
+class Stamped(JsonRenamed):
+    """Trusts that time goes on."""
+
+    about = "control: a session file for every state, named by the time"
+
+    @property
+    def path(self) -> Path:
+        found = sorted(self.place.folder.glob("session-*.json"))
+        return found[-1] if found else self.place.folder / "session-.json"
+
+    def keep(self, section: str, name: str, value: Any) -> None:  # noqa: ARG002 - all of it is written again
+        self.replace(self.place.folder / f"session-{time.time_ns()}.json")

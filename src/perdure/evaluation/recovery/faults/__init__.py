@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import clocks, disk, power, racing, refusing, servers, strikes, tracing
+from perdure.evaluation.recovery.faults import (
+    clocks,
+    disk,
+    power,
+    racing,
+    refusing,
+    server_disks,
+    servers,
+    strikes,
+    tracing,
+)
 from perdure.evaluation.recovery.faults.fault import Fault
 
 _ALL = (
@@ -19,5 +29,7 @@ _ALL = (
     clocks.SKEW,
     power.POWER,
     disk.FULL,
+    server_disks.POWER,
+    server_disks.FULL,
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}

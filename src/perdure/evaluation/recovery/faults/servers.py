@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib.util
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.faults.racing import stopped_at
+from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
@@ -28,7 +30,12 @@ def missing() -> str:
     """Why there is no server to strike; nothing, if there is."""
     if importlib.util.find_spec("psycopg") is None:
         return "psycopg is not installed"
-    return "" if embedded_bin_dir() or system_bin_dir() else "no PostgreSQL is installed"
+    return "" if programs() else "no PostgreSQL is installed"
+
+
+def programs() -> Path | None:
+    """Where the programs of a server are."""
+    return embedded_bin_dir() or system_bin_dir()
 
 
 def unfit(subject: type[Subject], task: Task) -> str:
@@ -40,8 +47,7 @@ def own_server(story: Story) -> PostgresServer:
     """This host's, started when it is first needed. The subject is told of it."""
     found = story.ground.found
     if "server" not in found:
-        programs = embedded_bin_dir() or system_bin_dir()
-        server = PostgresServer.start(story.ground.folder, bin_dir=programs)
+        server = PostgresServer.start(story.ground.folder, bin_dir=programs())
         found["server"] = story.ground.closing.enter_context(server)
     tell_of(story, found["server"].url())
     return found["server"]
@@ -64,12 +70,8 @@ def _restarted(story: Story, at: str) -> None:
         story.add(life.wake())
 
 
-def _boundaries(task: Task, seed: int) -> list[str]:
-    return list(points_of(task.name, seed))
-
-
 RESTART = Fault(
-    "restart", "the database is killed and started again while the process stands at a boundary", _boundaries, _restarted,
+    "restart", "the database is killed and started again while the process stands at a boundary", one_by_one, _restarted,
     Control("control-unlogged", "support", ("acknowledged_lost",)), missing, unfit,
 )  # fmt: skip
 

@@ -35,6 +35,8 @@ CONTROLS = {
     "control-leased": f"{_HERE}.controls:Leased",
     "control-stamped": f"{_HERE}.controls:Stamped",
     "control-unlogged": f"{_HERE}.controls_postgres:Unlogged",
+    "control-unflushed": f"{_HERE}.controls_postgres:Unflushed",
+    "control-deaf": f"{_HERE}.controls_postgres:Deaf",
     "control-again": f"{_HERE}.controls_postgres:Again",
 }
 

@@ -1,6 +1,8 @@
 """Broken on purpose, on PostgreSQL: a row for every operation (`Rows`) would be sound but for effects that it did not keep.
 
 Unlogged     the rows are in a table that a crash of the server empties
+Unflushed    commits that do not wait for the disk
+Deaf         errors of the server are not heeded
 Again        what was not answered is done again
 """
 # ruff: noqa: D102 - the verbs are described by the interface
@@ -55,6 +57,23 @@ class Unlogged(Rows):
 
     about = "control: PostgreSQL rows in an unlogged table"
     kind = "UNLOGGED"
+
+
+class Unflushed(Rows):
+    """Fast, until the power goes."""
+
+    about = "control: PostgreSQL rows; a commit does not wait for the disk"
+    settings = "-c synchronous_commit=off"
+
+
+class Deaf(Rows):
+    """Goes on whatever the server says."""
+
+    about = "control: PostgreSQL rows; errors are not heeded"
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        with contextlib.suppress(psycopg.Error):
+            super().keep(section, name, value)
 
 
 class Again(Rows):

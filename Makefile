@@ -55,9 +55,10 @@ bench: ## measure it on this machine
 	$(call bootstrap,dev)
 	@.venv/bin/perdure bench
 
+# Other frameworks are installed on the way, each on its own, in the user's cache; those that cannot be had are skipped.
 evaluate: ## kill agents on several stores and count what happened (BUDGET=10m, into ./evaluation-report)
 	$(call bootstrap,dev)
-	@.venv/bin/perdure evaluate --budget $(BUDGET) --out evaluation-report
+	@.venv/bin/perdure evaluate --install-peers --budget $(BUDGET) --out evaluation-report
 
 clean: ## remove the environment and all caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

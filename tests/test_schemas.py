@@ -20,7 +20,7 @@ CHANGES = [
     "ALTER TABLE turns ALTER COLUMN role DROP NOT NULL",
     "CREATE TABLE own (n int)",
     "DROP VIEW v_turns",
-    "DROP INDEX turns_by_role",
+    "DROP INDEX turns_of_system",
     "ALTER TABLE tenants ADD CONSTRAINT short CHECK (length(name) < 10)",
 ]
 

@@ -11,6 +11,7 @@ from perdure.log.table import Table, TableClass
 
 SEQUENCED = Table("things", TableClass.RECORDED, ("seq",), ("a", "b"))
 NAMED = Table("names", TableClass.RECORDED, ("name",), ("a",))
+ONCE = Table("births", TableClass.RECORDED, ("seq",), ("a", "b"), once=("a",))
 
 
 def apply(table, body, seq=5, rows=None, *, pruned=False):
@@ -44,3 +45,19 @@ def test_a_base_restates_and_nothing_is_made_twice(pruned):
 def test_a_key_that_lacks_a_column_is_damage():
     with pytest.raises(Damaged, match="lacks"):
         apply(NAMED, Body("set", {}, {"a": 1}))
+
+
+@pytest.mark.parametrize("body", [
+    Body("set", {"seq": 3}, {"a": 2}), Body("set", {"seq": 3}, {"b": 1}, mark="a"), Body("base", {"seq": 3}, {"b": 1}),
+    Body("delete", {"seq": 3}),
+])  # fmt: skip
+def test_what_is_said_once_stays(body):
+    """A store leaves such a column alone when it writes the row again: no event may say that it changed."""
+    with pytest.raises(Damaged):
+        apply(ONCE, body, rows={(3,): {"seq": 3, "a": 1, "b": None}})
+
+
+@pytest.mark.parametrize("op", ["set", "base"])
+def test_what_is_said_once_may_be_restated(op):
+    row = {"seq": 3, "a": 1, "b": None}
+    assert apply(ONCE, Body(op, {"seq": 3}, {"a": 1, "b": 2}), rows={(3,): row}).new == {"seq": 3, "a": 1, "b": 2}

@@ -21,7 +21,7 @@ def event():
 
 
 def made(read, *, at_us: int = 1, seq: int = 1, emptied: bool = False) -> EventRecord:
-    return EventRecord(seq, "app.done", "", "me", at_us, "a", "0" * 32, emptied, read)
+    return EventRecord(seq, "app.done", "", "me", at_us, "a", "0" * 32, emptied, None, lambda _: read())
 
 
 def nothing() -> Said:

@@ -155,13 +155,13 @@ def test_the_last_turns_are_one_read(session, statements):
 
 
 PLANS = {
-    "turns_back": ({"stream": 1, "first": 0, "last": 9, "limit": 20}, "turns"),
-    "turns_on": ({"stream": 1, "first": 0, "last": 9, "limit": 20, "role": "system"}, "turns"),
+    "turns_back": ({"stream": 1, "first": 0, "last": 9, "limit": 20}, "PRIMARY KEY"),
+    "turns_on": ({"stream": 1, "first": 0, "last": 9, "limit": 20, "rules": 1}, "turns_of_system"),
     "turn_by_key": ({"alone": 1, "key": "k"}, "turns_by_key"),
     "turn_by_call": ({"alone": 1, "call": "c"}, "turns_by_call"),
-    "calls_answered": ({"stream": 1, "first": 0, "last": 9}, "turns_by_role"),
+    "calls_answered": ({"stream": 1, "first": 0, "last": 9}, "PRIMARY KEY"),
     "cover_before": ({"stream": 1, "last": 9, "before": 9}, "covers_by_range"),
-    "session_header": ({"stream": 1, "now": 0}, "sessions"),
+    "session_header": ({"stream": 1, "now": 0}, "INTEGER PRIMARY KEY"),
     "session_by_name": ({"tenant": 1, "name": "s"}, "streams"),
 }
 PAGES = {
@@ -190,7 +190,7 @@ def test_reads_go_by_an_index(session, name):
     params, index = PLANS[name]
     steps = plan(session, name, params)
     assert not [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE FOR ORDER" in step], steps
-    assert any(index in step or "PRIMARY KEY" in step for step in steps), steps
+    assert any(index in step for step in steps), steps
 
 
 @pytest.mark.parametrize("index", PAGES)

@@ -172,7 +172,7 @@ class Runs(Plane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream = self.store._caller.write(runs.start, Wanted("agent", [], {}, "k"), 1)
+        self.stream, _ = self.store._caller.write(runs.start, Wanted("agent", [], {}, "k"), 1)
         self.status, self.token, self.holder, self.until_us = "ready", 0, "", 0
         self.leases: dict[str, Lease] = {}
         self.cancelling = False

@@ -37,7 +37,7 @@ def test_a_lease_that_was_given_up_writes_no_more():
     """A thread of a sync agent that goes on after its trunk ended records steps in a run that is over (P7)."""
     with perdure.open("memory:", clock=FakeClock()) as store:
         write = store._caller.write
-        stream = write(runs.start, Wanted("agent", [], {}), 1)
+        stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
         lease = write(runs.claim, stream, holder="h", program="p", epoch=1)
         assert lease is not None
         _, lease.seq = write(runs.fenced, lease, runs.wait, "ask", None)
@@ -50,7 +50,7 @@ def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
     clock = FakeClock()
     with perdure.open("memory:", clock=clock) as store:
         write = store._caller.write
-        stream = write(runs.start, Wanted("agent", [], {}), 1)
+        stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
         for holder in ("a", "b", "c", "d"):
             assert write(runs.claim, stream, holder=holder, program="p", epoch=1) is not None
             clock.advance("5m")

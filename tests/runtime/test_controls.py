@@ -251,7 +251,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "what a failed run waited for is waited for anew": (
         waits, "start_child", lambda tx, stream, wanted, epoch, place, mark: waits.open_wait(
-            tx, stream, waits.WaitKind.CHILD, place=place, name=runs.start(tx, wanted, epoch).name,
+            tx, stream, waits.WaitKind.CHILD, place=place, name=runs.start(tx, wanted, epoch)[0].name,
             doc={"question": wanted.agent}, mark=mark,
         ), AsyncChildrenContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
     ),

@@ -616,3 +616,22 @@ def test_a_connection_that_was_lost_is_replaced(url):
         stream = store.write(begin, "a")
         store.core.lane._connection.close()
         assert store.write(append, stream, "x") == 2
+
+
+def plans_made(raw):
+    """How often a statement is planned while only its values change, in a database that was analysed."""
+    raw.execute("CREATE TABLE t (a, b); CREATE INDEX t_by_a ON t (a)")
+    raw.executemany("INSERT INTO t VALUES (?, ?)", [(number % 7, number) for number in range(500)])
+    raw.execute("ANALYZE")
+    seen = []
+    raw.authorizer = lambda action, *_: seen.append(action) or apsw.SQLITE_OK
+    for number in range(5):
+        assert raw.execute("SELECT count(b) FROM t WHERE a = ?", (number,)).get > 70
+    return seen.count(apsw.SQLITE_SELECT)
+
+
+def test_other_values_do_not_mean_another_plan():
+    assert plans_made(sqlite.configured(apsw.Connection(":memory:"))) == 1
+    control = sqlite.configured(apsw.Connection(":memory:"))
+    control.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 0)
+    assert plans_made(control) >= 5

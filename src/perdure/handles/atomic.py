@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perdure.errors import Refused
-from perdure.handles.callers import AsyncCaller, Caller
+from perdure.handles.callers import Args, AsyncCaller, Caller, Kwargs
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
 from perdure.planes import conversation, runs, values
@@ -44,10 +44,11 @@ class TxCaller(Caller):
         self._tx.pin = pin
         return verb(self._tx, *args, **kwargs)
 
-    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
         """Run a verb in this transaction."""
-        call = super().write if self._settled else self.inside
-        return call(verb, *args, pin=pin, **kwargs)
+        if self._settled:
+            return super().run(verb, args, kwargs, pin)
+        return self.inside(verb, *args, pin=pin, **kwargs)
 
     def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run a read verb in this transaction: it sees what was written in it."""
@@ -77,9 +78,9 @@ class JoinedCaller(TxCaller):
 
     __slots__ = ()
 
-    def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream."""
-        return self.write(verb, stream, *args, pin=pin, **kwargs)
+        return self.run(verb, (stream, *args), kwargs, pin)
 
 
 class Atomic:

@@ -7,7 +7,7 @@ what is committed; `work` is for blocking work outside the database (artifact fi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
+Args = tuple[Any, ...]  # of a verb, passed on as they are: unpacking them at every step would cost as much as a read
+Kwargs = dict[str, Any]
 
 
 class Caller:
@@ -38,20 +40,24 @@ class Caller:
         """The same for another actor."""
         return Caller(self.core, actor, self.tenant, self.heartbeat)
 
-    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction of its own."""
+    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
+        """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
         return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
-    def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """The same, as a call."""
+        return self.run(verb, args, kwargs, pin)
+
+    def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream. The first one in a session also writes down, in its commit, that this
         store attends it.
         """
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":
-            return self.write(verb, stream, *args, pin=pin, **kwargs)
+            return self.run(verb, (stream, *args), kwargs, pin)
         about = (stream, verb, self.core.holder, not heartbeat.begun)
         try:
-            result = self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+            result = self.run(presence.attending, (*about, *args), kwargs, pin)
         except Exception:
             raise
         except BaseException:  # interrupted or cancelled: it may be committed all the same
@@ -95,18 +101,22 @@ class AsyncCaller:
         """The same for another actor."""
         return AsyncCaller(self.core, actor, self.tenant, self.heartbeat)
 
-    async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction of its own."""
-        return await self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
+    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:
+        """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
+        return self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
-    async def write_in(self, stream: Stream, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """The same, as a call."""
+        return await self.run(verb, args, kwargs, pin)
+
+    async def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream; see `Caller.write_in`."""
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":
-            return await self.write(verb, stream, *args, pin=pin, **kwargs)
+            return await self.run(verb, (stream, *args), kwargs, pin)
         about = (stream, verb, self.core.holder, not heartbeat.begun)
         try:
-            result = await self.write(presence.attending, *about, *args, pin=pin, **kwargs)
+            result = await self.run(presence.attending, (*about, *args), kwargs, pin)
         except Exception:
             raise
         except BaseException:  # interrupted or cancelled: it may be committed all the same
@@ -144,7 +154,7 @@ class FrozenCaller(Caller):
 
     __slots__ = ()
 
-    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:  # noqa: ARG002
+    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:  # noqa: ARG002
         """Refuse."""
         raise _past()
 
@@ -154,7 +164,7 @@ class AsyncFrozenCaller(AsyncCaller):
 
     __slots__ = ()
 
-    async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:  # noqa: ARG002
+    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:  # noqa: ARG002
         """Refuse."""
         raise _past()
 

@@ -10,32 +10,31 @@ from perdure.handles.invoking import awaited
 from perdure.model.records.runs import RunRecord
 from perdure.planes.runs import Lease
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 
 
-def drive(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+def drive(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a claimed run from sync code. An async agent gets an event loop of its own."""
     if not agent.is_async:
         from perdure.handles.sync.driving import drive_claimed  # noqa: PLC0415 - the colour that is needed, no other
 
-        drive_claimed(caller, agent, lease, record)
-        return
+        return drive_claimed(caller, agent, lease, record)
     from perdure.handles.aio import driving  # noqa: PLC0415 - only who has async agents pays for it
 
-    awaited(driving.drive_claimed(_async(caller), agent, lease, record))
+    return awaited(driving.drive_claimed(_async(caller), agent, lease, record))
 
 
-async def adrive(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+async def adrive(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a claimed run from async code. A sync agent gets a thread of its own: it may block."""
     if agent.is_async:
         from perdure.handles.aio import driving  # noqa: PLC0415 - the colour that is needed, no other
 
-        await driving.drive_claimed(caller, agent, lease, record)
-        return
+        return await driving.drive_claimed(caller, agent, lease, record)
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for it
 
     from perdure.handles.sync.driving import drive_claimed  # noqa: PLC0415 - as above
 
-    await to_thread(
+    return await to_thread(
         drive_claimed, Caller(caller.core, caller.actor, caller.tenant, caller.heartbeat), agent, lease, record
     )
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.artifacts.place import place_from_url
+from perdure.effects import rewound
 from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid
 from perdure.handles.callers import AsyncCaller, Caller
@@ -170,6 +171,8 @@ def _open_core(
     )
     core.guards = asked
     try:
+        if not read_only:
+            rewound.notice(core)
         return core, core.tenant_id(tenant)
     except BaseException:
         core.close()

@@ -29,15 +29,24 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
             fresh["seq"] = seq
     elif row is None:
         raise Damaged(f"{op} of a row of {table.name} that is not there", path=f"seq {seq}")
-    elif op == DELETE:
+    elif op == DELETE and not table.once:
         return None
     elif op == SET:
         fresh = row | body.set
     else:
-        raise Damaged(f"unknown operation {op[:40]!r}", path=f"seq {seq}")
+        raise Damaged(f"no operation on rows of {table.name}: {op[:40]!r}", path=f"seq {seq}")
     if body.mark:
         fresh[body.mark] = seq
+    if row is not None and table.once:
+        _check_once(table, row, fresh, seq)
     return fresh
+
+
+def _check_once(table: Table, row: Row, fresh: Row, seq: int) -> None:
+    """What is said once stays as it is: the store does not write it again (`Table.once`)."""
+    for column in table.once:
+        if fresh[column] != row[column]:
+            raise Damaged(f"{column} of a row of {table.name} is said twice", path=f"seq {seq}")
 
 
 def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:

@@ -28,6 +28,8 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     key: the columns that, after `stream`, identify a row. A table whose key is exactly ("seq",) is *sequenced*: its insert
     takes the sequence number of its own event.
     fixed: rows are never changed or deleted after their insert except by prune, so that a fork may read its parent's.
+    once: columns that are said when a row is made, and never anew: writing a row that exists leaves them, and what indexes
+    them, alone. Such a row is never deleted.
     rowless: it has no rows at all and no table in the database: it is what its events (op note) say.
     documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
     of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/lineage).
@@ -41,6 +43,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     tenant: bool = False
     streamed: bool = True
     fixed: bool = False
+    once: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     rowless: bool = False
     announces: tuple[str, str] | None = None

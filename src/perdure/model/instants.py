@@ -69,7 +69,7 @@ def _spelled_us(value: str, path: str) -> int:
 
 def to_datetime(instant_us: int) -> datetime:
     """The instant as an aware datetime in UTC."""
-    return _EPOCH + timedelta(microseconds=instant_us)
+    return _EPOCH + timedelta(0, 0, instant_us)  # by position: half the cost, and every record that is read has one
 
 
 def instant_us(value: str | int | datetime | timedelta, now_us: int, path: str = "instant") -> int:

@@ -60,14 +60,15 @@ SELECT body FROM events WHERE stream = :stream AND seq = :seq
 SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
 FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
-  AND t.role = :role --? role
 ORDER BY t.seq DESC LIMIT :limit
 
--- turns_on: the oldest turns of a range, in order.
+-- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
 SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
 FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
-  AND t.role = :role --? role
+  AND t.seq IN ( --? rules
+    SELECT r.seq FROM turns r --? rules
+    WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
 ORDER BY t.seq LIMIT :limit
 
 -- turn_by_key: the turn that was said under a client key, here or (forked) in what this was forked from.

@@ -15,7 +15,7 @@ from perdure.errors import Conflict, Damaged, Invalid, NotFound
 from perdure.log.change import Change, Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
-from perdure.model.records.conversation import Cover, Role, Turn
+from perdure.model.records.conversation import Cover, Turn
 from perdure.planes.documents import doc_of
 from perdure.planes.lineage import MAX_SEQ, segments, touching
 from perdure.planes.origins import check_seq, home
@@ -162,7 +162,7 @@ def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Ite
     first = 0
     for cover in summaries:
         items += _range(reads, stream, first, cover.first_seq - 1)
-        items += _range(reads, stream, cover.first_seq - 1, cover.last_seq, Role.SYSTEM)
+        items += _range(reads, stream, cover.first_seq - 1, cover.last_seq, rules=True)
         items.append(cover)
         first = cover.last_seq
     return items + _range(reads, stream, first, MAX_SEQ)
@@ -176,7 +176,7 @@ def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) ->
     tail = turns_back(reads, stream, floor, MAX_SEQ, count)
     while (start := _first_maker(reads, stream, tail, floor)) is not None:
         tail = _range(reads, stream, start - 1, tail[0].seq - 1) + tail
-    rules = _range(reads, stream, 0, tail[0].seq - 1 if tail else MAX_SEQ, Role.SYSTEM)
+    rules = _range(reads, stream, 0, tail[0].seq - 1 if tail else MAX_SEQ, rules=True)
     return [*rules, *summaries, *tail]
 
 
@@ -188,10 +188,10 @@ def _first_maker(reads: Reads, stream: Stream, tail: list[Turn], floor: int) -> 
     return min((seq for seq in makers if floor < seq < tail[0].seq), default=None)
 
 
-def _range(reads: Reads, stream: Stream, first: int, last: int, role: Role | None = None) -> list[Turn]:
+def _range(reads: Reads, stream: Stream, first: int, last: int, *, rules: bool = False) -> list[Turn]:
     found: list[Turn] = []
     while first < last:
-        page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, role=role)
+        page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, rules=rules)
         found += page
         if len(page) < PAGE_MAX_ROWS:
             break

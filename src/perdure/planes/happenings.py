@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,7 +19,7 @@ from perdure.model import values
 from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import REFS_MAX, check_name, check_page
-from perdure.model.records.happenings import EventRecord, FoldState, Said
+from perdure.model.records.happenings import EventRecord, FoldState, Said, kept
 from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
@@ -63,9 +62,7 @@ def emit(
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
     said = _said(body, f"{stream.name} seq {seq}")
-    return EventRecord(
-        seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), emptied=False, _read=lambda: said
-    )
+    return EventRecord(seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), False, said, kept)  # noqa: FBT003
 
 
 def _check_emitted_kind(kind: object) -> None:
@@ -176,15 +173,11 @@ class Shown(NamedTuple):
     kind: str
     table: str
     actor: str
-    body: bytes | None
-    emptied: int
+    body: bytes | None  # None once it was emptied
 
 
 def _shown(event: Event) -> Shown:
-    emptied = event.body is None and event.commitment != b""
-    return Shown(
-        event.at, event.position, event.stream, event.seq, event.kind, event.table, event.actor, event.body, emptied
-    )
+    return Shown(event.at, event.position, event.stream, event.seq, event.kind, event.table, event.actor, event.body)
 
 
 class Names:
@@ -207,19 +200,18 @@ class Names:
 
     def shown(self, row: tuple[Any, ...]) -> EventRecord:
         """The same from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
-        at, _, number, seq, kind, table, actor, body, emptied = row
+        at, _, number, seq, kind, table, actor, body = row
         name, uid = self._known.get(number) or self._of(number)
-        read = partial(_inline, body, name, seq)
-        if body is not None and b'"doc_blob"' in body:
-            path = f"{name} seq {seq}"
-            said = _said(body_of(self._reads, body, path), path)
-            read = lambda: said  # noqa: E731 - as the other one
-        return EventRecord(seq, kind, table, actor, at, name, uid, bool(emptied), read)
+        if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
+            return EventRecord(seq, kind, table, actor, at, name, uid, body is None, body, _inline)
+        path = f"{name} seq {seq}"
+        said = _said(body_of(self._reads, body, path), path)
+        return EventRecord(seq, kind, table, actor, at, name, uid, False, said, kept)  # noqa: FBT003 - a field
 
 
-def _inline(body: bytes | None, name: str, seq: int) -> Said:
-    path = f"{name} seq {seq}"
-    return _said(inline_body(body, path), path)
+def _inline(event: EventRecord) -> Said:
+    path = f"{event.session} seq {event.seq}"
+    return _said(inline_body(event._stored, path), path)
 
 
 def _said(body: Body, path: str) -> Said:

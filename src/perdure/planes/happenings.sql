@@ -22,8 +22,7 @@ WHERE stream = :stream AND seq > :after AND seq <= :upto
 ORDER BY seq DESC LIMIT :limit
 
 -- events_across: events of one kind, newest first, as a page shows them (`Shown`).
-SELECT at, pos, stream, seq, kind, tbl, actor, body, CASE WHEN body IS NULL AND length(commitment) > 0 THEN 1 ELSE 0 END
-FROM events
+SELECT at, pos, stream, seq, kind, tbl, actor, body FROM events
 WHERE tenant = :tenant AND kind = :kind
   AND tbl = '' --? emitted
   AND actor = :actor --? actor

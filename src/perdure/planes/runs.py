@@ -22,6 +22,7 @@ import msgspec
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, Stale
 from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
@@ -95,9 +96,9 @@ class Wanted(NamedTuple):
 # -- starting ------------------------------------------------------------------------------------------------
 
 
-def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
+def start(tx: Tx, wanted: Wanted, epoch: int) -> tuple[Stream, RunRecord | None]:
     """Begin a run, and its session if that is new; or give the one that stands under this key. KeyReused when it was
-    started with other arguments.
+    started with other arguments. Gives how it stands, too, if it is new: nobody need read that.
 
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
@@ -108,7 +109,7 @@ def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
     mark = digest([wanted.args, wanted.kwargs], "args").hex()
     found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
     if found is not None:
-        return found
+        return found, None
     if wanted.session is not None:
         conversation.open_session(tx, wanted.session)
     name = new_uid().hex()[:ID_CHARS]
@@ -120,7 +121,8 @@ def start(tx: Tx, wanted: Wanted, epoch: int) -> Stream:
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
     }  # fmt: skip
     tx.record(Change("run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq"))
-    return stream
+    shown = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
+    return stream, _record(tx, stream, tuple(map(shown.get, SHOWN)))
 
 
 def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
@@ -546,7 +548,15 @@ def _status(status: object) -> str:
         raise Invalid(f"expected one of {', '.join(RunStatus)}; got {status!r}", path="status") from None
 
 
+SHOWN = (
+    "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
+    "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
+    "reason", "abandoned",
+)  # fmt: skip
+
+
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
+    """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
      deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned) = row  # fmt: skip
     where = f"run {stream.name}"

@@ -44,6 +44,7 @@ EFFECTS = Table(
     ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "mishaps", "epoch", "holder",
      "actor", "at", "first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
+    once=("tool", "kind", "key", "digest", "place", "call", "undoes", "actor", "at"),
 )  # fmt: skip
 RUNS = Table(
     "runs", _R, (),
@@ -51,6 +52,7 @@ RUNS = Table(
      "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
      "pinned", "epoch", "reason", "doc_seq", "outcome_seq"),
     tenant=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
+    once=("name", "agent", "key", "digest", "session", "parent", "creator", "created_at"),
 )  # fmt: skip
 WAITS = Table(
     "waits", _R, ("seq",),

@@ -194,15 +194,13 @@ def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) 
     return found[::-1]
 
 
-def turns_on(
-    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, role: Role | None = None
-) -> list[Turn]:
-    """The oldest turns (of a role) with first < seq <= upto, in order."""
+def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[Turn]:
+    """The oldest turns (or of those, the rules: what the system says) with first < seq <= upto, in order."""
     found: list[Turn] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
             span = _above(segment, first)
-            found += _page(reads, stream, Q.turns_on, span, limit=limit - len(found), role=role)
+            found += _page(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
     return found
 
 

@@ -186,13 +186,13 @@ def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | Non
 
 def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: str, mark: str) -> WaitRecord:
     """Start a run of one's own and wait for its end: begun once, whatever crashes."""
-    child = runs.start(tx, wanted, epoch)
+    child, begun = runs.start(tx, wanted, epoch)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
-    ended = runs.run(tx, child)
-    if not ended.ended:
+    found = begun or runs.run(tx, child)
+    if not found.ended:
         return opened
-    return meet(tx, stream, opened.seq, _said(ended.status, ended.result, ended.error), child.name)
+    return meet(tx, stream, opened.seq, _said(found.status, found.result, found.error), child.name)
 
 
 def end_run(

@@ -5,7 +5,7 @@ Callers: the handles that drive runs, and `Run`. Keeps P8, P13.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
@@ -23,6 +23,13 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
+
+
+class Drive(NamedTuple):
+    """What one drive of a run came to. completed: here and now, with this result; else the store knows how it stands."""
+
+    completed: bool = False
+    result: Any = None
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:

@@ -32,6 +32,7 @@ from perdure.stores.slots import Slots
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
+from perdure.stores.tide import Tide
 from perdure.stores.tx import LOG, Clocks, blob_rows, known_blobs
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Core:
         self.holder = new_uid().hex()
         remote = engine.dialect == "postgres"
         self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
+        self.tide = Tide(None if remote else self.living.folder, self.uid)
         database_clock = clock is None and engine.dialect == "postgres"
         self.lease_seconds = lease_seconds  # how long others take this store for alive after its last heartbeat
         self.clocks = Clocks(
@@ -274,6 +276,7 @@ class Core:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         self.engine.close()
+        self.tide.close()
         self.living.end()
 
 

@@ -48,11 +48,11 @@ def conflict_key(table: Table) -> tuple[str, ...]:
 
 
 def upsert_tail(table: Table) -> str:
-    """What a put does when the row exists: everything else is set anew. A fixed row never exists before."""
+    """What a put does when the row exists: what may have changed is set anew. A fixed row never exists before."""
     if table.fixed and table.table_class is TableClass.RECORDED:
         return ""
     key = conflict_key(table)
-    rest = [column for column in table.all_columns if column not in key]
+    rest = [column for column in table.columns if column not in table.once]
     sets = ", ".join(f"{column} = excluded.{column}" for column in rest)
     return f" ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
 

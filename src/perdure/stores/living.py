@@ -5,6 +5,7 @@ nothing, because it is given out again. Whoever can lock another's file knows th
 Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and workers that clean up (`tidy`). Keeps P3, P4.
 
     <store>.live/<holder>      locked: it lives.  Can be locked: it is dead.  Not there: nothing is proved.
+    <store>.live/tide          how far it had come: see `tide`
     <store>.live/<holder>.new  not locked yet: it gets its name with its lock, so that no file of a holder is ever without one
 """
 

@@ -87,6 +87,13 @@ def number_in(facts: Mapping[str, str], name: str) -> int:
     return int(facts[name])
 
 
+def next_epoch(script: Script) -> int:
+    """Raise the epoch of a store; returns the new one."""
+    epoch = number_in(facts_of(script), "epoch") + 1
+    script.query(Q.meta_put, name="epoch", value=str(epoch))
+    return epoch
+
+
 def uid_in(facts: Mapping[str, str], name: str) -> str:
     """The identity or the partition that a store says it has. Damaged when that is none: it becomes part of paths."""
     if not _UID.fullmatch(facts.get(name, "")):

@@ -279,9 +279,8 @@ def _begin_anew(script: Script) -> str:
     """Raise the epoch, and give the copy a partition of its own in whatever place it uses: collecting in one store must never
     take blobs of the other. Returns the partition.
     """
-    epoch = migrate.number_in(migrate.facts_of(script), "epoch")
     partition = new_uid().hex()
-    script.query(Q.meta_put, name="epoch", value=str(epoch + 1))
+    migrate.next_epoch(script)
     script.query(Q.meta_put, name="partition", value=partition)
     return partition
 

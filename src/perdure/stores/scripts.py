@@ -225,6 +225,12 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
                 yield _prepared(PostgresScript(connection), engine)
 
 
+def raise_epoch(engine: Engine) -> int:
+    """Begin the next epoch: whatever was under way is in doubt from now on. Returns it. Atomic."""
+    with changing(engine) as script:
+        return migrate.next_epoch(script)
+
+
 def _prepared(script: PostgresScript, engine: Engine) -> PostgresScript:
     schema = _as_postgres(engine).schema
     script.query(Q.migration_lock, schema=schema)

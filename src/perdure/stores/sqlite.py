@@ -111,7 +111,7 @@ class SqliteConnection:
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
         try:
-            found = list(self.raw.execute(statement.text("sqlite", params), params))
+            found = self._cursor.execute(statement.text("sqlite", params), params).fetchall()
         except apsw.Error as error:
             self._check_still()
             raise fault_of(error, self.file) from error
@@ -153,7 +153,7 @@ class SqliteConnection:
     def begin_reading(self) -> None:
         """Hold one snapshot: a deferred transaction takes it with its first read."""
         try:
-            self.raw.execute("BEGIN DEFERRED")
+            self._cursor.execute("BEGIN DEFERRED")
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
 
@@ -245,7 +245,7 @@ class SqliteConnection:
         """Forget what was not committed."""
         try:
             if self.raw.in_transaction:
-                self.raw.execute("ROLLBACK")
+                self._cursor.execute("ROLLBACK")
         except apsw.Error:
             self.close()
 
@@ -372,6 +372,7 @@ def configured(raw: apsw.Connection, *, wal: bool = True, busy_wait_ms: int = BU
     raw.set_busy_timeout(busy_wait_ms)
     raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else, after ANALYZE, every other value means a new plan
     for pragma in ("synchronous = FULL", "foreign_keys = ON", "cell_size_check = ON", "recursive_triggers = ON",
                    f"wal_autocheckpoint = {WAL_PAGES}", "journal_size_limit = 16777216", "temp_store = MEMORY"):  # fmt: skip
         raw.pragma(*_split(pragma))

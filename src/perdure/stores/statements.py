@@ -38,7 +38,7 @@ class Statement:
 
     def text(self, dialect: str, params: Mapping[str, Any]) -> str:
         """The text for a database, with the optional lines whose parameters are given."""
-        given = frozenset(name for name, value in params.items() if value is not None)
+        given = frozenset([name for name, value in params.items() if value is not None])
         text = self._rendered.get((dialect, given))
         if text is None:
             text = self._rendered[dialect, given] = self._render(dialect, given)

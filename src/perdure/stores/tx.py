@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.errors import NotFound, Refused
 from perdure.log.change import Change, Stream
 from perdure.log.derive import derive
@@ -45,18 +47,15 @@ class Clocks(NamedTuple):
     lease_us: int = LEASE_TTL_SECONDS * SECOND_US  # how long a heartbeat of this open store is good for
 
 
-class Buffer:
+class Buffer(msgspec.Struct, eq=False):
     """What was written and has not reached the database: by one job, or by all those of a batch that are done."""
 
-    __slots__ = ("blob_rows", "empties", "events", "heads", "rows", "streams")
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Stream, NewEvent]] = []
-        self.heads: dict[int, Head] = {}  # where these events move the heads of their streams
-        self.rows: dict[tuple[Table, int], dict[_Key, Row | None]] = {}  # by table and stream (or tenant, or 0)
-        self.streams: dict[int, Stream] = {}  # new ones
-        self.blob_rows: dict[tuple[int, bytes], BlobRow] = {}
-        self.empties: list[tuple[int, int]] = []
+    events: list[tuple[Stream, NewEvent]] = []
+    heads: dict[int, Head] = {}  # where these events move the heads of their streams
+    rows: dict[tuple[Table, int], dict[_Key, Row | None]] = {}  # by table and stream (or tenant, or 0)
+    streams: dict[int, Stream] = {}  # new ones
+    blob_rows: dict[tuple[int, bytes], BlobRow] = {}
+    empties: list[tuple[int, int]] = []
 
     def __bool__(self) -> bool:
         return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)

@@ -10,10 +10,10 @@ import pytest
 
 from perdure.evaluation.recovery.interface import Belief
 from perdure.evaluation.recovery.lives import Ack, Life
-from perdure.evaluation.recovery.oracle import foretell
+from perdure.evaluation.recovery.oracle import Oracle, foretell
 from perdure.evaluation.recovery.outside import mark, receipt
 from perdure.evaluation.recovery.score import Score, growth, judge, recovery_seconds
-from perdure.evaluation.recovery.tasks import TASKS
+from perdure.evaluation.recovery.tasks import TASKS, Task
 
 SEED = 3
 TASK = TASKS["support"]
@@ -27,13 +27,18 @@ def arrived(**times: int) -> Counter[tuple[str, str]]:
     return Counter({(name, mark(meant.payload)): times.get(name, 1) for name, meant in ORACLE.effects.items()})
 
 
-def story(lives: list[Life], arrivals: Counter[tuple[str, str]] | None = None, final: Belief = WHOLE) -> Any:
+def story(lives: list[Life], arrivals: Any = None, final: Belief = WHOLE, task: Task = TASK, **outer: Any) -> Any:
     found = +(arrived() if arrivals is None else arrivals)
-    world = SimpleNamespace(arrivals=lambda: found, stands=lambda *_: False)
-    case = SimpleNamespace(task="support", subject="x")
-    return SimpleNamespace(
-        lives=lives, world=world, case=case, task=TASK, ground=SimpleNamespace(seed=SEED), final=final
+    world = SimpleNamespace(
+        arrivals=lambda: found, stands=lambda *_: False, committed=outer.pop("committed", no_commit)
     )
+    given = {"amended": {}, "kept_at": 0.0, "lost_at": 0.0, "ground": SimpleNamespace(seed=SEED)} | outer
+    case = SimpleNamespace(task=task.name, subject="x")
+    return SimpleNamespace(lives=lives, world=world, case=case, task=task, final=final, **given)
+
+
+def no_commit(*_: str) -> None:
+    return None
 
 
 def acks(*names: tuple[str, str, Any], at: float = 1.0) -> list[Ack]:
@@ -132,6 +137,51 @@ def test_only_blind_effects_can_be_guessed(name: str, guessed: int) -> None:
 def test_an_effect_that_was_acknowledged_before_the_kill_is_in_no_doubt() -> None:
     sure = life(end="killed", calling=["mail"], acks=acks(("act", "mail", EFFECTS["mail"])))
     assert judged([sure, life(1)]).guessed == 0
+
+
+def test_an_effect_that_rests_on_a_note_that_somebody_has_changed_is_stale() -> None:
+    task, changed = TASKS["handover"], {"goal": "another", "limit": 7}
+    right, old = foretell(task, SEED, amended={"plan": changed}), foretell(task, SEED)
+    done = {name: receipt(name, meant.kind) for name, meant in right.effects.items()}
+    final = Belief(right.notes, done, right.result, ended=True)
+
+    def shown(oracle: Oracle, ended: Belief = final) -> Score:
+        sent = Counter({(name, mark(meant.payload)): 1 for name, meant in oracle.effects.items()})
+        written = life(acks=acks(("note", "plan", old.notes["plan"])))
+        return judged([written], sent, ended, task, amended={"plan": (9.0, changed)})
+
+    assert shown(right).failed == []
+    assert shown(old).stale == 2
+    assert shown(right, Belief(old.notes, done, right.result, ended=True)).acknowledged_lost == 1
+
+
+def test_what_was_acknowledged_after_a_backup_is_not_missed_after_its_restore() -> None:
+    note = ("note", "order", ORACLE.notes["order"])
+    lives = [life(end="killed", acks=acks(note, at=3.0)), life(1, belief=Belief(), resumed=6.0)]
+    assert judged(lives, kept_at=2.0, lost_at=5.0).acknowledged_lost == 0
+    assert judged(lives, kept_at=4.0, lost_at=5.0).acknowledged_lost == 1
+
+
+def test_what_came_of_an_effect_that_a_restore_forgot_is_for_the_person_to_judge_who_was_asked() -> None:
+    other = arrived(mail=0)
+    other["mail", "0" * 12] = 1
+    asked = [life(end="waiting", doubts=["mail"]), life(1)]
+    assert judged(asked, other).wrong == 1
+    assert judged(asked, other, kept_at=1.0, lost_at=2.0).wrong == 0
+    assert judged([life()], other, kept_at=1.0, lost_at=2.0).wrong == 1
+
+
+def test_a_commit_that_holds_what_somebody_else_wrote_is_wrong() -> None:
+    task = TASKS["coding"]
+    oracle = foretell(task, SEED)
+    sent = Counter({(name, mark(meant.payload)): 1 for name, meant in oracle.effects.items()})
+    done = {name: receipt(name, meant.kind) for name, meant in oracle.effects.items()}
+    texts = {
+        meant.payload["path"]: meant.payload["content"] for meant in oracle.effects.values() if meant.kind == "write"
+    }
+    final = Belief(oracle.notes, done, oracle.result, ended=True)
+    assert judged([life()], sent, final, task, committed=lambda _, path: texts[path]).failed == []
+    assert judged([life()], sent, final, task, committed=lambda _, path: texts[path] + "x").failed == ["wrong"]
 
 
 def test_the_audit_counts_what_the_store_alone_does_not_tell() -> None:

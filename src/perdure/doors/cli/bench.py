@@ -13,7 +13,7 @@ from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import Column, folded, prose, say_table
 
 if TYPE_CHECKING:
-    from perdure.evaluation.bench.case import Case, Figure
+    from perdure.evaluation.bench.case import Beside, Case, Figure
 
 QUICK_SCALE = 0.05
 COLUMNS = (
@@ -55,7 +55,9 @@ def _fields(figure: Figure) -> dict[str, Any]:
 @command(
     "bench",
     "perdure bench --quick",
-    "perdure bench --case say --json",
+    "perdure bench --case writer --json",
+    "perdure bench --case steps --case runs --peers",
+    "perdure bench --peers --install-peers",
     "perdure bench --postgres postgresql://me@host/db",
 )
 @click.option(
@@ -83,6 +85,8 @@ def _fields(figure: Figure) -> dict[str, Any]:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="On which disk; default: temporary.",
 )
+@click.option("--peers", is_flag=True, help="Put what other frameworks do beside it, in columns of their own.")
+@click.option("--install-peers", is_flag=True, help="Get those frameworks first, each on its own; means --peers.")
 @json_option
 @log_options
 def bench(
@@ -92,11 +96,14 @@ def bench(
     scale: float,
     postgres: str | None,
     folder: Path | None,
+    peers: bool,
+    install_peers: bool,
     as_json: bool,
 ) -> None:
     """Measure this store on this machine, side by side with the raw database on the same disk.
 
-    Exits with 1 if a figure misses its target. The targets are meant for the full scale.
+    Exits with 1 if a figure misses its target. The targets are meant for the full scale. Peers are measured where they have a
+    counterpart, on the same disk beside the same floor; one that is not installed is said to be so.
     """
     from perdure.evaluation.bench import run  # noqa: PLC0415 - help must not load the stores
 
@@ -104,13 +111,32 @@ def bench(
         _list_cases(run.CASES, as_json=as_json)
         return
     size = QUICK_SCALE if quick else scale
-    report = Report()
-    met = run.run(run.chosen(names), scale=size, postgres=postgres, folder=folder, tell=report.tell)
+    report, cases = Report(), run.chosen(names)
+    lacking = run.lacking_peers(cases, note if install_peers else None) if peers or install_peers else None
+    for why in (lacking or {}).values():
+        note(why)
+    met = run.run(cases, scale=size, postgres=postgres, folder=folder, tell=report.tell, lacking=lacking)
     if as_json:
         say_json(report.record(scale=size, met=met))
     else:
-        say_table(COLUMNS, report.rows)
+        _say_figures(report.rows)
     sys.exit(0 if met else 1)
+
+
+def _say_figures(rows: list[tuple[str, Figure]]) -> None:
+    """The table, with a column for each peer that was asked for; what each of them did is said below."""
+    names = dict.fromkeys(name for _, figure in rows for name in figure.peers)
+    others = [Column(name, lambda row, name=name: _beside(row[1].peers.get(name))) for name in names]
+    say_table((*COLUMNS[:-1], *others, COLUMNS[-1]), rows)
+    for _, figure in rows:
+        for name, each in figure.peers.items():
+            note(f"{figure.measure}, {name}: {each.detail}")
+
+
+def _beside(found: Beside | None) -> str:
+    if found is None:
+        return "–"
+    return "not measured" if found.value is None else f"{found.value:.4g} {found.unit}"
 
 
 def _list_cases(cases: dict[str, Case], *, as_json: bool) -> None:

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 NO_BUDGET = "none"
 TELL_EVERY_SECONDS = 10.0
 JOBS_MAX = 64
+TRIES_MAX = 1000
 
 
 @command(
     "evaluate", "perdure evaluate --budget 60s --out recovery",
     "perdure evaluate --subjects json-file,perdure-sqlite --faults kill",
-    "perdure evaluate --case json-file/support/kill/mail:sent", "perdure evaluate --subjects path/to/mine.py --tasks support",
+    "perdure evaluate --subjects langgraph,dbos --install-peers", "perdure evaluate --case json-file/support/kill/mail:sent",
+    "perdure evaluate --subjects path/to/mine.py --tasks support",
 )  # fmt: skip
 @click.option(
     "--subjects", multiple=True, metavar="NAMES", help="Which stores, or a FILE.py of one's own; default: all."
@@ -49,11 +51,18 @@ JOBS_MAX = 64
 @click.option(
     "--must-hold", multiple=True, metavar="NAMES", help="Exit with 1 if one of these subjects has a violation."
 )
+@click.option(
+    "--install-peers", is_flag=True, help="Get the frameworks that the subjects need, each on its own, first."
+)
 @click.option("--case", "case_id", metavar="ID", help="Run this single case again, and write nothing.")
+@click.option(
+    "--tries", type=click.IntRange(1, TRIES_MAX), default=1, show_default=True,
+    help="With --case: until it shows a violation, so often at most; a subject with threads is not always as quick.",
+)  # fmt: skip
 @click.option("--list", "listing", is_flag=True, help="The subjects, tasks and faults that there are.")
 @json_option
 @log_options
-def evaluate(*, case_id: str | None, listing: bool, as_json: bool, **asked: Any) -> None:
+def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, **asked: Any) -> None:
     """Kill agents at every boundary, on any store, and count what really happened outside.
 
     Writes scorecard.json, report.html and cases.jsonl. Stopped or killed itself, it goes on where it was. Exits with 1 if a
@@ -63,14 +72,15 @@ def evaluate(*, case_id: str | None, listing: bool, as_json: bool, **asked: Any)
     if listing:
         _list(as_json=as_json)
     elif case_id is not None:
-        sys.exit(_replay(case_id, asked["seed"], asked["out"], as_json=as_json))
+        install = asked["install_peers"]
+        sys.exit(_replay(case_id, asked["seed"], asked["out"], tries=tries, install=install, as_json=as_json))
     else:
         sys.exit(_evaluate(as_json=as_json, **asked))
 
 
 def _evaluate(
     *, subjects: tuple[str, ...], tasks: tuple[str, ...], faults: tuple[str, ...], seed: int | None, budget: str, out: Path,
-    jobs: int | None, must_hold: tuple[str, ...], as_json: bool,
+    jobs: int | None, must_hold: tuple[str, ...], install_peers: bool, as_json: bool,
 ) -> int:  # fmt: skip
     from perdure.evaluation.recovery import plan, run, scorecard  # noqa: PLC0415 - help must not load the stores
 
@@ -79,10 +89,11 @@ def _evaluate(
     plan.make(own, tasks, faults, 0, {})  # what is misspelt is said before anything is started
     seconds = _seconds(budget)
     chosen = seed if seed is not None else run.seed_of(out) if (out / run.CASES).is_file() else 1
+    lacking = run.peers_for(own, note if install_peers else None)
     with ExitStack() as stack:
         ledger = stack.enter_context(run.Ledger(out, chosen))
-        url, lacking = run.server_for(own, stack, out)
-        planned = plan.make(own, tasks, faults, chosen, lacking)
+        url, without = run.server_for(own, stack, out)
+        planned = plan.make(own, tasks, faults, chosen, lacking | without)
         told = _told(stack, planned, quiet=as_json)
         workers = jobs or run.cores()
         run.evaluate(planned, ledger, postgres=url, jobs=workers, until=time.monotonic() + seconds, told=told)
@@ -209,8 +220,8 @@ def _milliseconds(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds * 1000:.1f} ms"
 
 
-def _replay(case_id: str, seed: int | None, out: Path, *, as_json: bool) -> int:
-    """One case again. 1 if it shows a violation, so that a script can look for the change that brought it."""
+def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: bool, as_json: bool) -> int:
+    """One case again, until it shows a violation: then 1, so that a script can look for the change that brought it."""
     import tempfile  # noqa: PLC0415 - as above
 
     import msgspec  # noqa: PLC0415 - as above
@@ -221,12 +232,13 @@ def _replay(case_id: str, seed: int | None, out: Path, *, as_json: bool) -> int:
     case = plan.parse_case(case_id, chosen)
     if (why := plan.impossible(case)):  # fmt: skip
         raise Invalid(f"this case cannot be tried here: {why}", path="case")
+    lacking = run.peers_for([case.subject], note if install else None)
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-evaluate-")))
-        url, lacking = run.server_for([case.subject], stack, place)
-        if lacking:
+        url, without = run.server_for([case.subject], stack, place)
+        if lacking := lacking | without:
             raise Invalid(lacking[case.subject], path="case")
-        shown = run.show_one(case, chosen, url)
+        shown = run.show_one(case, chosen, url, tries)
     if as_json:
         say_json(msgspec.to_builtins(shown))
     else:

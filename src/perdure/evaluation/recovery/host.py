@@ -31,11 +31,14 @@ ON_A_SERVER = ("perdure.stores.postgres", "perdure.evaluation.recovery.subjects.
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Where a host works. postgres: the URL of the server that was started for the evaluation, if any."""
+    """Where a host works. postgres: the URL of the server that was started for the evaluation, if any; modules: what a peer's
+    lives need, in whose interpreter this host then is.
+    """
 
     seed: int
     folder: str
     postgres: str
+    modules: tuple[str, ...] = ()
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -83,7 +86,7 @@ def main() -> None:
 
 def _serve(setting: Setting, folder: Path) -> None:
     with Witness.start(folder / "witness") as witness:
-        lives = Lives((*LATER, *(ON_A_SERVER if setting.postgres else ())))
+        lives = Lives((*LATER, *(ON_A_SERVER if setting.postgres else ()), *setting.modules))
         ground = Ground(setting.seed, witness, lives, folder, setting.postgres)
         with ground.closing:
             for line in sys.stdin:

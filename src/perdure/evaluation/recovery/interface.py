@@ -1,11 +1,13 @@
-"""What a task and a subject see of each other: five verbs, and one rule: an operation that returned is acknowledged.
+"""What a task and a subject see of each other: six verbs, and one rule: an operation that returned is acknowledged.
 
-A subject is one file with one class. It either derives from `Remembering` and says how it loads and keeps, or implements the five
-verbs itself. Callers: tasks (through `wire.Watched`), subjects, the harness. Nothing in here favours a store.
+A subject is one file with one class. It either derives from `Remembering` and says how it loads and keeps, or implements the
+verbs itself (`read` comes with `Subject`). Callers: tasks (through `wire.Watched`), subjects, the harness. Nothing in here
+favours a store.
 """
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,10 @@ class Agent(Protocol):
 
     def note(self, key: str, value: Any) -> None:
         """State that others rely on from now on."""
+        ...
+
+    def read(self, name: str, key: str) -> Any:
+        """What a note says now, whoever wrote it last."""
         ...
 
     def ask(self, name: str, question: str) -> str:
@@ -55,12 +61,16 @@ class Outside(Protocol):
 class Place(msgspec.Struct, frozen=True):
     """All that a subject is told. A server that it may use has its URL in the file `server` of the folder, and how long a lease
     it is to take stands in the file `lease`.
+
+    workspace: the git work tree of the task, if it has one. version: of the program that is played.
     """
 
     folder: Path
     task: str
     seed: int
     port: int
+    workspace: Path | None = None
+    version: int = 2
 
     @property
     def server(self) -> str:
@@ -98,15 +108,17 @@ class Held(Exception):
 
 class Subject(ABC):
     """A store under test, in a process of its own. inbox: what people have said so far, by name: the answer to an ask, or
-    {"happened": …, "result": …} about an effect in doubt.
+    {"happened": …, "result": …} about an effect in doubt; `mended`, when they put right what a life before said was wrong.
 
     about: one line for the report. needs: "postgres", if a server of its own is to be started for it. written: whether what it
     writes is written by its own process, so that it can be counted. leases: whether a process that gives no sign of life for
-    `place.lease_seconds` loses its task to others.
+    `place.lease_seconds` loses its task to others. peer: in whose environment it lives (evaluation/peers.py); what that brings
+    is imported where it is used, so that the file can be read without it.
     """
 
     about: ClassVar[str] = ""
     needs: ClassVar[str] = ""
+    peer: ClassVar[str] = ""
     written: ClassVar[bool] = True
     leases: ClassVar[bool] = False
 
@@ -122,6 +134,26 @@ class Subject(ABC):
     @abstractmethod
     def believe(self) -> Belief:
         """What was done, from the store alone. Nothing is changed."""
+
+    def read(self, name: str, key: str) -> Any:
+        """What a note says now: from the store."""
+        del name
+        return self.believe().notes[key]
+
+    # What is done to a store by others than its agent; each in a process of its own.
+
+    def amend(self, key: str, value: Any) -> None:
+        """Somebody else changes a note. A subject that does not say how is not tried where it is needed."""
+        raise NotImplementedError
+
+    def backup(self, target: Path) -> None:
+        """Copy the store to a place that does not exist yet."""
+        shutil.copytree(self.place.folder, target)
+
+    def restore(self, source: Path) -> None:
+        """Put a copy in the place of the store."""
+        shutil.rmtree(self.place.folder)
+        shutil.copytree(source, self.place.folder)
 
 
 class Remembering(Subject):
@@ -165,6 +197,16 @@ class Remembering(Subject):
     def note(self, key: str, value: Any) -> None:
         """Keep it."""
         self._once("notes", key, lambda: value)
+
+    def read(self, name: str, key: str) -> Any:
+        """What it has in mind: what was stored when it began, and what it kept since."""
+        return self._once("reads", name, lambda: self.kept["notes"][key])
+
+    def amend(self, key: str, value: Any) -> None:
+        """Load, change, keep."""
+        self.kept = self.load()
+        self.kept.setdefault("notes", {})[key] = value
+        self.keep("notes", key, value)
 
     def ask(self, name: str, question: str) -> str:
         """What the inbox says."""

@@ -22,8 +22,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from perdure.evaluation.recovery.interface import Belief, Held, Place, Waits
-from perdure.evaluation.recovery.outside import Reached
+from perdure.evaluation.recovery.editing import Edited, EditedOutside
+from perdure.evaluation.recovery.interface import Belief, Held, Place, Subject, Waits
+from perdure.evaluation.recovery.outside import WORK_TREE, Reached
 from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import TASKS
 from perdure.evaluation.recovery.wire import Watched, Wire
@@ -35,8 +36,10 @@ PR_SET_PTRACER = 0x59616D61
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One life. life: its number; at, how: where it is struck; believing: it only says what it believes; clock: a file that says
-    by how much its clock is wrong.
+    """One life. life: its number; at, how: where it is struck; believing: it only says what it believes.
+
+    edit: how its program was changed, see `editing`; errand: what else is done to the store instead, a subject's method and its
+    arguments; clock: a file that says by how much its clock is wrong.
     """
 
     subject: str
@@ -53,6 +56,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     believing: bool = False
     counting: bool = False
     clock: str = ""
+    edit: str = ""
+    errand: tuple[str, ...] = ()
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -204,13 +209,29 @@ def _be(order: Order, tell: int, gate: int) -> NoReturn:
 
 
 def _live(order: Order, wire: Wire) -> None:
-    place = Place(order.folder, order.task, order.seed, order.port)
-    reached = Reached(order.port, order.case, order.outside, wire.reach)
+    task = TASKS[order.task]
+    tree = order.outside / WORK_TREE if task.git else None
+    place = Place(order.folder, order.task, order.seed, order.port, tree, task.version(order.inbox))
+    reached = EditedOutside(Reached(order.port, order.case, order.outside, wire.reach))
     subject = load(order.subject)(place, reached, order.inbox)
-    wire.tell("believes", belief=msgspec.to_builtins(_believed(subject.believe)))
-    if not order.believing:
-        subject.run(lambda agent: TASKS[order.task].play(Watched(agent, wire, order.seed, order.life)))
+    if order.errand:
+        _run_errand(subject, *order.errand)
+    else:
+        wire.tell("believes", belief=msgspec.to_builtins(_believed(subject.believe)))
+    if not (order.believing or order.errand):
+        play = task.program(order.inbox)
+        subject.run(lambda agent: play(Watched(Edited(agent, order.edit), wire, order.seed, order.life)))
     _tell_end(wire, "done")
+
+
+def _run_errand(subject: Subject, what: str, *args: str) -> None:
+    match what, args:
+        case "backup", (target,):
+            subject.backup(Path(target))
+        case "restore", (source,):
+            subject.restore(Path(source))
+        case "amend", (key, value):
+            subject.amend(key, json.loads(value))
 
 
 def _believed(believe: Callable[[], Belief]) -> Belief:

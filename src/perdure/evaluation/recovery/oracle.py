@@ -19,6 +19,7 @@ PHASES = {
     "step": ("before", "worked", "recorded"),
     "act": ("before", "calling", "sent", "replied", "recorded"),
     "note": ("before", "recorded"),
+    "read": ("before", "recorded"),
     "ask": ("before", "recorded"),
     "done": ("before", "recorded"),
 }
@@ -33,12 +34,19 @@ class Meant(NamedTuple):
 
 
 class Oracle:
-    """An agent that does everything once. steps: what was acknowledged first, by name; else it is worked here."""
+    """An agent that does everything once. steps: what was acknowledged first, by name; else it is worked here.
 
-    def __init__(self, seed: int, steps: Mapping[str, Any], effects: Mapping[str, Any]) -> None:
+    amended: notes that somebody else changed before they were read.
+    """
+
+    def __init__(
+        self, seed: int, steps: Mapping[str, Any], effects: Mapping[str, Any], amended: Mapping[str, Any]
+    ) -> None:
         self._seed = seed
         self._steps = steps
         self._given = effects
+        self._amended = amended
+        self.operations: dict[str, str] = {}
         self.effects: dict[str, Meant] = {}
         self.notes: dict[str, Any] = {}
         self.result: Any = None
@@ -58,7 +66,12 @@ class Oracle:
     def note(self, key: str, value: Any) -> None:
         """Keep it."""
         self._pass("note", key)
-        self.notes[key] = value
+        self.notes[key] = self._amended.get(key, value)
+
+    def read(self, name: str, key: str) -> Any:
+        """What stands there."""
+        self._pass("read", name)
+        return self.notes[key]
 
     def ask(self, name: str, question: str) -> str:
         """What people say."""
@@ -72,6 +85,7 @@ class Oracle:
         self.result = result
 
     def _pass(self, verb: str, name: str) -> None:
+        self.operations[name] = verb
         self.points += [f"{name}:{phase}" for phase in PHASES[verb]]
 
 
@@ -81,10 +95,14 @@ def chance(seed: int, name: str, life: int) -> random.Random:
 
 
 def foretell(
-    task: Task, seed: int, steps: Mapping[str, Any] | None = None, effects: Mapping[str, Any] | None = None
+    task: Task,
+    seed: int,
+    steps: Mapping[str, Any] | None = None,
+    effects: Mapping[str, Any] | None = None,
+    amended: Mapping[str, Any] | None = None,
 ) -> Oracle:
-    """Play a task to its end. steps, effects: what was acknowledged first."""
-    oracle = Oracle(seed, steps or {}, effects or {})
+    """Play a task to its end. steps, effects: what was acknowledged first; amended: what somebody else changed."""
+    oracle = Oracle(seed, steps or {}, effects or {}, amended or {})
     task.play(oracle)
     return oracle
 
@@ -93,6 +111,12 @@ def foretell(
 def points_of(task: str, seed: int) -> tuple[str, ...]:
     """Every boundary of a task, in order."""
     return tuple(foretell(TASKS[task], seed).points)
+
+
+@cache
+def operations_of(task: str, seed: int) -> dict[str, str]:
+    """The verbs of a task's operations, by name, in order."""
+    return foretell(TASKS[task], seed).operations
 
 
 @cache

@@ -22,6 +22,7 @@ from perdure.testing import witness
 
 MARK_CHARS = 12
 GIT_SECONDS = 60
+WORK_TREE = "work"  # in the folder of the other side
 WHO = {"NAME": "agent", "EMAIL": "agent@example.org", "DATE": "2026-01-01T00:00:00Z"}
 
 
@@ -92,7 +93,7 @@ class Repository:
     """A small git repository with a bare remote, in a folder of the other side."""
 
     def __init__(self, folder: Path) -> None:
-        self._work = folder / "work"
+        self._work = folder / WORK_TREE
         self._remote = folder / "remote.git"
         self.verbs: dict[str, Callable[[str, Any], Any]] = {
             "write": self._write,
@@ -104,18 +105,27 @@ class Repository:
     def make(cls, folder: Path) -> None:
         """Make both."""
         folder.mkdir(parents=True)
-        for words in (["--bare", "remote.git"], ["work"]):
-            _git(folder, "init", "-q", "--template=", "-b", "main", *words)
+        for words in (["--bare", "remote.git"], [WORK_TREE]):
+            git(folder, "init", "-q", "--template=", "-b", "main", *words)
 
     def arrivals(self) -> Counter[str]:
         """What is in the remote: commits by their title, which is `name/mark`."""
-        told = _git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
+        told = git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
         return Counter(told.split())
+
+    def committed(self, title: str, path: str) -> str | None:
+        """What the commit of that title that was pushed holds at a path; None if there is none."""
+        told = git(self._remote, "log", "--format=%H", f"--grep=^{title}$", "main", ok=(0, 128))
+        return git(self._remote, "show", f"{told.split()[0]}:{path}") if told else None
 
     def content(self, path: str) -> str | None:
         """What stands in a file."""
         file = self._work / path
         return file.read_text() if file.exists() else None
+
+    def pushed(self, path: str) -> str | None:
+        """What stands in a file of the remote."""
+        return git(self._remote, "show", f"main:{path}", ok=(0, 128)) or None
 
     def found(self, name: str, payload: Any) -> Any:
         """A commit, by its title."""
@@ -123,7 +133,7 @@ class Repository:
 
     def titled(self, title: str) -> Any:
         """The newest commit whose title begins so."""
-        told = _git(self._work, "log", "--format=%H", f"--grep=^{title}", ok=(0, 128))
+        told = git(self._work, "log", "--format=%H", f"--grep=^{title}", ok=(0, 128))
         return {"id": told.split()[0]} if told else None
 
     def _write(self, name: str, payload: Any) -> Any:
@@ -133,16 +143,17 @@ class Repository:
     def _commit(self, name: str, payload: Any) -> Any:
         """Git itself helps: where nothing is left to commit, it says so."""
         (self._work / ".git" / "index.lock").unlink(missing_ok=True)  # left by a git that was killed
-        _git(self._work, "add", payload["path"])
-        _git(self._work, "commit", "-q", "-m", f"{name}/{mark(payload)}", ok=(0, 1))
-        return {"id": _git(self._work, "rev-parse", "HEAD").strip()}
+        git(self._work, "add", payload["path"])
+        git(self._work, "commit", "-q", "-m", f"{name}/{mark(payload)}", ok=(0, 1))
+        return {"id": git(self._work, "rev-parse", "HEAD").strip()}
 
     def _push(self, name: str, payload: Any) -> Any:
-        _git(self._work, "push", "-q", str(self._remote), f"{payload['sha']}:refs/heads/main")
+        git(self._work, "push", "-q", str(self._remote), f"{payload['sha']}:refs/heads/main")
         return receipt(name, "push")
 
 
-def _git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
+def git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
+    """What git says, run in a folder, the same on every machine. OSError if it ends otherwise than `ok`."""
     given = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
     plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
     command = ["git", *words]
@@ -180,12 +191,16 @@ class World:
         """What an effect gave, as a person finds it."""
         return self._git.titled(name) if self._git and kind == "commit" else receipt(name, kind)
 
+    def committed(self, title: str, path: str) -> str | None:
+        """What a pushed commit holds at a path; None if there is no such commit."""
+        return self._git.committed(title, path) if self._git else None
+
     def stands(self, kind: str, payload: Any) -> bool:
         """Whether an effect that leaves no trace of its own stands as it should: a file's content, a pushed branch."""
         if self._git is None:
             return False
         if kind == "write":
-            return self._git.content(payload["path"]) == payload["content"]
+            return payload["content"] in (self._git.content(payload["path"]), self._git.pushed(payload["path"]))
         return bool(self._git.arrivals())
 
 

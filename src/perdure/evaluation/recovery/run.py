@@ -23,6 +23,7 @@ import msgspec
 
 import perdure
 from perdure.errors import Conflict, Error, Invalid, NotFound, Unavailable
+from perdure.evaluation import peers
 from perdure.evaluation.recovery import VERSION, host
 from perdure.evaluation.recovery.faults import FAULTS
 from perdure.evaluation.recovery.host import Setting, Shown
@@ -121,13 +122,14 @@ class Ledger:
 
 
 class Host:
-    """A host program, as the evaluation sees it."""
+    """A host program, as the evaluation sees it. peer: in whose interpreter; none: ours."""
 
-    def __init__(self, seed: int, folder: Path, postgres: str) -> None:
+    def __init__(self, seed: int, folder: Path, postgres: str, peer: str = "") -> None:
         folder.mkdir()
-        command = [sys.executable, "-m", host.__name__]
-        self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
-        self._say(Setting(seed, str(folder), postgres))
+        command = [str(peers.python(peer)) if peer else sys.executable, "-m", host.__name__]
+        env = peers.environment() if peer else None
+        self._program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        self._say(Setting(seed, str(folder), postgres, peers.peer(peer).modules if peer else ()))
 
     def show(self, case: Case) -> Shown:
         """Run one case. Raises Unavailable if the host is gone."""
@@ -155,6 +157,27 @@ class Host:
         self._program.stdout.close()
 
 
+class Hosts:
+    """The hosts of one worker: its own, and one in each peer's interpreter that it comes to need. They end with `close`."""
+
+    def __init__(self, seed: int, folder: Path, postgres: str) -> None:
+        self._about = (seed, folder, postgres)
+        self._hosts: dict[str, Host] = {}
+
+    def show(self, case: Case) -> Shown:
+        """Run one case where its subject lives. Raises Unavailable if that host is gone."""
+        peer = load(case.subject).peer
+        if peer not in self._hosts:
+            seed, folder, postgres = self._about
+            self._hosts[peer] = Host(seed, folder.with_name(f"{folder.name}-{peer or 'own'}"), postgres, peer)
+        return self._hosts[peer].show(case)
+
+    def close(self) -> None:
+        """End them all."""
+        for each in self._hosts.values():
+            each.close()
+
+
 class Told:
     """What an evaluation tells on the way; what a door shows. Called by several threads."""
 
@@ -178,7 +201,7 @@ def evaluate(plan: Plan, ledger: Ledger, *, postgres: str, jobs: int, until: flo
     with in_memory() as folder:
         workers = [
             threading.Thread(
-                target=_work, args=(Host(plan.seed, folder / f"h{number}", postgres), take, ledger, told, errors)
+                target=_work, args=(Hosts(plan.seed, folder / f"h{number}", postgres), take, ledger, told, errors)
             )
             for number in range(jobs)
         ]
@@ -200,7 +223,7 @@ def _join(workers: list[threading.Thread], errors: list[BaseException]) -> None:
             worker.join()
 
 
-def _work(own: Host, take: Callable[[], Case | None], ledger: Ledger, told: Told, errors: list[BaseException]) -> None:
+def _work(own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Told, errors: list[BaseException]) -> None:
     try:
         while (case := take()) is not None:
             told.begins(case)
@@ -239,12 +262,17 @@ def caught(ledger: Ledger, fault: str, cases: list[Case]) -> Shown | None:
     return None
 
 
-def show_one(case: Case, seed: int, postgres: str) -> Shown:
-    """Run a single case, and write nothing down."""
+def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> Shown:
+    """Run a single case until it shows a violation, so often at most, and write nothing down."""
     with in_memory() as folder:
-        own = Host(seed, folder / "h0", postgres)
+        own = Hosts(seed, folder / "h0", postgres)
         try:
-            return own.show(case)
+            shown = own.show(case)
+            for _ in range(tries - 1):
+                if shown.score.failed or shown.broken:
+                    break
+                shown = own.show(case)
+            return shown
         finally:
             own.close()
 
@@ -269,6 +297,14 @@ def server_for(subjects: list[str], stack: ExitStack, folder: Path) -> tuple[str
             return url, {}
     except Error as error:
         return "", dict.fromkeys(needing, f"no PostgreSQL could be started: {error.message}")
+
+
+def peers_for(subjects: list[str], tell: peers.Tell | None) -> dict[str, str]:
+    """Who cannot run here because its peer is not there, and how to get it. tell: get what is missing first, and tell of it."""
+    wanted = {name: load(name).peer for name in subjects if load(name).peer}
+    how = "perdure evaluate --install-peers"
+    missing = {peer: peers.lacking(peer, how, tell=tell) for peer in sorted(set(wanted.values()))}
+    return {name: missing[peer] for name, peer in wanted.items() if missing[peer]}
 
 
 def cores() -> int:

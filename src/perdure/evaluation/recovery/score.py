@@ -12,28 +12,31 @@ from typing import Any
 
 import msgspec
 
+from perdure.evaluation.recovery.editing import canonical
 from perdure.evaluation.recovery.interface import Belief
 from perdure.evaluation.recovery.lives import Ack, Life
-from perdure.evaluation.recovery.oracle import Meant, Oracle, effects_of, foretell
+from perdure.evaluation.recovery.oracle import Oracle, effects_of, foretell
 from perdure.evaluation.recovery.outside import KINDS, Knowing, mark
 from perdure.evaluation.recovery.story import Story
 
-VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stranded")
+VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stale", "stranded")
 PARTS = 5  # of a story, to see whether what it writes grows
 
 
 class Score(msgspec.Struct, kw_only=True):
-    """One case. The first five are violations.
+    """One case. The first six are violations.
 
     duplicates: effects that arrived more than once, each time beyond the first; lost: that never arrived; acknowledged_lost:
     operations that were acknowledged and later not known any more; wrong: 1 if the end differs from the oracle's and nothing was
-    said; stranded: 1 if it came to no end. surfaced, guessed: blind effects in doubt that a person was asked about, and not.
+    said; stale: effects that rest on a note as it was before somebody else changed it; stranded: 1 if it came to no end.
+    surfaced, guessed: blind effects in doubt that a person was asked about, and not.
     """
 
     duplicates: int = 0
     lost: int = 0
     acknowledged_lost: int = 0
     wrong: int = 0
+    stale: int = 0
     stranded: int = 0
     surfaced: int = 0
     guessed: int = 0
@@ -58,13 +61,14 @@ def judge(story: Story) -> Score:
     """Read a story that is over."""
     score = Score(struck=any(life.at or life.end == "killed" for life in story.lives))
     acked = Acknowledged(story)
-    oracle = foretell(story.task, story.ground.seed, acked.steps, acked.effects)
+    oracle, outdated = _oracles(story, acked)
     over = bool(story.lives) and story.lives[-1].end == "done"
     score.said = next((life.said for life in story.lives if life.end == "failed"), "")
     score.operations = len(acked.first)
     score.acknowledged_lost = len(acked.lost)
     score.detail += [f"acknowledged and lost: {name}" for name in sorted(acked.lost)]
-    _count_effects(score, story, oracle, over=over)
+    _count_effects(score, story, oracle, outdated, over=over)
+    _look_into_commits(score, story, oracle)
     _count_doubt(score, story)
     if not over:
         score.stranded = 1
@@ -77,17 +81,28 @@ def judge(story: Story) -> Score:
     return score
 
 
+def _oracles(story: Story, acked: Acknowledged) -> tuple[Oracle, Oracle]:
+    """What must have happened; and what would have, if nobody had changed a note."""
+    amended = {key: value for key, (_, value) in story.amended.items()}
+    seen = (story.task, story.ground.seed, acked.steps, acked.effects)
+    return foretell(*seen, amended), foretell(*seen)
+
+
 class Acknowledged:
     """What was acknowledged over all lives: first: by (verb, name) the value that others saw first; lost: what went again.
 
-    Lives may overlap, so everything is taken in the order in which it happened.
+    Lives may overlap, so everything is taken in the order in which it happened. What was acknowledged after a copy of the store
+    was made goes with the store when the copy takes its place: that is what was meant by it.
     """
 
     def __init__(self, story: Story) -> None:
         self.first: dict[tuple[str, str], Any] = {}
         self._seen: dict[str, tuple[Life, float]] = {}  # who acknowledged a step first, and when
         self.lost: set[str] = set()
-        for _, take in sorted((moment for life in story.lives for moment in self._moments(life)), key=itemgetter(0)):
+        self._copy: dict[tuple[str, str], Any] = {}
+        self._amended: set[str] = set()
+        lived = [moment for life in story.lives for moment in self._moments(life)]
+        for _, take in sorted([*lived, *self._outer_moments(story)], key=itemgetter(0)):
             take()
         if story.final is not None:
             self._compare(story.final)
@@ -101,15 +116,34 @@ class Acknowledged:
         yield from ((at, partial(self._worked, life, name)) for name, at in life.worked)
         yield from ((ack.t, partial(self._take, life, ack)) for ack in life.acks)
 
+    def _outer_moments(self, story: Story) -> Iterator[tuple[float, Callable[[], None]]]:
+        """What was done to the store by others."""
+        if story.lost_at:
+            yield story.kept_at, self._keep_copy
+            yield story.lost_at, self._go_back
+        yield from ((at, partial(self._amend, key, value)) for key, (at, value) in story.amended.items())
+
+    def _keep_copy(self) -> None:
+        self._copy = dict(self.first)
+
+    def _go_back(self) -> None:
+        self.first = self._copy
+
+    def _amend(self, key: str, value: Any) -> None:
+        self.first["note", key] = value
+        self._amended.add(key)
+
     def _worked(self, life: Life, name: str) -> None:
         """Work that was acknowledged is not done again by who could know of it: it was there before, or is its own."""
         seen = self._seen.get(name)
-        if seen is not None and (seen[0] is life or seen[1] <= life.resumed):
+        if ("step", name) in self.first and seen is not None and (seen[0] is life or seen[1] <= life.resumed):
             self.lost.add(f"step {name}")
 
     def _take(self, life: Life, ack: Ack) -> None:
         if ack.verb == "step":
             self._seen.setdefault(ack.name, (life, ack.t))
+        if ack.verb == "note" and ack.name in self._amended:
+            return  # it was kept before, and passed again: its own value is not the one that stands
         if self.first.setdefault((ack.verb, ack.name), ack.value) != ack.value:
             self.lost.add(f"{ack.verb} {ack.name}")
 
@@ -120,7 +154,7 @@ class Acknowledged:
                 self.lost.add(f"{verb} {name}")
 
 
-def _count_effects(score: Score, story: Story, oracle: Oracle, *, over: bool) -> None:
+def _count_effects(score: Score, story: Story, oracle: Oracle, outdated: Oracle, *, over: bool) -> None:
     """Arrivals against what must have arrived. What leaves no trace of its own is looked at where it stands."""
     arrived = story.world.arrivals()
     score.effects = sum(arrived.values())
@@ -129,7 +163,17 @@ def _count_effects(score: Score, story: Story, oracle: Oracle, *, over: bool) ->
         if times > 1:
             score.duplicates += times - 1
             score.detail.append(f"{times} times: {name}")
-        _compare_payload(score, name, [found for each, found in arrived if each == name], oracle.effects)
+        marks = {found for each, found in arrived if each == name}
+        if (
+            story.amended
+            and name in outdated.effects
+            and mark(outdated.effects[name].payload) in marks - _meant(oracle, name)
+        ):
+            score.stale += 1
+            score.detail.append(f"rests on what had changed: {name}")
+        elif marks - _meant(oracle, name) and not (story.lost_at and name in _asked(story)):
+            score.wrong = 1
+            score.detail.append(f"not what others had seen: {name}")
     missing = [name for name in oracle.effects if not any(each == name for each, _ in arrived)]
     for name in missing:
         meant = oracle.effects[name]
@@ -138,16 +182,33 @@ def _count_effects(score: Score, story: Story, oracle: Oracle, *, over: bool) ->
             score.detail.append(f"never: {name}")
 
 
-def _compare_payload(score: Score, name: str, marks: list[str], meant: dict[str, Meant]) -> None:
-    if name not in meant or any(found != mark(meant[name].payload) for found in marks):
-        score.wrong = 1
-        score.detail.append(f"not what others had seen: {name}")
+def _meant(oracle: Oracle, name: str) -> set[str]:
+    """The mark of what must have arrived under a name; nothing, if nothing must."""
+    return {mark(oracle.effects[name].payload)} if name in oracle.effects else set()
+
+
+def _asked(story: Story) -> set[str]:
+    """The effects that a person was asked about."""
+    return {canonical(name) for life in story.lives for name in life.doubts}
+
+
+def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
+    """What was pushed in the name of the agent is what the agent wrote."""
+    written: dict[str, str] = {}
+    for name, meant in oracle.effects.items():
+        if meant.kind == "write":
+            written[meant.payload["path"]] = meant.payload["content"]
+        elif meant.kind == "commit":
+            found = story.world.committed(f"{name}/{mark(meant.payload)}", meant.payload["path"])
+            if found not in (None, written[meant.payload["path"]]):
+                score.wrong = 1
+                score.detail.append(f"holds what the agent did not write: {name}")
 
 
 def _count_doubt(score: Score, story: Story) -> None:
     """Blind effects that were begun and not acknowledged when a life ended by a strike: was a person asked?"""
     kinds = effects_of(story.case.task)
-    asked = {name for life in story.lives for name in life.doubts}
+    asked = _asked(story)
     open_ones: set[str] = set()
     for life in story.lives:
         if life.end in ("killed", "hung"):

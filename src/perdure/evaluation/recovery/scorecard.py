@@ -19,6 +19,7 @@ from perdure.evaluation.recovery.score import VIOLATIONS
 from perdure.evaluation.recovery.subjects import load
 
 FAILURES_MAX = 200  # in a scorecard, of each subject; all of them are in cases.jsonl
+PEER_TRIES = 20
 SUMS = (*VIOLATIONS, "surfaced", "guessed", "audit_missing", "audit_invented", "effects", "operations")
 
 
@@ -136,7 +137,12 @@ def failures(shown: Iterable[Shown], out: Path) -> list[Failure]:
     for each in shown:
         if each.score.failed and seen.setdefault(each.case.subject, 0) < FAILURES_MAX:
             seen[each.case.subject] += 1
-            replay = f"perdure evaluate --case {shlex.quote(each.case.id)} --out {shlex.quote(os.fspath(out))}"
-            score = each.score
-            found.append(Failure(each.case.id, score.failed, score.detail[:8], each.lives, each.note, replay))
+            score, line = each.score, replay(each.case.subject, each.case.id, out)
+            found.append(Failure(each.case.id, score.failed, score.detail[:8], each.lives, each.note, line))
     return found
+
+
+def replay(subject: str, case: str, out: Path) -> str:
+    """The line that shows a case again. A peer's threads are its own: what they are killed in is met in some of several tries."""
+    tries = f" --tries {PEER_TRIES}" if load(subject).peer else ""
+    return f"perdure evaluate --case {shlex.quote(case)}{tries} --out {shlex.quote(os.fspath(out))}"

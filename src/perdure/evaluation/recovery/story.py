@@ -6,16 +6,20 @@ to its end. `score.judge` reads it.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from perdure.evaluation.recovery.editing import canonical
 from perdure.evaluation.recovery.interface import Belief
-from perdure.evaluation.recovery.lives import Life, Lives, Order
+from perdure.evaluation.recovery.lives import Child, Life, Lives, Order
 from perdure.evaluation.recovery.oracle import ANSWER, effects_of
 from perdure.evaluation.recovery.outside import World
 from perdure.evaluation.recovery.subjects import load
@@ -23,6 +27,7 @@ from perdure.evaluation.recovery.tasks import TASKS
 from perdure.testing.witness import Witness
 
 LIVES_MAX = 12
+MENDED = "mended"  # in the inbox: what a life before said was wrong has been put right
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -73,6 +78,8 @@ class Story:
         self.final: Belief | None = None
         self.note = ""
         self.clock = ""  # of its lives: a file that says by how much it is wrong
+        self.amended: dict[str, tuple[float, Any]] = {}  # notes that somebody else changed, when, and to what
+        self.kept_at = self.lost_at = 0.0  # when a copy of the store was made, and when it took the store's place
         self.make_folder()
 
     def make_folder(self) -> None:
@@ -98,13 +105,52 @@ class Story:
         for name in life.asks:
             self.inbox[name] = ANSWER
         for name in life.doubts:
-            self.inbox[name] = self._looked_up(name)
+            self.inbox[name] = self._looked_up(canonical(name))
         return life
+
+    def strike(self, at: str, **given: Any) -> Life:
+        """Live until a boundary is reached, as often as people must be waited for on the way."""
+        while (life := self.live(at=at, **given)).end == "waiting" and len(self.lives) < LIVES_MAX:
+            pass
+        return life
+
+    def stop(self, at: str) -> Child | None:
+        """Live until a boundary is reached, and stand still there; None if a life ended otherwise."""
+        for _ in range(LIVES_MAX):
+            child = self.ground.lives.hold(self.order(at=at, how="stop"))
+            child.begin()
+            life = child.wait()
+            if life.end == "stopped":
+                return child
+            if self.add(life).end != "waiting":
+                return None
+        return None
+
+    def errand(self, *words: str) -> None:
+        """Let something else be done to the store, by a process that lives no life. OSError when it fails: no fault of a life."""
+        done = self.ground.lives.run(self.order(errand=words))
+        if done.end != "done":
+            raise OSError(f"{words[0]}: {done.end} {done.said}")
+
+    def amend(self, key: str, value: Any) -> None:
+        """Let somebody else change a note."""
+        self.errand("amend", key, json.dumps(value))
+        self.amended[key] = (time.monotonic(), value)
 
     def _looked_up(self, name: str) -> dict[str, Any]:
         """A person finds out what became of an effect: who asks the other side."""
         happened = any(each == name for each, _ in self.world.arrivals())
         return {"happened": happened, "result": self.world.receipt(name, effects_of(self.case.task)[name])}
+
+    def go_on(self, mend: Callable[[Life], None] = lambda _: None, **given: Any) -> None:
+        """Live until it is done or says that something is wrong. People mend that, and say so; then it may come to its end."""
+        while len(self.lives) < LIVES_MAX:
+            life = self.live(**given)
+            if life.end == "failed":
+                mend(life)
+                self.inbox[MENDED] = True
+            if life.end != "waiting":
+                return
 
     def finish(self) -> None:
         """Let it come to its end: started again after every death, answered when it waits, so often at most."""

@@ -7,8 +7,8 @@ something else. So a subject that forgets a step goes on with another answer tha
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -27,12 +27,16 @@ class Played(Protocol):
     def step(self, name: str, work: Callable[[random.Random], Any]) -> Any: ...  # noqa: D102 - see interface.Agent
     def act(self, name: str, kind: str, payload: Any) -> Any: ...  # noqa: D102
     def note(self, key: str, value: Any) -> None: ...  # noqa: D102
+    def read(self, name: str, key: str) -> Any: ...  # noqa: D102
     def ask(self, name: str, question: str) -> str: ...  # noqa: D102
     def done(self, result: Any) -> None: ...  # noqa: D102
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A task. by_default: whether it is part of an evaluation that names none. long: too many boundaries to try them all."""
+    """A task. by_default: whether it is part of an evaluation that names none. long: too many boundaries to try them all.
+
+    before: the program as it was until the ask `deploy` is answered; `play` is what was deployed then.
+    """
 
     name: str
     about: str
@@ -40,6 +44,16 @@ class Task(msgspec.Struct, frozen=True):
     by_default: bool = True
     long: bool = False
     git: bool = False
+    before: Callable[[Played], None] | None = None
+    deploy: str = ""
+
+    def version(self, inbox: Mapping[str, Any]) -> int:
+        """Which version of the program a life has that knows these answers."""
+        return 1 if self.before is not None and self.deploy not in inbox else 2
+
+    def program(self, inbox: Mapping[str, Any]) -> Callable[[Played], None]:
+        """What a life plays that knows these answers."""
+        return self.before if self.before is not None and self.version(inbox) == 1 else self.play
 
 
 # -- five dependent tasks ----------------------------------------------------------------------------------------
@@ -142,12 +156,67 @@ def _finding(rng: random.Random, seen: int) -> dict[str, Any]:
     return {"text": text, "weight": rng.randrange(1, 9), "after": seen}
 
 
+# -- a hand-over -------------------------------------------------------------------------------------------------
+
+
+def handover(agent: Played) -> None:
+    """One worker plans and begins; another one takes over, reads what was left, and ends it."""
+    plan = agent.step("plan-made", lambda rng: {"goal": rng.choice(WORDS), "limit": rng.randrange(10, 90)})
+    agent.note("plan", plan)
+    opened = agent.act("opened", "ticket", {"goal": plan["goal"], "state": "begun"})
+    agent.note("left", {"ticket": opened["id"], "next": "deliver"})
+    taker = agent.ask("taker", "Who takes over?")
+    agent.note("taken", {"by": taker})
+    found = agent.read("plan-read", "plan")
+    left = agent.read("left-read", "left")
+    work = agent.step("work", lambda rng: f"{found['goal']} within {found['limit']}: {' '.join(rng.sample(WORDS, 2))}")
+    agent.act("order", "refund", {"limit": found["limit"], "ticket": left["ticket"]})
+    agent.act("delivered", "mail", {"to": "owner", "text": work})
+    agent.done({"ticket": left["ticket"], "limit": found["limit"]})
+
+
+# -- a deploy while a person is asked ----------------------------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """What a version of the program keeps of a case: how it finds it, and how it understands what an older one kept."""
+
+    find: Callable[[random.Random], dict[str, Any]]
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+OLD = Shape(lambda rng: {"customer": rng.randrange(10_000), "amount": rng.randrange(5, 90)}, lambda case: case)
+NEW = Shape(lambda rng: OLD.find(rng) | {"currency": "USD"}, lambda case: {"currency": "EUR", **case})
+
+
+def deploy(agent: Played, shape: Shape) -> None:
+    """A case is kept, a person is asked; before the answer a version is deployed that keeps cases with a currency."""
+    agent.note("case", agent.step("find", shape.find))
+    draft = agent.step("draft", lambda rng: " ".join(rng.sample(WORDS, 3)))
+    agent.note("reply", draft)
+    agreed = agent.ask("approval", "Pay it back?")
+    case = shape.upgrade(agent.read("case-read", "case"))
+    agent.note("case-agreed", {**case, "agreed": agreed})
+    paid = agent.act("refund", "refund", case)
+    agent.act("ticket", "ticket", {"customer": case["customer"], "by": paid["id"]})
+    agent.act("mail", "mail", {"to": "customer", "text": f"{draft}: {case['amount']} {case.get('currency', '')}"})
+    agent.done({"case": case, "refund": paid["id"]})
+
+
 TASKS = {
     task.name: task
     for task in (
         Task("relay-5", "five tasks, each on the result of the one before", lambda agent: relay(agent, 5)),
         Task("support", "a conversation: an answer to wait for, a refund, a ticket, a mail", support),
         Task("coding", "file writes, commits, a push, a pull request", coding, git=True),
+        Task("handover", "one worker begins, another one takes over and ends it", handover),
+        Task(
+            "deploy",
+            "a person is asked; before the answer another version is deployed, with more in its state",
+            lambda agent: deploy(agent, NEW),
+            before=lambda agent: deploy(agent, OLD),
+            deploy="approval",
+        ),
         Task("relay-500", "five hundred dependent tasks", lambda agent: relay(agent, 500), long=True),
         Task("research-500", "500 steps with a growing history", lambda agent: research(agent, 500), long=True),
         Task(

@@ -84,6 +84,10 @@ class Watched:
         """State."""
         self._passed("note", key, lambda: self._agent.note(key, value), value)
 
+    def read(self, name: str, key: str) -> Any:
+        """State, as it stands now."""
+        return self._passed("read", name, lambda: self._agent.read(name, key))
+
     def ask(self, name: str, question: str) -> str:
         """A person's answer."""
         return self._passed("ask", name, lambda: self._agent.ask(name, question))

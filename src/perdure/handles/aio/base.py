@@ -38,7 +38,7 @@ class AsyncStreamHandle:
         return self._stream.uid.hex()
 
     async def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        return await self._caller.write_in(self._stream, verb, *args, pin=self._pin, **kwargs)
+        return await self._caller.write_in(self._stream, verb, args, kwargs, self._pin)
 
     async def _read(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
         return await self._caller.read(verb, self._stream, *args, **kwargs)

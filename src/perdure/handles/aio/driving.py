@@ -25,11 +25,13 @@ from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, places, workspace
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     CANCELLED,
@@ -284,7 +286,7 @@ class AsyncDriving:
     # end
 
 
-async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's.
 
     record: how it stood right before, if that is known.
@@ -294,19 +296,20 @@ async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record:
     driving = AsyncDriving(caller, agent, lease, record)
     caller.heartbeat.hold(lease.stream.uid)
     try:
-        await _drive(driving)
+        return await _drive(driving)
     except Stale:
-        return  # somebody else has it: what was recorded under this lease stands, nothing else was written
+        return Drive()  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
 
 
-async def _drive(driving: AsyncDriving) -> None:
+async def _drive(driving: AsyncDriving) -> Drive:
     # async-only
     from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
     places.number_branches(get_running_loop())
     # end
+    drive = Drive()
     try:
         await _load(driving)
         reach("run.drive.before")
@@ -314,11 +317,13 @@ async def _drive(driving: AsyncDriving) -> None:
         result = await _call(driving)
         driving.check_returned()
         await driving.write(end_run, RunStatus.COMPLETED, result)
+        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except Stale:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         await _ended_by(driving, error)
     reach("run.drive.after")
+    return drive
 
 
 async def _load(driving: AsyncDriving) -> None:

@@ -30,6 +30,7 @@ from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.stores.tide import Dispatch
 
 
 class AsyncEffect(AsyncStreamHandle):
@@ -99,6 +100,7 @@ class AsyncEffect(AsyncStreamHandle):
         self._record = await acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
+        self._caller.core.tide.note(Dispatch(self._stream.uid, self._record.seq, self._record.attempt))
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ...) -> AsyncEffect:

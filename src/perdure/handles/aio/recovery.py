@@ -89,7 +89,7 @@ class AsyncRecovery(AsyncRuns):
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
 
         async def write(verb: Callable[..., Any], *args: Any) -> Any:
-            return await self._caller.write_in(stream, verb, *args)
+            return await self._caller.write_in(stream, verb, args, {})
 
         try:
             return await AsyncSettling(self._caller, stream, write).settle(tool, record)

@@ -39,7 +39,7 @@ class StreamHandle:
         return self._stream.uid.hex()
 
     def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._caller.write_in(self._stream, verb, *args, pin=self._pin, **kwargs)
+        return self._caller.write_in(self._stream, verb, args, kwargs, self._pin)
 
     def _read(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
         return self._caller.read(verb, self._stream, *args, **kwargs)

@@ -26,11 +26,13 @@ from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, runs
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, workspace
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     CANCELLED,
@@ -257,7 +259,7 @@ class Driving:
         return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_since(Mark()))
 
 
-def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> None:
+def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
     """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's.
 
     record: how it stood right before, if that is known.
@@ -267,14 +269,15 @@ def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord 
     driving = Driving(caller, agent, lease, record)
     caller.heartbeat.hold(lease.stream.uid)
     try:
-        _drive(driving)
+        return _drive(driving)
     except Stale:
-        return  # somebody else has it: what was recorded under this lease stands, nothing else was written
+        return Drive()  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         caller.heartbeat.release(lease.stream.uid)
 
 
-def _drive(driving: Driving) -> None:
+def _drive(driving: Driving) -> Drive:
+    drive = Drive()
     try:
         _load(driving)
         reach("run.drive.before")
@@ -282,11 +285,13 @@ def _drive(driving: Driving) -> None:
         result = _call(driving)
         driving.check_returned()
         driving.write(end_run, RunStatus.COMPLETED, result)
+        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except Stale:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         _ended_by(driving, error)
     reach("run.drive.after")
+    return drive
 
 
 def _load(driving: Driving) -> None:

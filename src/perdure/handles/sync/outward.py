@@ -106,9 +106,8 @@ class Outward(Placed):
         return self._unforgotten(self._approved(planned, asked, within))
 
     def _unforgotten(self, meant: EffectRecord | Intent) -> EffectRecord | Intent:
-        """What may be sent now; after a restore, if it can be asked for, in doubt: it may have been sent and forgotten.
-
-        Who sent it in what was lost is taken to be gone: a restore presumes it.
+        """What may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
+        forgotten. Who sent it in what was lost is taken to be gone: a restore presumes it.
         """
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
         if withdrawn or not self._may_be_forgotten(meant):
@@ -118,7 +117,12 @@ class Outward(Placed):
         return acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, FORGOTTEN)
 
     def _may_be_forgotten(self, meant: EffectRecord | Intent) -> bool:
-        return self._driving.lease.restored and meant.kind is ToolKind.PROBED
+        """Whether it may have been sent by what a restore forgot, and neither its key nor its nature makes that harmless. A
+        person who has said since that it did not happen is not asked again.
+        """
+        asked_about = isinstance(meant, EffectRecord) and meant.settled_by is not None
+        wary = meant.kind is ToolKind.PROBED or (meant.kind is ToolKind.UNSAFE and not asked_about)
+        return self._driving.lease.restored and wary
 
     def _concluded(
         self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next

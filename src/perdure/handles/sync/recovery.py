@@ -90,7 +90,7 @@ class Recovery(Runs):
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
 
         def write(verb: Callable[..., Any], *args: Any) -> Any:
-            return self._caller.write_in(stream, verb, *args)
+            return self._caller.write_in(stream, verb, args, {})
 
         try:
             return Settling(self._caller, stream, write).settle(tool, record)

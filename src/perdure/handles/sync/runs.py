@@ -25,6 +25,7 @@ from perdure.planes.runs import Lease
 from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime import course
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
+from perdure.runtime.course import Drive
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
@@ -175,8 +176,8 @@ class Runs(StoreHandle):
         made = as_agent(agent)
         made.check(args, kwargs)
         wanted = runs.Wanted(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
-        stream = self._caller.write(runs.start, wanted, self._caller.core.epoch)
-        return self._handle(stream)
+        stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
+        return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 
     def drive(
         self, agent: Callable[..., Any], *args: Any, key: str | None = None, session: str | None = None, **kwargs: Any
@@ -193,13 +194,16 @@ class Runs(StoreHandle):
     def _driven(self, handle: RunHandle, agents: dict[str, Agent]) -> Any:
         """Drive a run, and the runs that it starts, until it is over."""
         while not handle.record.ended and handle.status is not RunStatus.PARKED:
-            if not self._take(handle._stream, handle.record, agents):
+            drive = self._take(handle._stream, handle.record, agents)
+            if drive is None:
                 self._bide(handle, agents)
+            elif drive.completed:
+                return drive.result
             handle.refresh()
         return course.ended_as(handle.record)
 
-    def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> bool:
-        """Claim a run and drive it; whether it could be had."""
+    def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> Drive | None:
+        """Claim a run and drive it. None: it could not be had."""
         core = self._caller.core
         agent = agents.get(record.agent)
         if agent is None:
@@ -207,12 +211,12 @@ class Runs(StoreHandle):
         driven, owner = (stream.id, 0), object()
         try:
             if not core.flights.begin(driven, owner):
-                return False
+                return None
             core.living.begin()
             lease = self._claimed(stream, record, agent)
-            if lease is not None:
-                crossing.drive(self._caller, agent, lease, record)
-            return lease is not None
+            if lease is None:
+                return None
+            return crossing.drive(self._caller, agent, lease, record)
         finally:
             core.flights.end(driven, owner)
 

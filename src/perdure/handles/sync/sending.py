@@ -30,6 +30,7 @@ from perdure.model.records.effects import (
     EffectError,
     EffectRecord,
 )
+from perdure.stores.tide import Dispatch
 
 log = logging.getLogger("perdure.effects")
 
@@ -121,6 +122,7 @@ class Sending:
         """The lease once more, right before the call. Whatever stops it here, nothing was sent: that is said, without a lease."""
         try:
             self._check_lease()
+            self._caller.core.tide.note(Dispatch(self._stream.uid, record.seq, record.attempt))
             reach("effect.call.before")
         except BaseException as error:
             self._give_slot(tool)

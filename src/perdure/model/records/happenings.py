@@ -45,7 +45,8 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     session: str
     uid: str
     emptied: bool
-    _read: Callable[[], Said]
+    _stored: Any  # what `_read` takes it from
+    _read: Callable[[EventRecord], Said]
 
     @property
     def at(self) -> datetime:
@@ -63,7 +64,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def said(self) -> Said:
         """All that it says; read once (or, by several threads at once, to the same)."""
-        return self._read()
+        return self._read(self)
 
     @property
     def data(self) -> Any:
@@ -115,7 +116,12 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _with_said(header: tuple[Any, ...], said: Said) -> EventRecord:
-    return EventRecord(*header, _read=lambda: said)
+    return EventRecord(*header, _stored=said, _read=kept)
+
+
+def kept(event: EventRecord) -> Said:
+    """For events that were made with what they say: nothing is left to read."""
+    return event._stored
 
 
 class FoldState(msgspec.Struct, frozen=True):

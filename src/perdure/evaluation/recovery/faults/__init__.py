@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from perdure.evaluation.recovery.faults import (
+    changes,
     clocks,
+    copies,
     disk,
     power,
     racing,
@@ -31,5 +33,10 @@ _ALL = (
     disk.FULL,
     server_disks.POWER,
     server_disks.FULL,
+    changes.PROGRAM,
+    changes.WORKSPACE,
+    changes.STALE,
+    copies.BACKUP,
+    copies.REWIND,
 )
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
-from perdure.evaluation.recovery.faults.racing import stopped_at, take_over, unfit_without_lease
-from perdure.evaluation.recovery.faults.strikes import kill_at
+from perdure.evaluation.recovery.faults.racing import take_over, unfit_without_lease
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
@@ -32,9 +31,9 @@ def _followed(story: Story) -> Callable[[int], None]:
 def _moved(story: Story, schedule: str) -> None:
     move = _followed(story)
     at, _, rest = schedule.partition("@")
-    life = stopped_at(story, at) if rest.startswith("during") else None
+    life = story.stop(at) if rest.startswith("during") else None
     if rest.startswith("after"):
-        kill_at(story, at)
+        story.strike(at)
     move(HOURS[rest[-3:]])
     if life is not None:
         story.add(life.wake())
@@ -42,7 +41,7 @@ def _moved(story: Story, schedule: str) -> None:
 
 def _skewed(story: Story, schedule: str) -> None:
     move = _followed(story)
-    first = stopped_at(story, schedule[:-3])
+    first = story.stop(schedule[:-3])
     if first is not None:
         move(HOURS[schedule[-3:]])
         take_over(story)

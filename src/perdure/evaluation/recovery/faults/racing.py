@@ -9,7 +9,6 @@ import time
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.interface import Subject
-from perdure.evaluation.recovery.lives import Child
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
@@ -19,21 +18,9 @@ LEASE_SECONDS = 1.0
 PAST_SECONDS = 1.5 * LEASE_SECONDS
 
 
-def stopped_at(story: Story, at: str) -> Child | None:
-    """A process that stands still at a boundary; None if it came to its end before. People answer what it waits for."""
-    for _ in range(ROUNDS_MAX):
-        first = story.ground.lives.hold(story.order(at=at, how="stop"))
-        first.begin()
-        if (life := first.wait()).end == "stopped":
-            return first
-        if story.add(life).end != "waiting":
-            return None
-    return None
-
-
 def _raced(story: Story, at: str) -> None:
     """The second is answered by people as often as it waits; then the first goes on with what it has in mind."""
-    first = stopped_at(story, at)
+    first = story.stop(at)
     if first is None:
         return
     for _ in range(ROUNDS_MAX):
@@ -45,7 +32,7 @@ def _raced(story: Story, at: str) -> None:
 def _overdue(story: Story, at: str) -> None:
     """The same past the lease of the first."""
     (story.folder / "lease").write_text(str(LEASE_SECONDS))
-    first = stopped_at(story, at)
+    first = story.stop(at)
     if first is None:
         return
     time.sleep(PAST_SECONDS)

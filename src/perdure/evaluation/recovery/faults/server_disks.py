@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from perdure.evaluation.recovery.faults import disk, servers
 from perdure.evaluation.recovery.faults.fault import Control, Fault
-from perdure.evaluation.recovery.faults.strikes import kill_at, one_by_one
+from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
 from perdure.testing.disk import Disk, own_mounts, run
 from perdure.testing.postgres import PostgresServer
@@ -80,7 +80,7 @@ def _lost(story: Story, at: str) -> None:
     """Nothing of the life is under way when the power goes: whatever it was told before counts."""
     placed = _placed(story, POWER.name)
     assert placed.disk is not None
-    kill_at(story, at)
+    story.strike(at)
     placed.disk.lose_power()
     placed.server.kill()
     placed.disk.unmount()

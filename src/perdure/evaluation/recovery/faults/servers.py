@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
-from perdure.evaluation.recovery.faults.racing import stopped_at
 from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
@@ -63,7 +62,7 @@ def tell_of(story: Story, url: str) -> None:
 
 def _restarted(story: Story, at: str) -> None:
     server = own_server(story)
-    life = stopped_at(story, at)
+    life = story.stop(at)
     if life is not None:
         server.kill()
         server.restart()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 from perdure.evaluation.recovery.faults.fault import Control, Fault
-from perdure.evaluation.recovery.lives import Life
 from perdure.evaluation.recovery.oracle import points_of
-from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
 
 THRICE = 3
@@ -23,15 +22,8 @@ def _undisturbed(story: Story, schedule: str) -> None:
 def _struck(story: Story, schedule: str) -> None:
     """Killed in each life where the schedule says. A life that waits for a person is answered and goes on first."""
     for at in schedule.split("+"):
-        if kill_at(story, at).end == "done":
+        if story.strike(at).end == "done":
             return
-
-
-def kill_at(story: Story, at: str) -> Life:
-    """Live until it is killed at a boundary, or ends by itself."""
-    while (life := story.live(at=at)).end == "waiting" and len(story.lives) < LIVES_MAX:
-        pass
-    return life
 
 
 def one_by_one(task: Task, seed: int) -> list[str]:

@@ -22,6 +22,9 @@ SUBJECTS = {
     "json-renamed": f"{_HERE}.json_renamed:JsonRenamed",
     "sqlite-blob": f"{_HERE}.sqlite_blob:SqliteBlob",
     "jsonl-log": f"{_HERE}.jsonl_log:JsonlLog",
+    "langgraph": f"{_HERE}.langgraph:LangGraph",
+    "langgraph-nodes": f"{_HERE}.langgraph_nodes:LangGraphNodes",
+    "dbos": f"{_HERE}.dbos:Dbos",
     "perdure-sqlite": f"{_HERE}.perdure_sqlite:PerdureSqlite",
     "perdure-postgres": f"{_HERE}.perdure_postgres:PerdurePostgres",
 }
@@ -38,6 +41,11 @@ CONTROLS = {
     "control-unflushed": f"{_HERE}.controls_postgres:Unflushed",
     "control-deaf": f"{_HERE}.controls_postgres:Deaf",
     "control-again": f"{_HERE}.controls_postgres:Again",
+    "control-unnamed": f"{_HERE}.controls:Unnamed",
+    "control-unwatched": f"{_HERE}.controls:Unwatched",
+    "control-cached": f"{_HERE}.controls:Cached",
+    "control-tracked": f"{_HERE}.controls:Tracked",
+    "control-trusting": f"{_HERE}.controls:Trusting",
 }
 
 

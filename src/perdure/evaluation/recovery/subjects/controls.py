@@ -8,6 +8,11 @@ InPlace      the session file, rewritten in place
 Unheeded     the log that does not heed errors of its disk
 Leased       the session file with a lease that is looked at only in the beginning
 Stamped      a session file for every state; the one with the latest time counts
+Unnamed      Perdure without the names of its steps: they are known by their number alone
+Unwatched    Perdure without a look at the workspace
+Cached       Perdure that answers a read from what it wrote itself
+Trusting     Perdure that takes a copy of its file for the store that it was
+Tracked      Perdure whose folder of locks is under version control too
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -20,11 +25,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent, Held
+import perdure
+from perdure.evaluation.recovery.interface import Agent, Held, Subject
 from perdure.evaluation.recovery.subjects.json_file import JsonFile
 from perdure.evaluation.recovery.subjects.json_renamed import JsonRenamed
 from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
-from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite
+from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite, called
 
 BUFFERED_LINES = 4
 
@@ -119,3 +125,61 @@ class Stamped(JsonRenamed):
 
     def keep(self, section: str, name: str, value: Any) -> None:  # noqa: ARG002 - all of it is written again
         self.replace(self.place.folder / f"session-{time.time_ns()}.json")
+
+
+class Unnamed(PerdureSqlite):
+    """Knows a step by its number alone."""
+
+    about = "control: Perdure whose steps all have the same name"
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        self.steps: perdure.Run | None = None
+        super().run(program)
+
+    def step(self, name: str, work: Callable[[], Any]) -> Any:
+        del name
+        self.steps = self.steps or self.now.branch("steps")
+        return self.steps.step(called("unnamed", work))
+
+
+class Unwatched(PerdureSqlite):
+    """Does not look where it works."""
+
+    about = "control: Perdure, its workspace not declared"
+
+    @property
+    def workspace(self) -> str | None:
+        return None
+
+
+class Cached(PerdureSqlite):
+    """Reads what it wrote."""
+
+    about = "control: Perdure that reads from its own memory"
+
+    def note(self, key: str, value: Any) -> None:
+        super().note(key, value)
+        self.wrote = {**getattr(self, "wrote", {}), key: value}
+
+    def read(self, name: str, key: str) -> Any:
+        return super().step(name, lambda: self.wrote[key])
+
+
+class Trusting(PerdureSqlite):
+    """Backs up by copying the folder, and restores by copying it back."""
+
+    about = "control: Perdure, its files copied back without a restore"
+    backup = Subject.backup
+    restore = Subject.restore
+
+
+class Tracked(PerdureSqlite):
+    """Lets version control take back what says how far it had come."""
+
+    about = "control: Perdure, its folder of locks under version control"
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        folder = self.place.folder / "agent.db.live"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / ".gitignore").write_text("# nothing is left out\n")
+        super().run(program)

@@ -1,5 +1,5 @@
 """Perdure on SQLite: the task is an agent; its steps, effects, notes and asks are the run's. What each kind of effect lets one
-know is declared, and nothing else.
+know is declared, and nothing else. A task with a workspace has it watched, and leaves a checkpoint after everything it did.
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import perdure
-from perdure.evaluation.recovery.interface import Agent, Belief, Held, Subject, Waits
+from perdure.evaluation.recovery.interface import Agent, Held, Waits
 from perdure.evaluation.recovery.outside import KINDS, Knowing
+from perdure.evaluation.recovery.subjects.perdure_tended import Tended
 
 
-class PerdureSqlite(Subject):
-    """One file, `agent.db`. The run and its session are named by the folder."""
+class PerdureSqlite(Tended):
+    """One file, `agent.db`."""
 
     about = "Perdure on SQLite"
     leases = True
@@ -22,12 +23,12 @@ class PerdureSqlite(Subject):
 
     def run(self, program: Callable[[Agent], None]) -> None:
         NOW[:] = [self]
-        self.program, self.key = program, self.place.folder.name
+        self.program, self.kept = program, {}
+        agent = perdure.agent(name="evaluated", workspace=self.workspace, pins={"version": self.place.version})
         with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds) as store:
-            for found in store.runs(session=self.key):
-                self._hand_in(store, found)
+            self.hand_in(store)
             try:
-                store.drive(evaluated, self.place.task, self.place.seed, key=self.key, session=self.key)
+                store.drive(agent(evaluated), self.place.task, self.place.seed, key=self.key, session=self.key)
             except perdure.Waiting as waiting:
                 run = store.run(waiting.facts["run"])
                 doubts = [each.record.args["name"] for each in run.effects(open=True) if each.state == "in_doubt"]
@@ -35,56 +36,55 @@ class PerdureSqlite(Subject):
             except perdure.Conflict as conflict:
                 raise Held(str(conflict)) from None
 
-    def _hand_in(self, store: perdure.Store, run: Any) -> None:
-        """What people have said since."""
-        for each in run.waits():
-            if each.kind == "ask" and each.detail in self.inbox:
-                store.answer(each.id, self.inbox[each.detail], by="person")
-        for each in run.effects(open=True):
-            if each.state == "in_doubt" and (said := self.inbox.get(each.record.args["name"])):
-                each.settle(perdure.Happened(said["result"]) if said["happened"] else perdure.Absent(), by="person")
-
-    def believe(self) -> Belief:
-        with perdure.open(self.url, read_only=True) as store:
-            for run in store.runs(session=self.place.folder.name):
-                done = {each.record.args["name"]: each.result for each in run.effects() if each.state == "committed"}
-                notes = self._notes(store.session(self.place.folder.name))
-                return Belief(notes, done, run.record.result, run.record.ended)
-        return Belief()
-
-    def _notes(self, session: perdure.Session, after: str | None = None) -> dict[str, Any]:
-        page = session.entries(limit=1000, after=after)
-        return {each.name: each.value for each in page} | (self._notes(session, page.next) if page.next else {})
-
     @property
-    def url(self) -> str:
-        return f"sqlite:///{self.place.folder}/agent.db"
+    def workspace(self) -> str | None:
+        return str(self.place.workspace) if self.place.workspace else None
 
-    def step(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ARG002 - a run knows its places itself
-        return self.now.step(work)
+    def step(self, name: str, work: Callable[[], Any]) -> Any:
+        return self._once(name, lambda: self.now.step(called(name, work)))
 
     def act(self, name: str, kind: str, payload: Any) -> Any:
-        return self.now.act(SENDERS[KINDS[kind]], name, kind, payload)
+        return self._once(name, lambda: self.now.act(SENDERS[KINDS[kind]], name, kind, payload))
 
     def note(self, key: str, value: Any) -> None:
-        self.now.atomic(lambda tx: tx.session(self.key).set(key, value) and None)
+        self._once(key, lambda: self.now.atomic(called(key, lambda tx: tx.session(self.key).set(key, value) and None)))
+
+    def read(self, name: str, key: str) -> Any:
+        return self._once(name, lambda: self.now.atomic(called(name, lambda tx: tx.session(self.key).get(key))))
 
     def ask(self, name: str, question: str) -> str:
-        return self.now.ask(question, detail=name)
+        return self._once(name, lambda: self.now.ask(question, detail=name))
 
     def done(self, result: Any) -> None:
         self.result = result
+
+    def _once(self, name: str, do: Callable[[], Any]) -> Any:
+        """What the last checkpoint has is not done again."""
+        if name not in self.kept:
+            self.kept[name] = do()
+            if self.workspace:
+                self.now.checkpoint(self.kept)
+        return self.kept[name]
 
 
 NOW: list[PerdureSqlite] = []  # the subject of this process: tools and agents are functions of a module
 
 
-@perdure.agent(name="evaluated")
 def evaluated(run: perdure.Run, task: str, seed: int) -> Any:  # noqa: ARG001 - what names the work
     """The task."""
-    NOW[0].now = run
+    NOW[0].now, NOW[0].kept = run, run.restored or {}
     NOW[0].program(NOW[0])
     return NOW[0].result
+
+
+def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function by the name of its operation, as functions of a program have names."""
+
+    def named(*args: Any) -> Any:
+        return fn(*args)
+
+    named.__name__ = name
+    return named
 
 
 def send(name: str, kind: str, payload: Any, *, key: str = "") -> Any:

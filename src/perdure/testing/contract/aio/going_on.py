@@ -364,6 +364,41 @@ class AsyncLookingAgainContract:
             assert await store.drive(made, key="k") == ["found", "sent b", "sent c"]
             assert outside.calls == ["looked for a", "looked for b", "sent b", "sent c"]
 
+    @pytest.mark.parametrize("batch", [False, True])
+    @pytest.mark.parametrize("verdict", [Happened("sent before"), Absent()])
+    async def test_after_a_restore_a_person_is_asked_before_something_unsafe_is_sent(
+        self, opener: AsyncOpener, verdict: Any, batch: bool
+    ) -> None:
+        """It may have been sent after the backup, and nothing but a person can find out."""
+        outside = Outside()
+
+        @tool
+        async def send() -> str:
+            return outside.seen("sent now")
+
+        async def think() -> dict[str, Any]:
+            return {"calls": [Call("c", "send", {})]}
+
+        async def outer(run: AsyncRun) -> list[Any]:
+            await run.ask("?")
+            found = (await run.respond(think, tools=[send])).answers[0].result if batch else await run.act(send)
+            await run.checkpoint(found)
+            return [found, await run.act(send)]
+
+        made = program(outer)
+        async with await opener() as store:
+            await driven(store, made)
+            store._caller.core.epoch += 1  # as a store that was restored: it may have sent it after the backup
+            await store.answer((await store.asks())[0].id, "go on")
+            await driven(store, made)
+            await driven(store, made)
+            (doubt,) = await store.effects(state="in_doubt")
+            assert outside.calls == []
+            await doubt.settle(verdict, by="ann")
+            sent = "sent before" if isinstance(verdict, Happened) else "sent now"
+            assert await store.drive(made, key="k") == [sent, "sent now"]
+            assert outside.count == (1 if isinstance(verdict, Happened) else 2)
+
 
 class AsyncRecoveringContract:
     """What others left is gone on with, whatever else is there."""

@@ -327,6 +327,41 @@ class LookingAgainContract:
             assert store.drive(made, key="k") == ["found", "sent b", "sent c"]
             assert outside.calls == ["looked for a", "looked for b", "sent b", "sent c"]
 
+    @pytest.mark.parametrize("batch", [False, True])
+    @pytest.mark.parametrize("verdict", [Happened("sent before"), Absent()])
+    def test_after_a_restore_a_person_is_asked_before_something_unsafe_is_sent(
+        self, opener: Opener, verdict: Any, batch: bool
+    ) -> None:
+        """It may have been sent after the backup, and nothing but a person can find out."""
+        outside = Outside()
+
+        @tool
+        def send() -> str:
+            return outside.seen("sent now")
+
+        def think() -> dict[str, Any]:
+            return {"calls": [Call("c", "send", {})]}
+
+        def outer(run: Run) -> list[Any]:
+            run.ask("?")
+            found = (run.respond(think, tools=[send])).answers[0].result if batch else run.act(send)
+            run.checkpoint(found)
+            return [found, run.act(send)]
+
+        made = program(outer)
+        with opener() as store:
+            driven(store, made)
+            store._caller.core.epoch += 1  # as a store that was restored: it may have sent it after the backup
+            store.answer((store.asks())[0].id, "go on")
+            driven(store, made)
+            driven(store, made)
+            (doubt,) = store.effects(state="in_doubt")
+            assert outside.calls == []
+            doubt.settle(verdict, by="ann")
+            sent = "sent before" if isinstance(verdict, Happened) else "sent now"
+            assert store.drive(made, key="k") == [sent, "sent now"]
+            assert outside.count == (1 if isinstance(verdict, Happened) else 2)
+
 
 class RecoveringContract:
     """What others left is gone on with, whatever else is there."""

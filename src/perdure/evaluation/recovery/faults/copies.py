@@ -1,0 +1,91 @@
+"""A store that becomes an older one: restored from a backup, or rewound with the folder that it lies in by version control.
+
+A schedule `A<B`: killed at A, copied; gone on with until it is killed at B; then the copy takes its place. What was acknowledged
+in between is gone, and nobody is blamed for it. But the world has not gone back: what was done outside in between was done.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.interface import Subject
+from perdure.evaluation.recovery.oracle import points_of
+from perdure.evaluation.recovery.outside import git, needed
+from perdure.evaluation.recovery.story import Story
+from perdure.evaluation.recovery.tasks import Task
+
+SERIES = 60
+BETWEEN = "<"
+
+
+def _restored(story: Story, schedule: str) -> None:
+    """The subject's own way of keeping and restoring a backup."""
+    kept = str(story.top / "backup")
+    if _until_first(story, schedule):
+        story.errand("backup", kept)
+        story.kept_at = time.monotonic()
+        if _until_second(story, schedule):
+            story.errand("restore", kept)
+            _go_on(story)
+
+
+def _rewound(story: Story, schedule: str) -> None:
+    """The folder is a git work tree: committed at A, committed at B, and A checked out again."""
+    if _until_first(story, schedule):
+        git(story.folder, "init", "-q", "--template=", "-b", "main")
+        first = _commit(story)
+        story.kept_at = time.monotonic()
+        if _until_second(story, schedule):
+            _commit(story)
+            git(story.folder, "checkout", "-q", first)
+            _go_on(story)
+
+
+def _go_on(story: Story) -> None:
+    """Who is told that the world is further than the store knows accepts it as it is."""
+    story.lost_at = time.monotonic()
+    story.go_on()
+
+
+def _commit(story: Story) -> str:
+    git(story.folder, "add", "-A")
+    git(story.folder, "commit", "-q", "--allow-empty", "-m", "as it is")
+    return git(story.folder, "rev-parse", "HEAD").strip()
+
+
+def _until_first(story: Story, schedule: str) -> bool:
+    return story.strike(schedule.partition(BETWEEN)[0]).end == "killed"
+
+
+def _until_second(story: Story, schedule: str) -> bool:
+    return story.strike(schedule.partition(BETWEEN)[2]).end == "killed"
+
+
+def _pairs(task: Task, seed: int) -> list[str]:
+    """Two boundaries in their order, some close to each other and some far apart."""
+    points = points_of(task.name, seed)
+    rng = random.Random(f"{seed}/{task.name}/copies")
+    found = []
+    for _ in range(SERIES):
+        first = rng.randrange(len(points) - 1)
+        last = rng.randrange(first + 1, min(len(points), first + rng.choice((6, 20, len(points)))))
+        found.append(f"{points[first]}{BETWEEN}{points[last]}")
+    return list(dict.fromkeys(found))
+
+
+def _own_store(subject: type[Subject], task: Task) -> str:
+    if subject.needs:
+        return "its store is one that all cases share"
+    return "" if task.by_default else "too long"
+
+
+BACKUP = Fault(
+    "backup", "the store was restored from an older backup", _pairs, _restored,
+    Control("control-trusting", "support", ("duplicates",)), unfit=_own_store,
+)  # fmt: skip
+REWIND = Fault(
+    "rewind", "the store was rewound by a version-control checkout", _pairs, _rewound,
+    Control("control-tracked", "support", ("duplicates",)), needed, _own_store,
+)  # fmt: skip

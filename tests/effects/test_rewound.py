@@ -1,0 +1,144 @@
+"""A store that was put back to an older state is treated like a restored one, if what it had dispatched is noted beside it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import perdure
+
+SENT: list[str] = []
+
+
+@perdure.tool
+def send(what: str) -> str:
+    SENT.append(what)
+    return what
+
+
+@perdure.agent
+def mailing(run: perdure.Run) -> str:
+    run.ask("?")
+    return run.act(send, "mail")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    SENT.clear()
+    return f"sqlite:///{tmp_path}/a.db"
+
+
+def copied(tmp_path: Path, *names: str) -> Callable[[], None]:
+    """Copy the store as it is, closed; gives what puts the copy in its place."""
+    (tmp_path / "copy").mkdir()
+    for name in names:
+        _copy(tmp_path / name, tmp_path / "copy" / name)
+
+    def put_back() -> None:
+        for name in names:
+            _copy(tmp_path / "copy" / name, tmp_path / name)
+
+    return put_back
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def waiting(url: str) -> str:
+    """Begin a run that waits for an answer, and answer it."""
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(mailing, key="k")
+        store.answer(store.asks()[0].id, "yes")
+        return store.runs()[0].id
+
+
+def driven(url: str) -> str:
+    with perdure.open(url) as store:
+        return store.drive(mailing, key="k")
+
+
+def epoch(url: str) -> int:
+    with perdure.open(url) as store:
+        return store._caller.core.epoch
+
+
+def test_a_file_that_is_copied_back_is_noticed_and_what_it_may_have_sent_is_asked_about(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting(url)
+    put_back = copied(tmp_path, "a.db")
+    assert driven(url) == "mail"
+    put_back()
+    with caplog.at_level(logging.WARNING, "perdure.store"), pytest.raises(perdure.Waiting):
+        driven(url)
+    assert "older than what was done from it" in caplog.text
+    assert SENT == ["mail"]
+    assert epoch(url) == 2
+    with perdure.open(url) as store:
+        (doubt,) = store.effects(state="in_doubt")
+        doubt.settle(perdure.Happened("mail"), by="ann")
+    assert driven(url) == "mail"
+    assert SENT == ["mail"]
+    with perdure.open(url) as store:
+        assert store.verify().ok
+
+
+def test_control_where_the_note_is_copied_back_too_nobody_can_know(url: str, tmp_path: Path) -> None:
+    waiting(url)
+    put_back = copied(tmp_path, "a.db", "a.db.live")
+    driven(url)
+    put_back()
+    assert driven(url) == "mail"
+    assert SENT == ["mail", "mail"]
+
+
+def test_a_store_that_went_on_as_it_was_keeps_its_epoch(url: str) -> None:
+    waiting(url)
+    driven(url)
+    with perdure.open(url) as store:
+        sent = store.session("s").begin("by hand", {}, key="1").dispatch()
+        sent.commit(None)
+    assert epoch(url) == 1
+
+
+def test_what_was_dispatched_by_hand_is_noted_too(url: str, tmp_path: Path) -> None:
+    with perdure.open(url) as store:
+        store.session("s")
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.session("s").begin("by hand", {}, key="1").dispatch().commit(None)
+    put_back()
+    assert epoch(url) == 2
+
+
+def test_a_second_attempt_that_the_store_does_not_know_is_noticed(url: str, tmp_path: Path) -> None:
+    with perdure.open(url) as store:
+        effect = store.session("s").begin("by hand", {}, key="1")
+        name = effect.id
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.effect(name).dispatch().commit(None)
+    put_back()
+    assert epoch(url) == 2
+
+
+def test_reading_changes_nothing(url: str, tmp_path: Path) -> None:
+    waiting(url)
+    put_back = copied(tmp_path, "a.db")
+    driven(url)
+    put_back()
+    for _ in range(2):
+        with perdure.open(url, read_only=True) as store:
+            assert store._caller.core.epoch == 1
+    assert epoch(url) == 2
+    assert epoch(url) == 2

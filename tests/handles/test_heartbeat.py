@@ -108,6 +108,30 @@ def test_closing_does_not_fail_when_the_database_is_gone(tmp_path, monkeypatch, 
     assert "will lapse" in caplog.text
 
 
+def test_who_could_not_leave_is_proved_to_be_gone_and_its_run_is_taken_at_once(tmp_path, monkeypatch):
+    """Found by an I/O error in the middle of a run: it was held until the lease lapsed, though its process had ended."""
+    url = f"sqlite:///{tmp_path}/a.db"
+
+    @perdure.agent(name="left")
+    def left(run):
+        return run.step(tried.pop())
+
+    def lose_the_disk():
+        monkeypatch.setattr(broken._caller.core.lane, "run", refuse)
+        return 1
+
+    def refuse(*_args, **_kwargs):
+        raise Unavailable("disk I/O error")
+
+    tried = [lambda: 2, lose_the_disk]
+    broken = open_store(url)
+    with pytest.raises(Unavailable):
+        broken.drive(left, key="k")
+    broken.close()
+    with open_store(url) as store:
+        assert store.drive(left, key="k") == 2
+
+
 class Impatient:
     """An event whose wait is over at once, and which is set after so many."""
 

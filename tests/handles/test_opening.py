@@ -105,6 +105,21 @@ def test_a_timeout_is_a_positive_number(tmp_path, timeout):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("lease", [0, 0.5, -1, math.nan, 10**6, "60", None, True])
+def test_a_lease_is_a_second_or_more(tmp_path, lease):
+    for open_it in (perdure.open, lambda url, **options: asyncio.run(perdure.aopen(url, **options))):
+        with pytest.raises(Invalid) as refused:
+            open_it(f"sqlite:///{tmp_path}/agent.db", lease=lease)
+        assert refused.value.path == "lease"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_taken_for_alive_as_long_as_its_lease_says(tmp_path):
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db", lease=5) as store:
+        assert store._caller.core.clocks.lease_us == 5_000_000
+        assert store._caller.core.lease_seconds == 5
+
+
 @pytest.mark.parametrize("place", ["banana", "", "ftp://x", "file://host/x", 7])
 def test_a_place_for_artifacts_is_refused_before_a_database_is_made(tmp_path, place):
     for open_it in (perdure.open, lambda url, **options: asyncio.run(perdure.aopen(url, **options))):

@@ -82,6 +82,15 @@ def test_a_clean_end_leaves_nothing(folder):
     assert names(folder) == set()
 
 
+def test_who_ends_while_something_names_it_is_proved_to_be_gone(mine, folder):
+    left = Living(folder, OTHER)
+    left.begin()
+    left.stay_named()
+    assert not mine.is_dead(OTHER)
+    left.end()
+    assert mine.is_dead(OTHER)
+
+
 # -- tidying -------------------------------------------------------------------------------------------------
 
 

@@ -68,7 +68,7 @@ class Heartbeat:
 
     def close(self) -> None:
         """Stop, and leave cleanly: what was attended did not crash. Leaving is tried once; if it fails, it
-        lapses.
+        lapses, and others can prove before that nobody is behind it any more.
         """
         self._stop.set()
         thread = self._thread
@@ -80,6 +80,7 @@ class Heartbeat:
         try:
             self.core.write(presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0)
         except Error as error:
+            self.core.living.stay_named()
             log.warning("the heartbeat could not be ended and will lapse: %s", error)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine, Generator, Iterable
 from threading import Lock
 from types import TracebackType
@@ -13,7 +14,7 @@ from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.model.instants import Clock
-from perdure.model.limits import check_name
+from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.stores.core import Core, open_core
 from perdure.stores.url import parse
 
@@ -34,17 +35,19 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     read_only: bool = False,
     artifacts: str | None = None,
     guards: Iterable[Guard] = (),
+    lease: float = LEASE_TTL_SECONDS,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
 
     actor: who acts; every event names it. timeout: seconds after which a call gives up on a busy or lost database.
     artifacts: where large blobs go (`file:///dir`, `s3://…`); default: beside the SQLite file.
     guards: functions of an intent and an actor, asked before any effect is sent: None, Refuse(…) or RequireApproval(…).
+    lease: seconds without a sign of life after which others take over what this store holds; at least one.
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    core, tenant_id = _open_core(url, actor, tenant, clock, timeout, artifacts, guards, read_only=read_only)
+    core, tenant_id = _open_core(url, actor, tenant, clock, timeout, artifacts, guards, lease, read_only=read_only)
     return Store(Caller(core, actor, tenant_id), owner=True)
 
 
@@ -58,9 +61,10 @@ def aopen(
     read_only: bool = False,
     artifacts: str | None = None,
     guards: Iterable[Guard] = (),
+    lease: float = LEASE_TTL_SECONDS,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, read_only=read_only))
+    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, read_only=read_only))
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
@@ -101,8 +105,8 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
 
 
 async def _aopen(
-    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard], *,
-    read_only: bool,
+    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard],
+    lease: float, *, read_only: bool,
 ) -> AsyncStore:  # fmt: skip
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
@@ -111,7 +115,9 @@ async def _aopen(
     handover = _Handover()
 
     def opened() -> tuple[Core, int]:
-        return handover.give(*_open_core(url, actor, tenant, clock, seconds, artifacts, guards, read_only=read_only))
+        return handover.give(
+            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, read_only=read_only)
+        )
 
     try:
         core, tenant_id = await to_thread(opened)
@@ -150,16 +156,19 @@ class _Handover:
 
 
 def _open_core(
-    url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard], *,
-    read_only: bool,
+    url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard],
+    lease: float, *, read_only: bool,
 ) -> tuple[Core, int]:  # fmt: skip
     check_name(actor, "actor")
     check_name(tenant, "tenant")
-    _check_timeout(timeout)
+    _check_seconds(timeout, "timeout", TIMEOUT_MAX_SECONDS)
+    _check_seconds(lease, "lease", LEASE_MAX_SECONDS, LEASE_MIN_SECONDS)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     asked = guards_of(guards)
-    core = open_core(url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts)
+    core = open_core(
+        url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts, lease_seconds=lease
+    )
     core.guards = asked
     try:
         if not read_only:
@@ -170,11 +179,11 @@ def _open_core(
         raise
 
 
-def _check_timeout(seconds: object) -> None:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= TIMEOUT_MAX_SECONDS:
-        raise Invalid(
-            f"expected a positive number of seconds, at most {TIMEOUT_MAX_SECONDS}, got {seconds!r}", path="timeout"
-        )
+def _check_seconds(seconds: object, path: str, most: float, least: float = 0) -> None:
+    number = seconds if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else math.nan
+    if not (0 < number <= most and number >= least):
+        above = f"at least {least}" if least else "positive"
+        raise Invalid(f"expected a number of seconds, {above} and at most {most}, got {seconds!r}", path=path)
 
 
 def check_artifacts(place: str | None, path: str = "artifacts") -> None:

@@ -16,6 +16,7 @@ INLINE_MAX_BYTES = 8 * 1024  # an encoded value above this becomes a blob
 BLOB_IN_DATABASE_MAX_BYTES = 64 * 1024  # a blob above this goes to the artifact store
 PAGE_MAX_ROWS = 1_000  # rows of one page
 LABELS_MAX = 64  # labels or tags of one thing
+LEASE_MIN_SECONDS, LEASE_MAX_SECONDS = 1, 86_400
 LEASE_TTL_SECONDS = 60  # a heartbeat that is older than this has lapsed, unless the open store says otherwise
 REFS_MAX = 256  # references of one event
 

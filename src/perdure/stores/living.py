@@ -11,7 +11,6 @@ Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and worke
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -43,6 +42,7 @@ class Living:
         self._fd: int | None = None
         self._mutex = threading.Lock()
         self._sending = 0
+        self._named = False
 
     @property
     def folder(self) -> Path | None:
@@ -68,14 +68,21 @@ class Living:
                 raise _unusable(folder, error) from error
 
     def end(self) -> None:
-        """Let it go with the store. While a call is under way in a thread the lock stays until the process ends."""
+        """Let it go with the store. While a call is under way in a thread the lock stays until the process ends.
+
+        The file goes too, unless something still names the holder (`stay_named`): then it proves that nobody is behind it.
+        """
         with self._mutex:
             fd, self._fd = self._fd, None
             if fd is None or self._folder is None or self._sending:
                 return
-            with contextlib.suppress(FileNotFoundError):
-                (self._folder / self._holder).unlink()
+            if not self._named:
+                (self._folder / self._holder).unlink(missing_ok=True)
             os.close(fd)
+
+    def stay_named(self) -> None:
+        """What names this holder in the store could not be taken back: others must be able to prove that it is gone."""
+        self._named = True
 
     def sending(self, change: int) -> None:
         """A call to the outside begins (1) or has returned (-1)."""

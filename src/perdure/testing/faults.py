@@ -12,12 +12,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 CHUNK_BYTES = 65_536
+IDLE = b"Z\x00\x00\x00\x05I"  # with what PostgreSQL ends its reply when no transaction is open (any more)
 
 
 class Cut(enum.StrEnum):
@@ -26,13 +28,15 @@ class Cut(enum.StrEnum):
     BEFORE = "before"  # it never reaches the server
     UNHEARD = "unheard"  # it reaches the server, and nobody waits for the answer
     REPLY = "reply"  # the server answers, and the answer is lost
+    ENDED = "ended"  # a transaction has ended, by COMMIT or by itself, and the reply that says so is lost (PostgreSQL)
     LATER = "later"  # it reaches the server only after `Proxy.release`, when its sender has long given up
 
 
 class Proxy:
     """A TCP proxy in front of a server: passes everything on until it is told to cut. A context manager.
 
-    `cut(how, nth)` cuts, once, at the n-th request from now; `cuts` counts the cuts made. For any thread.
+    `cut(how, nth)` cuts, once, at the n-th request from now (`ENDED`: reply); `cuts` counts the cuts made, `ended` the replies
+    that ended a transaction. For any thread.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -42,7 +46,7 @@ class Proxy:
         self._armed: tuple[Cut, int] | None = None
         self._links: list[_Link] = []
         self._late: list[Callable[[], None]] = []
-        self.cuts = 0
+        self.cuts = self.ended = 0
         threading.Thread(target=self._accept, daemon=True, name="proxy").start()
 
     @property
@@ -51,9 +55,9 @@ class Proxy:
         return self._listener.getsockname()[1]
 
     def cut(self, how: Cut, nth: int = 1) -> None:
-        """Cut the connection that sends the n-th request from now."""
+        """Cut the connection that sends the n-th request from now; 0: none."""
         with self._mutex:
-            self._armed = (how, nth)
+            self._armed = (how, nth) if nth else None
 
     def release(self) -> None:
         """Let the requests that were kept back (`Cut.LATER`) reach the server now."""
@@ -84,10 +88,11 @@ class Proxy:
                 with self._mutex:
                     self._links.append(link)
 
-    def due(self) -> Cut | None:
-        """Count one request; the cut that is to be made at it, if any."""
+    def due(self, *, ended: bool = False) -> Cut | None:
+        """Count one request, or one reply that ended a transaction; the cut that is to be made at it, if any."""
         with self._mutex:
-            if self._armed is None:
+            self.ended += ended
+            if self._armed is None or (self._armed[0] is Cut.ENDED) is not ended:
                 return None
             how, nth = self._armed
             self._armed = (how, nth - 1) if nth > 1 else None
@@ -129,7 +134,7 @@ class _Link:
     def _replies(self) -> None:
         with contextlib.suppress(OSError):
             while chunk := self._server.recv(CHUNK_BYTES):
-                if self._deaf:
+                if self._deaf or (chunk.endswith(IDLE) and self._proxy.due(ended=True)):
                     break
                 self._client.sendall(chunk)
         self.close()
@@ -148,6 +153,48 @@ def _shut(side: socket.socket) -> None:
     with contextlib.suppress(OSError):
         side.shutdown(socket.SHUT_RDWR)
     side.close()
+
+
+class Between:
+    """A `Proxy` in a process of its own, for who must not have threads. It ends with its owner. A context manager."""
+
+    def __init__(self, host: str, port: int) -> None:
+        command = [sys.executable, "-m", __name__, host, str(port)]
+        self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        self.port = self._read()
+
+    def cut_ended(self, nth: int = 0) -> int:
+        """Lose the n-th reply from now that ends a transaction; none, if 0. Returns how many came since it was last asked."""
+        assert self._program.stdin is not None
+        self._program.stdin.write(f"{nth}\n")
+        self._program.stdin.flush()
+        return self._read()
+
+    def _read(self) -> int:
+        assert self._program.stdout is not None
+        return int(self._program.stdout.readline())
+
+    def close(self) -> None:
+        """End it, and cut everything. Idempotent."""
+        self._program.kill()
+        self._program.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+
+
+def _stand_between(host: str, port: int) -> None:
+    with Proxy(host, port) as proxy:
+        os.write(1, f"{proxy.port}\n".encode())
+        before = 0
+        for line in sys.stdin:
+            count = proxy.ended
+            proxy.cut(Cut.ENDED, int(line))
+            os.write(1, f"{count - before}\n".encode())
+            before = count
 
 
 def kill_after(command: Sequence[str], lines: int, env: dict[str, str] | None = None) -> list[str]:
@@ -183,3 +230,7 @@ def strike_after(
         program.stdout.close()
         status = program.wait()
     return [ack.rstrip("\n") for ack in acks if ack.endswith("\n")], status
+
+
+if __name__ == "__main__":
+    _stand_between(sys.argv[1], int(sys.argv[2]))

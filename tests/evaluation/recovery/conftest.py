@@ -22,7 +22,9 @@ Show = Callable[[str], Shown]
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Ground]:
     with in_memory() as folder, Witness.start(folder / "witness") as witness:
-        yield Ground(SEED, witness, Lives(host.LATER), folder)
+        made = Ground(SEED, witness, Lives(host.LATER), folder)
+        with made.closing:
+            yield made
 
 
 @pytest.fixture

@@ -94,8 +94,19 @@ def test_a_life_that_began_before_cannot_have_known() -> None:
 
 def test_work_that_was_acknowledged_and_is_done_again_is_lost() -> None:
     step = ("step", "draft", "a")
-    assert judged([life(end="killed", acks=acks(step)), life(1, worked=[("draft", 9.0)])]).acknowledged_lost == 1
+    again = life(1, resumed=5.0, worked=[("draft", 9.0)])
+    assert judged([life(end="killed", acks=acks(step)), again]).acknowledged_lost == 1
     assert judged([life(end="killed", worked=[("draft", 0.5)], acks=acks(step)), life(1)]).acknowledged_lost == 0
+
+
+def test_work_in_vain_of_who_began_before_loses_nothing_and_work_of_its_own_again_does() -> None:
+    """Stopped, and taken over: nobody can tell a process that sleeps. What it acknowledges is another matter."""
+    second = life(1, acks=acks(("step", "draft", "a"), at=5.0), resumed=4.0)
+    assert judged([second, life(0, resumed=1.0, worked=[("draft", 9.0)])]).acknowledged_lost == 0
+    said = life(0, resumed=1.0, worked=[("draft", 9.0)], acks=acks(("step", "draft", "b"), at=9.5))
+    assert judged([second, said]).acknowledged_lost == 1
+    own = life(0, resumed=1.0, worked=[("draft", 9.0)], acks=acks(("step", "draft", "a"), at=5.0))
+    assert judged([own]).acknowledged_lost == 1
 
 
 def test_two_answers_to_one_question_contradict_each_other() -> None:

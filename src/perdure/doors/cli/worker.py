@@ -21,6 +21,7 @@ from perdure.doors.cli.tables import Column, prose, say_table
 from perdure.errors import Invalid
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS
 
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from perdure.runtime.lifeline import Lifeline
     from perdure.runtime.worker import Worker
 
-LEASE_MIN_SECONDS, LEASE_MAX_SECONDS = 1, 86_400
 WATCH_SECONDS = 1.0
 LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not come back
 

@@ -61,7 +61,7 @@ def show(ground: Ground, case: Case) -> Shown:
         FAULTS[case.fault].tell(story, case.schedule)
         if story.final is None:
             story.finish()
-        lives = [f"{life.end} {life.at or life.said}".strip() for life in story.lives]
+        lives = [" ".join(filter(None, (life.end, life.at, life.said))) for life in story.lives]
         return Shown(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
     except Exception:  # noqa: BLE001 - told as the harness's own failure
         said = traceback.format_exc()[-800:]
@@ -88,9 +88,10 @@ def _serve(setting: Setting, folder: Path) -> None:
     with Witness.start(folder / "witness") as witness:
         lives = Lives((*LATER, *(ON_A_SERVER if setting.postgres else ()), *setting.modules))
         ground = Ground(setting.seed, witness, lives, folder, setting.postgres)
-        for line in sys.stdin:
-            shown = show(ground, msgspec.json.decode(line, type=Case))
-            os.write(1, msgspec.json.encode(shown) + b"\n")
+        with ground.closing:
+            for line in sys.stdin:
+                shown = show(ground, msgspec.json.decode(line, type=Case))
+                os.write(1, msgspec.json.encode(shown) + b"\n")
 
 
 if __name__ == "__main__":

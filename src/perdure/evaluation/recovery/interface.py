@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+LEASE_SECONDS = 60.0
+
 
 class Agent(Protocol):
     """What a task is written over. Names are unique in a task; values are JSON."""
@@ -57,7 +59,8 @@ class Outside(Protocol):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """All that a subject is told. A server that it may use has its URL in the file `server` of the folder.
+    """All that a subject is told. A server that it may use has its URL in the file `server` of the folder, and how long a lease
+    it is to take stands in the file `lease`.
 
     workspace: the git work tree of the task, if it has one. version: of the program that is played.
     """
@@ -73,6 +76,12 @@ class Place(msgspec.Struct, frozen=True):
     def server(self) -> str:
         """The URL of the server that was started for it."""
         return (self.folder / "server").read_text()
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease it is to take, if it takes any."""
+        told = self.folder / "lease"
+        return float(told.read_text()) if told.exists() else LEASE_SECONDS
 
 
 class Belief(msgspec.Struct, frozen=True):
@@ -102,14 +111,16 @@ class Subject(ABC):
     {"happened": …, "result": …} about an effect in doubt; `mended`, when they put right what a life before said was wrong.
 
     about: one line for the report. needs: "postgres", if a server of its own is to be started for it. written: whether what it
-    writes is written by its own process, so that it can be counted. peer: in whose environment it lives (evaluation/peers.py);
-    what that brings is imported where it is used, so that the file can be read without it.
+    writes is written by its own process, so that it can be counted. leases: whether a process that gives no sign of life for
+    `place.lease_seconds` loses its task to others. peer: in whose environment it lives (evaluation/peers.py); what that brings
+    is imported where it is used, so that the file can be read without it.
     """
 
     about: ClassVar[str] = ""
     needs: ClassVar[str] = ""
     peer: ClassVar[str] = ""
     written: ClassVar[bool] = True
+    leases: ClassVar[bool] = False
 
     def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
         self.place = place

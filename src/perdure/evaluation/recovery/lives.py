@@ -28,6 +28,7 @@ from perdure.evaluation.recovery.outside import WORK_TREE, Reached
 from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import TASKS
 from perdure.evaluation.recovery.wire import Watched, Wire
+from perdure.testing import wrong_clock
 
 LIFE_SECONDS = 60
 ERROR_CHARS = 400
@@ -38,7 +39,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One life. life: its number; at, how: where it is struck; believing: it only says what it believes.
 
     edit: how its program was changed, see `editing`; errand: what else is done to the store instead, a subject's method and its
-    arguments.
+    arguments; clock: a file that says by how much its clock is wrong.
     """
 
     subject: str
@@ -54,6 +55,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     inbox: dict[str, Any] = {}
     believing: bool = False
     counting: bool = False
+    clock: str = ""
     edit: str = ""
     errand: tuple[str, ...] = ()
 
@@ -191,6 +193,8 @@ def _be(order: Order, tell: int, gate: int) -> NoReturn:
     os.dup2(2, 1)
     if not os.read(gate, 1):
         os._exit(0)  # the host is gone
+    if order.clock:
+        wrong_clock.follow(Path(order.clock))
     wire = Wire(tell, order.at, order.how, counting=order.counting)
     try:
         _live(order, wire)

@@ -97,6 +97,7 @@ class Acknowledged:
 
     def __init__(self, story: Story) -> None:
         self.first: dict[tuple[str, str], Any] = {}
+        self._seen: dict[str, tuple[Life, float]] = {}  # who acknowledged a step first, and when
         self.lost: set[str] = set()
         self._copy: dict[tuple[str, str], Any] = {}
         self._amended: set[str] = set()
@@ -112,8 +113,8 @@ class Acknowledged:
         """What a life believed when it began, what it worked, and what it acknowledged."""
         if life.belief is not None:
             yield life.resumed, partial(self._compare, life.belief)
-        yield from ((at, partial(self._worked, name)) for name, at in life.worked)
-        yield from ((ack.t, partial(self._take, ack)) for ack in life.acks)
+        yield from ((at, partial(self._worked, life, name)) for name, at in life.worked)
+        yield from ((ack.t, partial(self._take, life, ack)) for ack in life.acks)
 
     def _outer_moments(self, story: Story) -> Iterator[tuple[float, Callable[[], None]]]:
         """What was done to the store by others."""
@@ -132,12 +133,15 @@ class Acknowledged:
         self.first["note", key] = value
         self._amended.add(key)
 
-    def _worked(self, name: str) -> None:
-        """Work that was acknowledged is not done again."""
-        if ("step", name) in self.first:
+    def _worked(self, life: Life, name: str) -> None:
+        """Work that was acknowledged is not done again by who could know of it: it was there before, or is its own."""
+        seen = self._seen.get(name)
+        if ("step", name) in self.first and seen is not None and (seen[0] is life or seen[1] <= life.resumed):
             self.lost.add(f"step {name}")
 
-    def _take(self, ack: Ack) -> None:
+    def _take(self, life: Life, ack: Ack) -> None:
+        if ack.verb == "step":
+            self._seen.setdefault(ack.name, (life, ack.t))
         if ack.verb == "note" and ack.name in self._amended:
             return  # it was kept before, and passed again: its own value is not the one that stands
         if self.first.setdefault((ack.verb, ack.name), ack.value) != ack.value:

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Case(msgspec.Struct, frozen=True):
 
 class Ground(msgspec.Struct):
     """What a host has. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel, and
-    power loss is modelled. found: what was measured once for many cases.
+    power loss is modelled. found: what was measured or started once for many cases; closing: what ends with the host.
     """
 
     seed: int
@@ -56,6 +57,7 @@ class Ground(msgspec.Struct):
     postgres: str = ""
     number: int = 0
     found: dict[Any, Any] = {}
+    closing: ExitStack = msgspec.field(default_factory=ExitStack)
 
 
 class Story:
@@ -75,6 +77,7 @@ class Story:
         self.inbox: dict[str, Any] = {}
         self.final: Belief | None = None
         self.note = ""
+        self.clock = ""  # of its lives: a file that says by how much it is wrong
         self.amended: dict[str, tuple[float, Any]] = {}  # notes that somebody else changed, when, and to what
         self.kept_at = self.lost_at = 0.0  # when a copy of the store was made, and when it took the store's place
         self.make_folder()
@@ -90,7 +93,7 @@ class Story:
         about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
         where = {"folder": self.folder, "outside": self.top / "outside", "port": self.ground.witness.port}
         number = given.pop("life", len(self.lives))
-        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), **given)
+        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given)
 
     def live(self, **given: Any) -> Life:
         """Live one more life, to its end."""

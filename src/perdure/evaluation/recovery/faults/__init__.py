@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from perdure.evaluation.recovery.faults import changes, copies, disk, power, racing, strikes, tracing
+from perdure.evaluation.recovery.faults import (
+    changes,
+    clocks,
+    copies,
+    disk,
+    power,
+    racing,
+    refusing,
+    server_disks,
+    servers,
+    strikes,
+    tracing,
+)
 from perdure.evaluation.recovery.faults.fault import Fault
 
-FAULTS: dict[str, Fault] = {
-    fault.name: fault
-    for fault in (
-        strikes.NONE,
-        strikes.KILL,
-        strikes.KILLS,
-        racing.RACE,
-        tracing.SYSCALL,
-        power.POWER,
-        disk.FULL,
-        changes.PROGRAM,
-        changes.WORKSPACE,
-        changes.STALE,
-        copies.BACKUP,
-        copies.REWIND,
-    )
-}
+_ALL = (
+    strikes.NONE,
+    strikes.KILL,
+    strikes.KILLS,
+    racing.RACE,
+    racing.STOP,
+    tracing.SYSCALL,
+    refusing.EIO,
+    servers.RESTART,
+    servers.REPLY,
+    clocks.CLOCK,
+    clocks.SKEW,
+    power.POWER,
+    disk.FULL,
+    server_disks.POWER,
+    server_disks.FULL,
+    changes.PROGRAM,
+    changes.WORKSPACE,
+    changes.STALE,
+    copies.BACKUP,
+    copies.REWIND,
+)
+FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}

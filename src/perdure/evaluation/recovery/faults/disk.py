@@ -5,7 +5,6 @@ A schedule `q%` leaves that share of what an undisturbed story uses. The mounts 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import random
 import subprocess
@@ -18,8 +17,8 @@ from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
 from perdure.evaluation.recovery.tasks import Task
+from perdure.testing.disk import own_mounts, run
 
-CLONE_NEWNS = 0x00020000
 PAGE = 4096
 ROOM_BYTES = 64 * 2**20
 
@@ -33,23 +32,11 @@ def missing() -> str:
     return "" if tried.returncode == 0 else "no file system can be mounted here"
 
 
-@cache
-def _own_mounts() -> None:
-    """From now on this process's mounts are its own."""
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "no mounts of its own")
-    _run("mount", "--make-rprivate", "/")
-
-
-def _run(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True)  # noqa: S603 - our own words
-
-
 def _mounted(story: Story) -> Path:
     """Put the subject on a file system of its own; returns the file that takes its room."""
-    _own_mounts()
+    own_mounts()
     place = story.folder.parent
-    _run("mount", "-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "none", str(place))
+    run("mount", "-t", "tmpfs", "-o", f"size={ROOM_BYTES}", "none", str(place))
     story.make_folder()
     return place / "ballast"
 
@@ -64,17 +51,25 @@ def _usage(story: Story) -> int:
             most = 0
             for _ in range(LIVES_MAX):
                 life = other.live()
-                most = max(most, _used(place))
+                most = max(most, used(place))
                 if life.end != "waiting":
                     break
             story.ground.found[mark] = most
         finally:
-            _run("umount", "-l", str(place))
+            run("umount", "-l", str(place))
             other.clear()
     return story.ground.found[mark]
 
 
-def _used(place: Path) -> int:
+def fill(ballast: Path, left: int) -> None:
+    """Take all the room of a file system but so much."""
+    free = os.statvfs(ballast.parent)
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - left, PAGE))
+
+
+def used(place: Path) -> int:
+    """How many bytes of a file system are taken."""
     told = os.statvfs(place)
     return (told.f_blocks - told.f_bfree) * told.f_frsize
 
@@ -86,34 +81,41 @@ def _filled(story: Story, schedule: str) -> None:
     ballast = _mounted(story)
     place = ballast.parent
     try:
-        free = os.statvfs(place)
-        with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - left, PAGE))
-        for _ in range(2):
-            if story.live().end == "done":
-                break
+        fill(ballast, left)
+        live_twice(story)
         ballast.unlink()
         story.finish()
     finally:
-        _run("umount", "-l", str(place))
+        run("umount", "-l", str(place))
 
 
-def _shares(task: Task, seed: int) -> list[str]:
+def live_twice(story: Story) -> None:
+    """Two lives on a full disk, unless the first comes to its end."""
+    for _ in range(2):
+        life = story.live()
+        if life.end == "done":
+            break
+        if life.end == "failed":
+            life.at = "disk full"
+
+
+def shares(task: Task, seed: int) -> list[str]:
+    """Shares of the room that is used, in an order of the seed."""
     rng = random.Random(f"{seed}/{task.name}/full")
     return [f"{share}%" for share in rng.sample(range(5, 100, 5), 19)]
 
 
 def _unfit(subject: type[Subject], task: Task) -> str:
-    return "its disk is a server's" if subject.needs else "" if task.by_default else "too long"
+    return "its disk is a server's: server-full" if subject.needs else "" if task.by_default else "too long"
 
 
 FULL = Fault(
-    "full", "the disk is full; later there is room again", _shares, _filled,
+    "full", "the disk is full; later there is room again", shares, _filled,
     Control("control-in-place", "relay-500", ("acknowledged_lost",)), missing, _unfit,
 )  # fmt: skip
 
 if __name__ == "__main__":
-    _own_mounts()
+    own_mounts()
     with tempfile.TemporaryDirectory() as _place:
-        _run("mount", "-t", "tmpfs", "none", _place)
-        _run("umount", _place)
+        run("mount", "-t", "tmpfs", "none", _place)
+        run("umount", _place)

@@ -249,7 +249,7 @@ def _variants(task: Task, seed: int) -> list[str]:
 
 
 def _unfit(subject: type[Subject], task: Task) -> str:
-    return "its files are a server's" if subject.needs else tracing.unfit(subject, task)
+    return "its files are a server's: server-power" if subject.needs else tracing.unfit(subject, task)
 
 
 POWER = Fault(

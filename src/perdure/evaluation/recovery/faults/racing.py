@@ -1,13 +1,21 @@
-"""Two processes at the same task: the first is stopped at a boundary, a second one resumes it, then the first one wakes up."""
+"""Two processes at the same task: the first is stopped at a boundary, a second one resumes it, then the first one wakes up.
+
+`race`: at once. `stop`: when the lease of the first is over, so that the second one takes the task from it.
+"""
 
 from __future__ import annotations
 
+import time
+
 from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.tasks import Task
 
 ROUNDS_MAX = 6
+LEASE_SECONDS = 1.0
+PAST_SECONDS = 1.5 * LEASE_SECONDS
 
 
 def _raced(story: Story, at: str) -> None:
@@ -21,6 +29,33 @@ def _raced(story: Story, at: str) -> None:
     story.add(first.wake())
 
 
+def _overdue(story: Story, at: str) -> None:
+    """The same past the lease of the first."""
+    (story.folder / "lease").write_text(str(LEASE_SECONDS))
+    first = story.stop(at)
+    if first is None:
+        return
+    time.sleep(PAST_SECONDS)
+    take_over(story)
+    story.add(first.wake())
+
+
+def take_over(story: Story) -> None:
+    """A second one goes on as far as it can while the first one sleeps. What that one may still send is not denied."""
+    for _ in range(ROUNDS_MAX):
+        life = story.live(life=len(story.lives) + 1)
+        denied = [name for name in life.doubts if not story.inbox[name]["happened"]]
+        for name in denied:
+            del story.inbox[name]
+        if life.end != "waiting" or denied:
+            break
+
+
+def unfit_without_lease(subject: type[Subject], task: Task) -> str:
+    """Who takes no lease cannot lose it."""
+    return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
+
+
 def _boundaries(task: Task, seed: int) -> list[str]:
     """All but the last one: after it nothing is left to be done twice."""
     return list(points_of(task.name, seed))[:-1]
@@ -29,4 +64,8 @@ def _boundaries(task: Task, seed: int) -> list[str]:
 RACE = Fault(
     "race", "a second process resumes the task while the first is stopped; then the first goes on", _boundaries, _raced,
     Control("control-unshared", "relay-5", ("duplicates",)),
+)  # fmt: skip
+STOP = Fault(
+    "stop", "a process is stopped past its lease, another one takes its task, then the first goes on", _boundaries, _overdue,
+    Control("control-leased", "relay-5", ("duplicates",)), unfit=unfit_without_lease,
 )  # fmt: skip

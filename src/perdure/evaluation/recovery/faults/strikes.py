@@ -26,7 +26,8 @@ def _struck(story: Story, schedule: str) -> None:
             return
 
 
-def _one_by_one(task: Task, seed: int) -> list[str]:
+def one_by_one(task: Task, seed: int) -> list[str]:
+    """Every boundary."""
     return list(points_of(task.name, seed))
 
 
@@ -45,5 +46,5 @@ def _near(rng: random.Random, points: tuple[str, ...], at: int) -> list[str]:
 
 BROKEN = Control("control-unrecorded", "support", ("duplicates",))
 NONE = Fault("none", "nothing goes wrong: the ground of the figures", lambda *_: ["-"], _undisturbed, None)
-KILL = Fault("kill", "SIGKILL at one boundary of the interface", _one_by_one, _struck, BROKEN)
+KILL = Fault("kill", "SIGKILL at one boundary of the interface", one_by_one, _struck, BROKEN)
 KILLS = Fault("kills", "SIGKILL in three lives after each other", _in_series, _struck, BROKEN)

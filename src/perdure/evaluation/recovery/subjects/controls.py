@@ -5,6 +5,9 @@ Unshared     Perdure without a shared identity: every process drives a run of it
 Unsynced     the log without fsync
 Buffered     the log that acknowledges what is still in its buffer
 InPlace      the session file, rewritten in place
+Unheeded     the log that does not heed errors of its disk
+Leased       the session file with a lease that is looked at only in the beginning
+Stamped      a session file for every state; the one with the latest time counts
 Unnamed      Perdure without the names of its steps: they are known by their number alone
 Unwatched    Perdure without a look at the workspace
 Cached       Perdure that answers a read from what it wrote itself
@@ -15,13 +18,17 @@ Tracked      Perdure whose folder of locks is under version control too
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.recovery.interface import Agent, Subject
+from perdure.evaluation.recovery.interface import Agent, Held, Subject
 from perdure.evaluation.recovery.subjects.json_file import JsonFile
+from perdure.evaluation.recovery.subjects.json_renamed import JsonRenamed
 from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
 from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite, called
 
@@ -77,6 +84,47 @@ class InPlace(JsonFile):
     """Empties the file before it writes it."""
 
     about = "control: a session file, rewritten in place"
+
+
+class Unheeded(JsonlLog):
+    """Goes on whatever its disk says."""
+
+    about = "control: a JSON-lines log that does not heed errors"
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().keep(section, name, value)
+
+
+class Leased(JsonRenamed):
+    """Believes that it still has what it once had."""
+
+    about = "control: a session file with a lease that is not looked at again"
+    leases = True
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        owned = self.place.folder / "owned"
+        if owned.exists() and time.time() < owned.stat().st_mtime + self.place.lease_seconds:
+            raise Held("another process is at it")
+        super().run(program)
+
+    def keep(self, section: str, name: str, value: Any) -> None:
+        (self.place.folder / "owned").touch()
+        super().keep(section, name, value)
+
+
+class Stamped(JsonRenamed):
+    """Trusts that time goes on."""
+
+    about = "control: a session file for every state, named by the time"
+
+    @property
+    def path(self) -> Path:
+        found = sorted(self.place.folder.glob("session-*.json"))
+        return found[-1] if found else self.place.folder / "session-.json"
+
+    def keep(self, section: str, name: str, value: Any) -> None:  # noqa: ARG002 - all of it is written again
+        self.replace(self.place.folder / f"session-{time.time_ns()}.json")
 
 
 class Unnamed(PerdureSqlite):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 from perdure.evaluation.recovery.subjects.json_file import JsonFile
@@ -15,13 +16,17 @@ class JsonRenamed(JsonFile):
     about = "a session JSON file: temporary file, fsync, rename, fsync of the folder"
 
     def keep(self, section: str, name: str, value: Any) -> None:  # noqa: ARG002 - all of it is written again
-        """Replace it: the old one or the new one is there."""
-        fresh = self.path.with_suffix(f".{os.getpid()}")
+        """Replace it."""
+        self.replace(self.path)
+
+    def replace(self, path: Path) -> None:
+        """Write all of it: the old file or the new one is there."""
+        fresh = path.with_suffix(f".{os.getpid()}")
         with fresh.open("w") as file:
             file.write(json.dumps(self.kept))
             file.flush()
             os.fsync(file.fileno())
-        fresh.rename(self.path)
+        fresh.rename(path)
         folder = os.open(self.place.folder, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)

@@ -18,13 +18,14 @@ class PerdureSqlite(Tended):
     """One file, `agent.db`."""
 
     about = "Perdure on SQLite"
+    leases = True
     now: perdure.Run
 
     def run(self, program: Callable[[Agent], None]) -> None:
         NOW[:] = [self]
         self.program, self.kept = program, {}
         agent = perdure.agent(name="evaluated", workspace=self.workspace, pins={"version": self.place.version})
-        with perdure.open(self.url, actor="agent") as store:
+        with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds) as store:
             self.hand_in(store)
             try:
                 store.drive(agent(evaluated), self.place.task, self.place.seed, key=self.key, session=self.key)

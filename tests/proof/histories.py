@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -27,6 +28,7 @@ STORIES: dict[str, type[Story]] = {
 }
 
 KIND = Moods(0, 0, 0, 0)
+PREFIX = "perdure-proof-"
 
 
 class History(NamedTuple):
@@ -48,12 +50,22 @@ class History(NamedTuple):
 
 @cache
 def template() -> Path:
-    """An empty store, to be copied."""
-    folder = Path(tempfile.mkdtemp(prefix="perdure-proof-", dir=MEMORY if MEMORY.is_dir() else None))
+    """An empty store, to be copied. What was left by those who were killed goes first."""
+    place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
+    tidy(place)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with perdure.open(f"sqlite:///{folder}/template.db"):
         pass
     return folder / "template.db"
+
+
+def tidy(place: Path) -> None:
+    """Remove the folders whose process is gone."""
+    for left in place.glob(f"{PREFIX}*-*"):
+        owner = left.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc", str(os.getpid())).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from perdure.evaluation.recovery import host, plan
 from perdure.evaluation.recovery.faults import FAULTS
 from perdure.evaluation.recovery.host import Shown
 from perdure.evaluation.recovery.oracle import points_of
+from perdure.evaluation.recovery.score import grown
 from perdure.evaluation.recovery.story import Ground
 
 Show = Callable[[str], Shown]
@@ -100,7 +101,12 @@ def test_a_story_that_comes_to_no_end_is_stranded(show: Show, tmp_path) -> None:
 
 
 def test_writes_grow_with_a_file_that_is_rewritten_and_not_with_a_log(show: Show) -> None:
-    first, last = (getattr(show("json-file/relay-500/none/-").score, name) for name in ("bytes_first", "bytes_last"))
-    assert last > 4 * first
-    first, last = (getattr(show("jsonl-log/relay-500/none/-").score, name) for name in ("bytes_first", "bytes_last"))
-    assert last < 1.5 * first
+    assert grown(show("json-file/relay-500/none/-").score.bytes_fifths) > 2
+    assert grown(show("jsonl-log/relay-500/none/-").score.bytes_fifths) < 1.1
+
+
+def test_what_perdure_writes_does_not_grow(show: Show) -> None:
+    """P8. Until every index has more than one page, writes share them: the first fifth is cheaper, and nothing after it."""
+    fifths = show("perdure-sqlite/relay-500/none/-").score.bytes_fifths
+    assert fifths[0] < fifths[1]
+    assert grown(fifths) < 1.15

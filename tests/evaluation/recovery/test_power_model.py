@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.evaluation.recovery.faults.power import Files, Untold
+from perdure.evaluation.recovery.faults.replaying import Files, Untold
 
 FOLDER = Path("/t/s")
 
@@ -56,7 +56,8 @@ def test_a_file_that_is_rewritten_in_place_may_be_old_empty_or_cut() -> None:
 def test_a_renamed_file_is_as_durable_as_it_was() -> None:
     there = [opened("b", "O_WRONLY|O_CREAT|O_TRUNC"), written("b", "new"), f"7 fdatasync({fd(3, 'b')}) = 0"]
     files = replayed(*there, f'7 rename("{coded(f"{FOLDER}/b")}", "{coded(f"{FOLDER}/a")}") = 0')
-    assert files.files[f"{FOLDER}/a"].durable == b"new"
+    assert files.files[f"{FOLDER}/a"].content(0) == b"new"
+    assert files.files[f"{FOLDER}/a"].pending == []
     assert f"{FOLDER}/b" not in files.files
 
 

@@ -12,7 +12,7 @@ from perdure.evaluation.recovery.interface import Belief
 from perdure.evaluation.recovery.lives import Ack, Life
 from perdure.evaluation.recovery.oracle import Oracle, foretell
 from perdure.evaluation.recovery.outside import mark, receipt
-from perdure.evaluation.recovery.score import Score, growth, judge, recovery_seconds
+from perdure.evaluation.recovery.score import Score, grown, growth, judge, recovery_seconds
 from perdure.evaluation.recovery.tasks import TASKS, Task
 
 SEED = 3
@@ -32,7 +32,14 @@ def story(lives: list[Life], arrivals: Any = None, final: Belief = WHOLE, task: 
     world = SimpleNamespace(
         arrivals=lambda: found, stands=lambda *_: False, committed=outer.pop("committed", no_commit)
     )
-    given = {"amended": {}, "kept_at": 0.0, "lost_at": 0.0, "ground": SimpleNamespace(seed=SEED)} | outer
+    given = {
+        "states": 0,
+        "taken": [],
+        "amended": {},
+        "kept_at": 0.0,
+        "lost_at": 0.0,
+        "ground": SimpleNamespace(seed=SEED),
+    } | outer
     case = SimpleNamespace(task=task.name, subject="x")
     return SimpleNamespace(lives=lives, world=world, case=case, task=task, final=final, **given)
 
@@ -184,6 +191,13 @@ def test_a_commit_that_holds_what_somebody_else_wrote_is_wrong() -> None:
     assert judged([life()], sent, final, task, committed=lambda _, path: texts[path] + "x").failed == ["wrong"]
 
 
+def test_an_effect_that_the_store_knows_after_the_kill_is_in_no_doubt() -> None:
+    """It was kept, and the kill came before that could be told."""
+    begun = life(end="killed", calling=["mail"])
+    assert judged([begun, life(1, belief=Belief(effects={"mail": EFFECTS["mail"]}))]).guessed == 0
+    assert judged([begun, life(1, belief=Belief())]).guessed == 1
+
+
 def test_the_audit_counts_what_the_store_alone_does_not_tell() -> None:
     score = judged(
         [life()], arrived(ticket=0), Belief(ORACLE.notes, {**EFFECTS, "mail2": 1}, ORACLE.result, ended=True)
@@ -202,8 +216,15 @@ def test_time_to_recover_is_that_of_the_first_new_operation() -> None:
     assert recovery_seconds([life()]) is None
 
 
-def test_growth_compares_the_first_and_the_last_fifth() -> None:
-    squares = [Ack("note", str(n), n, 0.0, n * n) for n in range(50)]
-    first, last = growth(squares)
-    assert (first, last) == (10.0, 88.0)
-    assert growth(squares[:5]) == (None, None)
+def test_growth_is_told_in_fifths_and_spares_the_first() -> None:
+    squares = [Ack("note", str(n), n, 0.0, n * n) for n in range(51)]
+    assert growth(squares) == [10.0, 30.0, 50.0, 70.0, 90.0]
+    assert grown(growth(squares)) == 3.0
+    assert growth([*squares, Ack("note", "51", 51, 0.0, 2_600)])[-1] == pytest.approx(1_000 / 11)
+    assert growth(squares[:5]) == []
+
+
+def test_states_that_lost_something_are_counted_and_some_are_told() -> None:
+    score = judge(story([life()], states=500, taken=[f"state {n}" for n in range(100)]))
+    assert (score.states, score.acknowledged_lost, len(score.detail)) == (500, 100, 8)
+    assert score.failed == ["acknowledged_lost"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import threading
 import time
@@ -44,6 +45,13 @@ TRIES_MAX = 1000
     "--budget", default="60s", show_default=True, metavar="TIME", help="How long, as 90s or 2h; none: to the end."
 )
 @click.option(
+    "--cases",
+    "count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The first N of the plan, and the controls; default: all.",
+)
+@click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default="recovery", show_default=True,
     help="Where it is written; what lies there is gone on with.",
 )  # fmt: skip
@@ -79,8 +87,8 @@ def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, *
 
 
 def _evaluate(
-    *, subjects: tuple[str, ...], tasks: tuple[str, ...], faults: tuple[str, ...], seed: int | None, budget: str, out: Path,
-    jobs: int | None, must_hold: tuple[str, ...], install_peers: bool, as_json: bool,
+    *, subjects: tuple[str, ...], tasks: tuple[str, ...], faults: tuple[str, ...], seed: int | None, budget: str,
+    count: int | None, out: Path, jobs: int | None, must_hold: tuple[str, ...], install_peers: bool, as_json: bool,
 ) -> int:  # fmt: skip
     from perdure.evaluation.recovery import plan, run, scorecard  # noqa: PLC0415 - help must not load the stores
 
@@ -96,11 +104,19 @@ def _evaluate(
         planned = plan.make(own, tasks, faults, chosen, lacking | without)
         told = _told(stack, planned, quiet=as_json)
         workers = jobs or run.cores()
-        run.evaluate(planned, ledger, postgres=url, jobs=workers, until=time.monotonic() + seconds, told=told)
-        card = scorecard.made(planned, ledger, out)
+        until = time.monotonic() + seconds
+        run.evaluate(planned, ledger, postgres=url, jobs=workers, until=until, told=told, count=count)
+        words = {"subjects": subjects, "tasks": tasks, "faults": faults, "seed": (str(chosen),), "budget": (budget,)}
+        card = scorecard.made(planned, ledger, out, _command(words | ({"cases": (str(count),)} if count else {})))
     _write(card, out)
     _say(card, out, as_json=as_json)
     return 0 if card.valid and all(_holds(card, name) for name in held) else 1
+
+
+def _command(words: dict[str, tuple[str, ...]]) -> str:
+    """The line that asks for the same."""
+    given = [f"--{name} {shlex.quote(','.join(values))}" for name, values in words.items() if values]
+    return " ".join(["perdure evaluate", *given])
 
 
 def _holds(card: Scorecard, name: str) -> bool:

@@ -24,8 +24,9 @@ from perdure.evaluation.recovery.story import Case, Ground, Story
 from perdure.testing.witness import Witness
 
 LATER = (
-    "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.crossing", "perdure.artifacts.local",
-    "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna", "perdure.evaluation.recovery.subjects.controls",
+    "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.crossing",
+    "perdure.artifacts.local", "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna",
+    "perdure.evaluation.recovery.subjects.controls",
 )  # fmt: skip
 ON_A_SERVER = ("perdure.stores.postgres", "perdure.evaluation.recovery.subjects.perdure_postgres")
 

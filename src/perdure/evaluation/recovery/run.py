@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -188,9 +189,14 @@ class Told:
         """And this came of it."""
 
 
-def evaluate(plan: Plan, ledger: Ledger, *, postgres: str, jobs: int, until: float, told: Told) -> None:
-    """Try the controls, then the cases, until the time (of time.monotonic) is over. Raises what a host died of."""
-    wanted = _wanted(plan, ledger, until)
+def evaluate(
+    plan: Plan, ledger: Ledger, *, postgres: str, jobs: int, until: float, told: Told, count: int | None = None
+) -> None:
+    """Try the controls, then the cases, until the time (of time.monotonic) is over. Raises what a host died of.
+
+    count: only so many of the plan's cases, the first ones: the same on every machine.
+    """
+    wanted = _wanted(plan, ledger, until, count)
     mutex = threading.Lock()
     errors: list[BaseException] = []
 
@@ -236,7 +242,7 @@ def _work(own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Tol
         own.close()
 
 
-def _wanted(plan: Plan, ledger: Ledger, until: float) -> Iterator[Case]:
+def _wanted(plan: Plan, ledger: Ledger, until: float, count: int | None) -> Iterator[Case]:
     """The controls until each is caught, then the cases until the time is over; what was shown before is not tried again."""
     for fault, cases in plan.controls.items():
         for case in cases:
@@ -244,7 +250,7 @@ def _wanted(plan: Plan, ledger: Ledger, until: float) -> Iterator[Case]:
                 break
             if case.id not in ledger.shown:
                 yield case
-    for case in plan.cases():
+    for case in islice(plan.cases(), count):
         if time.monotonic() >= until:
             return
         if case.id not in ledger.shown:
@@ -279,20 +285,21 @@ def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> Shown:
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder for all that is killed, in memory where there is such a place."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="perdure-evaluate-") as name:
+    """A folder for all that is killed, in memory where there is such a place. Its name says whose it is."""
+    prefix = f"perdure-evaluate-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix=prefix) as name:
         yield Path(name)
 
 
 def server_for(subjects: list[str], stack: ExitStack, folder: Path) -> tuple[str, dict[str, str]]:
-    """Start what the subjects need: the URL of a PostgreSQL, or who cannot run here and why."""
+    """Start what the subjects need: the URL of a PostgreSQL, in memory too; or who cannot run here and why."""
     needing = [name for name in subjects if load(name).needs == "postgres"]
     if not needing:
         return "", {}
     from perdure.testing.postgres import PostgresServer  # noqa: PLC0415 - development tools
 
     try:
-        url = stack.enter_context(PostgresServer.start(folder)).url()
+        url = stack.enter_context(PostgresServer.start(MEMORY if MEMORY.is_dir() else folder)).url()
         with perdure.open(f"{url}?schema=evaluated"):
             return url, {}
     except Error as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -21,6 +22,7 @@ from perdure.evaluation.recovery.story import Story
 
 VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stale", "stranded")
 PARTS = 5  # of a story, to see whether what it writes grows
+DETAILS_MAX = 8  # of states that lost something: there are thousands
 
 
 class Score(msgspec.Struct, kw_only=True):
@@ -30,6 +32,7 @@ class Score(msgspec.Struct, kw_only=True):
     operations that were acknowledged and later not known any more; wrong: 1 if the end differs from the oracle's and nothing was
     said; stale: effects that rest on a note as it was before somebody else changed it; stranded: 1 if it came to no end.
     surfaced, guessed: blind effects in doubt that a person was asked about, and not.
+    states: of a power loss, that were looked at; kills: lives that were killed.
     """
 
     duplicates: int = 0
@@ -42,12 +45,13 @@ class Score(msgspec.Struct, kw_only=True):
     guessed: int = 0
     audit_missing: int = 0
     audit_invented: int = 0
+    states: int = 0
+    kills: int = 0
     effects: int = 0
     operations: int = 0
     struck: bool = False
     recover_seconds: float | None = None
-    bytes_first: float | None = None
-    bytes_last: float | None = None
+    bytes_fifths: list[float] = []
     said: str = ""
     detail: list[str] = []
 
@@ -65,8 +69,9 @@ def judge(story: Story) -> Score:
     over = bool(story.lives) and story.lives[-1].end == "done"
     score.said = next((life.said for life in story.lives if life.end == "failed"), "")
     score.operations = len(acked.first)
-    score.acknowledged_lost = len(acked.lost)
-    score.detail += [f"acknowledged and lost: {name}" for name in sorted(acked.lost)]
+    score.acknowledged_lost = len(acked.lost) + len(story.taken)
+    score.detail += [f"acknowledged and lost: {name}" for name in sorted(acked.lost)] + story.taken[:DETAILS_MAX]
+    score.states, score.kills = story.states, sum(life.end == "killed" for life in story.lives)
     _count_effects(score, story, oracle, outdated, over=over)
     _look_into_commits(score, story, oracle)
     _count_doubt(score, story)
@@ -77,7 +82,7 @@ def judge(story: Story) -> Score:
         _compare_end(score, story.final, oracle)
         _audit(score, story, story.final)
     score.recover_seconds = recovery_seconds(story.lives)
-    score.bytes_first, score.bytes_last = growth(story.lives[0].acks if story.lives else [])
+    score.bytes_fifths = growth(story.lives[0].acks if story.lives else [])
     return score
 
 
@@ -148,10 +153,15 @@ class Acknowledged:
             self.lost.add(f"{ack.verb} {ack.name}")
 
     def _compare(self, belief: Belief) -> None:
-        for (verb, name), value in self.first.items():
-            held = {"note": belief.notes, "act": belief.effects}.get(verb)
-            if held is not None and (name not in held or held[name] != value):
-                self.lost.add(f"{verb} {name}")
+        self.lost.update(forgotten(self.first, belief))
+
+
+def forgotten(first: dict[tuple[str, str], Any], belief: Belief) -> Iterator[str]:
+    """What was acknowledged and is not in a belief, or differs there. A belief says nothing about steps."""
+    for (verb, name), value in first.items():
+        held = {"note": belief.notes, "act": belief.effects}.get(verb)
+        if held is not None and (name not in held or held[name] != value):
+            yield f"{verb} {name}"
 
 
 def _count_effects(score: Score, story: Story, oracle: Oracle, outdated: Oracle, *, over: bool) -> None:
@@ -206,14 +216,17 @@ def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
 
 
 def _count_doubt(score: Score, story: Story) -> None:
-    """Blind effects that were begun and not acknowledged when a life ended by a strike: was a person asked?"""
+    """Blind effects that were begun and not acknowledged when a life ended by a strike: was a person asked?
+
+    What the next life finds in its store is no guess: it was kept before the strike, only not yet acknowledged.
+    """
     kinds = effects_of(story.case.task)
     asked = _asked(story)
     open_ones: set[str] = set()
-    for life in story.lives:
+    for life, after in zip(story.lives, [*story.lives[1:], None], strict=True):
         if life.end in ("killed", "hung"):
-            acknowledged = {ack.name for ack in life.acks}
-            open_ones |= {name for name in life.calling if name not in acknowledged}
+            known = {ack.name for ack in life.acks} | set(after.belief.effects if after and after.belief else ())
+            open_ones |= {name for name in life.calling if name not in known}
     blind = {name for name in open_ones if KINDS[kinds[name]] is Knowing.BLIND}
     score.surfaced = len(asked)
     score.guessed = len(blind - asked)
@@ -248,10 +261,15 @@ def recovery_seconds(lives: list[Life]) -> float | None:
     return max(found, default=None)
 
 
-def growth(acks: list[Ack]) -> tuple[float | None, float | None]:
-    """Bytes written an operation, in the first and in the last fifth of a life in which they were counted."""
+def growth(acks: list[Ack]) -> list[float]:
+    """Bytes written an operation, in each fifth of a life in which they were counted; nothing, where they were not."""
     if len(acks) < PARTS * 2 or not acks[-1].written:
-        return None, None
+        return []
     part = len(acks) // PARTS
-    first = (acks[part].written - acks[0].written) / part
-    return first, (acks[-1].written - acks[-1 - part].written) / part
+    edges = [*(number * part for number in range(PARTS)), len(acks) - 1]
+    return [(acks[end].written - acks[begin].written) / (end - begin) for begin, end in pairwise(edges)]
+
+
+def grown(fifths: list[float]) -> float:
+    """How many times the second fifth the last one is. The first one fills empty pages, and is spared."""
+    return fifths[-1] / fifths[1]

@@ -20,13 +20,23 @@ from perdure.evaluation.recovery.subjects import load
 
 FAILURES_MAX = 200  # in a scorecard, of each subject; all of them are in cases.jsonl
 PEER_TRIES = 20
-SUMS = (*VIOLATIONS, "surfaced", "guessed", "audit_missing", "audit_invented", "effects", "operations")
+SUMS = (
+    *VIOLATIONS,
+    "surfaced",
+    "guessed",
+    "audit_missing",
+    "audit_invented",
+    "effects",
+    "operations",
+    "kills",
+    "states",
+)
 
 
 class Tally(msgspec.Struct):
     """Some cases together. failed: cases with a violation; struck: cases in which the fault really came about.
 
-    bytes_first, bytes_last: written an operation in the first and last fifth, of undisturbed stories.
+    bytes_fifths: written an operation in each fifth of undisturbed stories.
     """
 
     planned: int = 0
@@ -36,8 +46,7 @@ class Tally(msgspec.Struct):
     sums: dict[str, int] = {}
     recover_median_seconds: float | None = None
     recover_max_seconds: float | None = None
-    bytes_first: float | None = None
-    bytes_last: float | None = None
+    bytes_fifths: list[float] = []
 
 
 class Caught(msgspec.Struct):
@@ -68,9 +77,10 @@ class Subjected(msgspec.Struct):
 
 
 class Scorecard(msgspec.Struct):
-    """An evaluation. valid: every fault's control was caught, and no case broke the harness."""
+    """An evaluation. command: what made it; valid: every fault's control was caught, and no case broke the harness."""
 
     header: Header
+    command: str
     machine: dict[str, Any]
     valid: bool
     complete: bool
@@ -86,18 +96,17 @@ def tally(shown: Iterable[Shown], planned: int) -> Tally:
     cases = list(shown)
     scores = [each.score for each in cases]
     recovered = [score.recover_seconds for score in scores if score.recover_seconds is not None]
-    counted = [score for score in scores if score.bytes_first and score.bytes_last]
+    counted = [score.bytes_fifths for score in scores if score.bytes_fifths]
     return Tally(
         planned, len(cases), sum(score.struck for score in scores), sum(bool(score.failed) for score in scores),
         {name: sum(getattr(score, name) for score in scores) for name in SUMS},
         median(recovered) if recovered else None, max(recovered, default=None),
-        median([score.bytes_first or 0 for score in counted]) if counted else None,
-        median([score.bytes_last or 0 for score in counted]) if counted else None,
+        [median(each) for each in zip(*counted, strict=True)],
     )  # fmt: skip
 
 
-def made(plan: Plan, ledger: Ledger, out: Path) -> Scorecard:
-    """The scorecard of what was shown so far of a plan."""
+def made(plan: Plan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
+    """The scorecard of what was shown so far of a plan. command: what it was asked with, for who wants to do the same."""
     shown = [found for cell in plan.cells for case in cell.cases if (found := ledger.shown.get(case.id)) is not None]
     controls = {fault: _caught(ledger, fault, cases) for fault, cases in plan.controls.items()}
     control_cases = [
@@ -106,7 +115,7 @@ def made(plan: Plan, ledger: Ledger, out: Path) -> Scorecard:
     broken = [f"{each.case.id}: {each.broken.splitlines()[-1]}" for each in [*shown, *control_cases] if each.broken]
     sound = [each for each in shown if not each.broken]
     return Scorecard(
-        header_of(plan.seed), {"cores": cores(), "python": platform.python_version(), "system": platform.system()},
+        header_of(plan.seed), command, {"cores": cores(), "python": platform.python_version(), "system": platform.system()},
         not broken and all(each.case for each in controls.values()),
         len(shown) == sum(len(cell.cases) for cell in plan.cells), controls,
         {name: _subjected(name, plan, sound) for name in plan.subjects if f"subject {name}" not in plan.skipped},

@@ -80,6 +80,8 @@ class Story:
         self.clock = ""  # of its lives: a file that says by how much it is wrong
         self.amended: dict[str, tuple[float, Any]] = {}  # notes that somebody else changed, when, and to what
         self.kept_at = self.lost_at = 0.0  # when a copy of the store was made, and when it took the store's place
+        self.states = 0  # of a power loss, that were looked at
+        self.taken: list[str] = []  # those of them that lost something, and what
         self.make_folder()
 
     def make_folder(self) -> None:
@@ -91,7 +93,11 @@ class Story:
     def order(self, **given: Any) -> Order:
         """The next life."""
         about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
-        where = {"folder": self.folder, "outside": self.top / "outside", "port": self.ground.witness.port}
+        where = {
+            "folder": given.pop("folder", self.folder),
+            "outside": self.top / "outside",
+            "port": self.ground.witness.port,
+        }
         number = given.pop("life", len(self.lives))
         return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given)
 

@@ -7,16 +7,17 @@ import random
 from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
+from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import Task
 
 THRICE = 3
-SERIES = 40
+SERIES = 400
 
 
 def _undisturbed(story: Story, schedule: str) -> None:
     """A life that nobody disturbs; how much it writes is counted on the way."""
     del schedule
-    story.live(counting=True)
+    story.live(counting=load(story.case.subject).written)
 
 
 def _struck(story: Story, schedule: str) -> None:
@@ -35,11 +36,12 @@ def _in_series(task: Task, seed: int) -> list[str]:
     """Three boundaries near each other, in their order: the second and third life die while they recover."""
     points = points_of(task.name, seed)
     rng = random.Random(f"{seed}/{task.name}/kills")
-    starts = [rng.randrange(len(points)) for _ in range(min(SERIES, len(points)))]
-    return list(dict.fromkeys("+".join(sorted(_near(rng, points, at), key=points.index)) for at in starts))
+    places = {point: number for number, point in enumerate(points)}
+    return list(dict.fromkeys("+".join(sorted(_near(rng, points), key=places.__getitem__)) for _ in range(SERIES)))
 
 
-def _near(rng: random.Random, points: tuple[str, ...], at: int) -> list[str]:
+def _near(rng: random.Random, points: tuple[str, ...]) -> list[str]:
+    at = rng.randrange(len(points))
     window = points[max(at - 6, 0) : at + 6]
     return [rng.choice(window) for _ in range(THRICE)]
 

@@ -45,6 +45,11 @@ def unfit(_: type[Subject], task: Task) -> str:
     return "git is the other side" if task.git else "too many calls to trace" if task.long else ""
 
 
+def _unfit(subject: type[Subject], task: Task) -> str:
+    """A kill needs no record, so long tasks are struck, too."""
+    return "" if task.long and task.by_default and not task.git else unfit(subject, task)
+
+
 @contextlib.contextmanager
 def traced(child: Child, *words: str) -> Iterator[None]:
     """Trace a child that waits at its gate; returns when it is being traced. It ends with the child."""
@@ -126,5 +131,5 @@ def shares(task: Task, seed: int) -> list[str]:
 
 SYSCALL = Fault(
     "syscall", "SIGKILL at the n-th system call that writes, syncs or sends", shares, _killed,
-    Control("control-buffered", "support", ("acknowledged_lost",)), missing, unfit,
+    Control("control-buffered", "support", ("acknowledged_lost",)), missing, _unfit,
 )  # fmt: skip

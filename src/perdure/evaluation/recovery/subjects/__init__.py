@@ -46,6 +46,7 @@ CONTROLS = {
     "control-cached": f"{_HERE}.controls:Cached",
     "control-tracked": f"{_HERE}.controls:Tracked",
     "control-trusting": f"{_HERE}.controls:Trusting",
+    "control-normal": f"{_HERE}.controls:Normal",
 }
 
 

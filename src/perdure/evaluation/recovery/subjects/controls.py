@@ -13,6 +13,7 @@ Unwatched    Perdure without a look at the workspace
 Cached       Perdure that answers a read from what it wrote itself
 Trusting     Perdure that takes a copy of its file for the store that it was
 Tracked      Perdure whose folder of locks is under version control too
+Normal       Perdure with synchronous=NORMAL: a commit is synced some time later
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -31,6 +32,7 @@ from perdure.evaluation.recovery.subjects.json_file import JsonFile
 from perdure.evaluation.recovery.subjects.json_renamed import JsonRenamed
 from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
 from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite, called
+from perdure.stores import sqlite
 
 BUFFERED_LINES = 4
 
@@ -182,4 +184,20 @@ class Tracked(PerdureSqlite):
         folder = self.place.folder / "agent.db.live"
         folder.mkdir(mode=0o700, exist_ok=True)
         (folder / ".gitignore").write_text("# nothing is left out\n")
+        super().run(program)
+
+
+class Normal(PerdureSqlite):
+    """Takes a commit for durable that was not synced. There is no such setting: it is forced upon this life's connections."""
+
+    about = "control: Perdure on SQLite with synchronous=NORMAL"
+
+    def run(self, program: Callable[[Agent], None]) -> None:
+        real = sqlite.configured
+
+        def configured(raw: Any, **given: Any) -> Any:
+            real(raw, **given).pragma("synchronous", "NORMAL")
+            return raw
+
+        sqlite.configured = configured
         super().run(program)

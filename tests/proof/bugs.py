@@ -17,11 +17,12 @@ from perdure.effects import answers, deciding, judging, ledger, settling
 from perdure.effects.ledger import Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
+from perdure.handles import opening
 from perdure.handles.sync import acting, driving, run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
 from perdure.planes import checkpoints, locks, presence, runs, turns, values, waits, work
 from perdure.runtime import course, journal
-from perdure.stores import core, lane, living, tx
+from perdure.stores import lane, living, tx
 from perdure.stores.store import Fault
 
 Made = Callable[[Any], Any]
@@ -209,13 +210,14 @@ def _overwrite(real: Any) -> Any:
     return note_late
 
 
-@bug("the epoch is ignored", "restored", (core.Core, "__init__"))
+@bug("the epoch is ignored", "restored", (opening, "_open_core"))
 def _no_epoch(real: Any) -> Any:
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        real(self, *args, **kwargs)
-        self.epoch = 1
+    def open_core(*args: Any, **kwargs: Any) -> Any:
+        opened, tenant = real(*args, **kwargs)
+        opened.epoch = 1
+        return opened, tenant
 
-    return init
+    return open_core
 
 
 # -- leases ------------------------------------------------------------------------------------------------------

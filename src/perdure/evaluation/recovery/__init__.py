@@ -9,4 +9,4 @@
     score       what one case showed                                 plan, run, scorecard, report: many of them
 """
 
-VERSION = "1.0"
+VERSION = "1.1"

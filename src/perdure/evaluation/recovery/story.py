@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from perdure.evaluation.recovery.tasks import TASKS
 from perdure.testing.witness import Witness
 
 LIVES_MAX = 12
+T = TypeVar("T")
 MENDED = "mended"  # in the inbox: what a life before said was wrong has been put right
 
 
@@ -166,6 +167,17 @@ class Story:
             if _repeats(self.lives[before:]):
                 break
         self.final = self.ground.lives.run(self.order(believing=True)).belief
+
+    def undisturbed(self, what: str, find: Callable[[Story], T]) -> T:
+        """What is found in a story of this subject and task that nobody disturbs; looked for once."""
+        mark = (what, self.case.subject, self.case.task)
+        if mark not in self.ground.found:
+            other = Story(self.ground, self.case)
+            try:
+                self.ground.found[mark] = find(other)
+            finally:
+                other.clear()
+        return self.ground.found[mark]
 
     def clear(self) -> None:
         """Remove what it left."""

@@ -36,14 +36,7 @@ class Call(NamedTuple):
 
 def _calls_of(story: Story) -> list[Call]:
     """Every call of an undisturbed story, but for those with which a life says what it believes; found out once."""
-    mark = ("files", story.case.subject, story.case.task)
-    if mark not in story.ground.found:
-        other = Story(story.ground, story.case)
-        try:
-            story.ground.found[mark] = list(_recorded(other))
-        finally:
-            other.clear()
-    return story.ground.found[mark]
+    return story.undisturbed("calls on files", lambda other: list(_recorded(other)))
 
 
 def _recorded(story: Story) -> Iterator[Call]:

@@ -76,14 +76,7 @@ def _await_tracer(pid: int, tracer: subprocess.Popen[bytes]) -> None:
 
 def calls_of(story: Story) -> list[tuple[int, str, int]]:
     """Every call of an undisturbed story, by life, name and number; found out once for a subject and a task."""
-    mark = (story.case.subject, story.case.task)
-    if mark not in story.ground.found:
-        other = Story(story.ground, story.case)
-        try:
-            story.ground.found[mark] = list(_traced_story(other))
-        finally:
-            other.clear()
-    return story.ground.found[mark]
+    return story.undisturbed("calls", lambda other: list(_traced_story(other)))
 
 
 def _traced_story(story: Story) -> Iterator[tuple[int, str, int]]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import perdure
+from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
+from perdure.planes import waits
 
 SEEN: list[str] = []
 
@@ -119,3 +123,29 @@ def test_a_child_that_lost_a_race_is_not_cut_off(store):
     raced(store, "child")
     with pytest.raises(perdure.Failed, match="what the run waits for"):
         store.drive(racing, "child", key="k")
+
+
+@perdure.agent
+async def first_of_two(run: perdure.AsyncRun) -> str:
+    """Whatever comes first; what does not come is stopped."""
+    race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.ask("?"))]
+    won, lost = await asyncio.wait(race, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    return won.pop().result()
+
+
+def test_a_run_does_not_rest_while_one_of_its_branches_takes_a_signal(store, monkeypatch):
+    """However long that takes: a signal that was taken wakes nobody a second time."""
+    handle = store.start(first_of_two, key="k")
+    with pytest.raises(perdure.Waiting):
+        store.drive(first_of_two, key="k")
+    handle.signal("go", "went")
+    take = waits.take_signal
+
+    def slowly(*about: Any) -> Any:
+        time.sleep(20 * LOOK_SECONDS * QUIET_LOOKS)
+        return take(*about)
+
+    monkeypatch.setattr(waits, "take_signal", slowly)
+    assert store.drive(first_of_two, key="k") == "went"

@@ -123,6 +123,7 @@ class Driving:
         if errors:
             args = (errors, verb, *args)
             verb = runs.noting
+        self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
             result, seq = self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
         except (Stale, Unavailable) as trouble:
@@ -131,6 +132,8 @@ class Driving:
         except BaseException:
             self._errors = errors + self._errors
             raise
+        finally:
+            self.busy -= 1
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
         return result
 
@@ -145,10 +148,13 @@ class Driving:
 
     def read(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a read verb for the run."""
+        self.begin()
         try:
             return self.caller.read(verb, *args, **kwargs)
         except Unavailable as trouble:
             raise self.troubled(trouble) from None
+        finally:
+            self.busy -= 1
 
     def troubled(self, trouble: Error) -> Error:
         """The store is away, or the lease is lost: the program may catch what is raised for it, and yet can do nothing more."""

@@ -198,7 +198,7 @@ class Outward(Placed):
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
                 if self._is_new(meant.record):
-                    meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
+                    meant.intent, meant.asked = self._driving.acting.guarded_call(meant.sends, intent)
         return batch
 
     def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:

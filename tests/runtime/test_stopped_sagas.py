@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -251,3 +252,17 @@ def test_what_was_begun_to_be_undone_is_undone_though_its_saga_ends_well_this_ti
     store.drive(made, key="k")
     (run,) = store.runs()
     assert [each.state.value for each in run.effects() if each.tool == "book"] == ["committed", "committed", "undone"]
+
+
+def test_a_saga_of_a_sync_agent_that_is_left_by_what_is_no_error_is_undone(store):
+    seen: list[str] = []
+    book = perdure.tool(name="book_now", undo=lambda: seen.append("-"))(lambda: seen.append("+"))
+
+    def travel(run: perdure.Run) -> str:
+        with suppress(Stop), run.saga():
+            run.act(book)
+            raise Stop
+        return "home"
+
+    assert store.drive(perdure.agent(name="sync_traveller")(travel), key="k") == "home"
+    assert seen == ["+", "-"]

@@ -307,7 +307,7 @@ def _no_result(real: Any) -> Any:
 
 @bug("undone in the wrong order", "saga", (driving.Driving, "done_in"))
 def _forwards(real: Any) -> Any:
-    return lambda self, branch, keep: real(self, branch, keep)[::-1]
+    return lambda self, *about: real(self, *about)[::-1]
 
 
 @bug("an undo is not a durable effect of its own", "saga", (run.Run, "_undo"))

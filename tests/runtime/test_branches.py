@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import perdure
+from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
+from perdure.planes import waits
 
 SEEN: list[str] = []
 
@@ -62,8 +67,6 @@ async def awaits(run: perdure.AsyncRun) -> int:
 
 
 def test_an_async_agent_is_driven_by_a_sync_store_also_inside_an_event_loop(store):
-    import asyncio
-
     async def main() -> int:
         return store.drive(awaits, key="inside")
 
@@ -71,8 +74,6 @@ def test_an_async_agent_is_driven_by_a_sync_store_also_inside_an_event_loop(stor
 
 
 def test_an_async_tool_is_called_by_a_sync_store_also_inside_an_event_loop(store):
-    import asyncio
-
     @perdure.tool
     async def send_later(n: int) -> int:
         await asyncio.sleep(0)
@@ -82,3 +83,69 @@ def test_an_async_tool_is_called_by_a_sync_store_also_inside_an_event_loop(store
         return store.session("s").act(send_later, 2)
 
     assert store.session("s").act(send_later, 2) == asyncio.run(main()) == 2
+
+
+@perdure.agent
+async def racing(run: perdure.AsyncRun, rival: str) -> str:
+    """A signal against something that does not come; then a cut."""
+    if run.restored:
+        return await run.wait("end")
+    rivals = {"ask": lambda: run.ask("?"), "sleep": lambda: run.sleep("1h"), "child": lambda: run.call(racing, "ask")}
+    race = [asyncio.create_task(run.wait("go")), asyncio.create_task(rivals[rival]())]
+    _, lost = await asyncio.wait(race, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    await asyncio.wait(lost)
+    await run.checkpoint("cut")
+    return await run.wait("end")
+
+
+def raced(store: perdure.Store, rival: str) -> perdure.RunHandle:
+    """A run in which a signal won."""
+    handle = store.start(racing, rival, key="k")
+    with pytest.raises(perdure.Waiting):
+        store.drive(racing, rival, key="k")
+    handle.signal("go")
+    return handle
+
+
+@pytest.mark.parametrize("rival", ["ask", "sleep"])
+def test_what_lost_a_race_is_withdrawn_by_a_cut(store, rival):
+    handle = raced(store, rival)
+    with pytest.raises(perdure.Waiting):
+        store.drive(racing, rival, key="k")
+    assert not store.asks()
+    handle.signal("end", "of it")
+    assert store.drive(racing, rival, key="k") == "of it"
+
+
+def test_a_child_that_lost_a_race_is_not_cut_off(store):
+    raced(store, "child")
+    with pytest.raises(perdure.Failed, match="what the run waits for"):
+        store.drive(racing, "child", key="k")
+
+
+@perdure.agent
+async def first_of_two(run: perdure.AsyncRun) -> str:
+    """Whatever comes first; what does not come is stopped."""
+    race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.ask("?"))]
+    won, lost = await asyncio.wait(race, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    return won.pop().result()
+
+
+def test_a_run_does_not_rest_while_one_of_its_branches_takes_a_signal(store, monkeypatch):
+    """However long that takes: a signal that was taken wakes nobody a second time."""
+    handle = store.start(first_of_two, key="k")
+    with pytest.raises(perdure.Waiting):
+        store.drive(first_of_two, key="k")
+    handle.signal("go", "went")
+    take = waits.take_signal
+
+    def slowly(*about: Any) -> Any:
+        time.sleep(20 * LOOK_SECONDS * QUIET_LOOKS)
+        return take(*about)
+
+    monkeypatch.setattr(waits, "take_signal", slowly)
+    assert store.drive(first_of_two, key="k") == "went"

@@ -14,7 +14,7 @@ from perdure.errors import Cancelled, Damaged, Failed, Invalid, Parked, Refused
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
@@ -43,12 +43,17 @@ def cut(
 ) -> tuple[int, int]:
     """Save a state and begin the journal anew: the number of the cut, and its event. Refused while anything is open.
 
-    epoch: the store's. What comes after the cut cannot have been forgotten by a restore before it.
+    Only between branches: an ask, a sleep or a signal that is still open was waited for in one that was stopped (it lost a
+    race), and is withdrawn in the same commit. epoch: the store's. What comes after the cut cannot have been forgotten by a
+    restore before it.
     """
     if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
         raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
-    if waits.waiting(tx, stream):
+    left = waits.waiting(tx, stream)
+    if any(each.kind in (WaitKind.CHILD, WaitKind.APPROVAL) for each in left):
         raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
+    for each in left:
+        waits.withdraw(tx, stream, each.seq, "a checkpoint")
     checkpoints.save(tx, stream, prepared)
     return runs.cut(tx, stream, noted, epoch), tx.seq(stream)
 

@@ -100,6 +100,11 @@ class Journal:
             for place in [each for each in self._left if is_below(each, branch)]:
                 del self._left[place]
 
+    def undoes_in(self, branch: str) -> set[int]:
+        """The effects, by number, that were undone from this branch, or are about to be."""
+        found = (entry.record for place, entry in self._entries.items() if is_below(place, branch))
+        return {each.undoes for each in found if isinstance(each, EffectRecord) and each.undoes is not None}
+
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
         for place, entry in self._left.items():

@@ -19,6 +19,8 @@ from perdure.model.limits import check_name
 if TYPE_CHECKING:
     import asyncio
 
+AFTERWARDS = "left"  # the branch of what is undone of sagas that were left behind: the same however far each had come
+
 _current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
     "perdure_branch"
 )  # None: inside a step or tool
@@ -128,16 +130,29 @@ class Span(NamedTuple):
     """What a branch did between two points, with the branches that left it between them."""
 
     since: Mark
-    upto: Mark
+    upto: Mark | None  # None: the branch ended there
 
     def holds(self, place: str) -> bool:
         """Whether a place is in it."""
-        return self.since.is_before(place) and not self.upto.is_before(place)
+        return self.since.is_before(place) and (self.upto is None or not self.upto.is_before(place))
 
     def ends(self, place: str) -> bool:
         """Whether all that is done in the branch of a place is in it, because that ends with it: not if it has a name."""
         branch = place.partition("/")[2].rpartition("/")[0]
         return branch[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
+
+
+class Left(NamedTuple):
+    """A saga that was left without an error before its end: most often its branch was stopped, because a sister failed."""
+
+    branch: Branch
+    since: Mark
+    upto: Mark
+
+    def span(self, cut: int) -> Span:
+        """What it holds. A branch that was stopped in it may have come further in an earlier drive: all of that too."""
+        stopped = self.branch.path in self.branch.unfinished and self.branch.mark(cut) == self.upto
+        return Span(self.since, None if stopped else self.upto)
 
 
 def is_below(place: str, path: str) -> bool:

@@ -16,7 +16,7 @@ from perdure.effects import ledger, settling
 from perdure.effects.answers import answering, for_call
 from perdure.effects.batch import Meant, next_free, nothing_next
 from perdure.effects.judging import backoff_seconds, in_doubt, kept
-from perdure.effects.ledger import Intent, Outcome
+from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.meaning import guarded
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
@@ -59,6 +59,13 @@ class AsyncActing(AsyncSending):
         if isinstance(verdict, RequireApproval):
             return intent, approve or verdict.question
         return intent, verdict or approve
+
+    def guarded_call(self, tool: Tool, intent: Intent) -> tuple[Intent, Refuse | str | None]:
+        """`guarded`, for a model's call: a guard that fails refuses it. What the model answered is paid for, and kept."""
+        try:
+            return self.guarded(tool, intent, None)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it did not let the call pass
+            return intent, Refuse(f"a guard failed: {error_of(error)}")
 
     async def begin_all(self, batch: Sequence[Meant], verb: Callable[..., Any], *args: Any) -> dict[str, Answer]:
         """Plan a batch with its verb (see `effects.batch`), and dispatch what can be sent at once; gives what it is told."""

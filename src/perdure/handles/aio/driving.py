@@ -42,7 +42,7 @@ from perdure.runtime.pausing import (
     is_end,
     origins,
 )
-from perdure.runtime.places import Branch, Mark, Span, standing_in
+from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span, standing_in
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
@@ -53,9 +53,9 @@ class AsyncDriving:
     """What the branches of one driven run share: the lease, the journal, the counters, and the fenced way to write."""
 
     __slots__ = (
-        "_errors", "_functions", "acting", "agent", "ahead_us", "begun", "busy", "caller", "cut", "cut_at_us", "cut_seq",
-        "effects", "invoker", "journal", "lease", "patches", "reached", "record", "restored", "sagas", "shielded", "steps",
-        "stopped", "tools", "trunk", "undone",
+        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "begun", "busy", "caller", "cut",
+        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "patches", "reached", "record",
+        "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
     )  # fmt: skip
 
     def __init__(self, caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -65,6 +65,8 @@ class AsyncDriving:
         self.record = record
         self.journal = Journal()
         self.trunk = Branch(hired=lease.hired)
+        self.afterwards = Branch(AFTERWARDS, self.trunk)
+        self.left: list[Left] = []  # sagas that did not come to their end, and are undone before the run does
         self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = AsyncInvoker(caller.core.living)
@@ -120,6 +122,7 @@ class AsyncDriving:
         if errors:
             args = (errors, verb, *args)
             verb = runs.noting
+        self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
             result, seq = await self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
         except (Stale, Unavailable) as trouble:
@@ -128,6 +131,8 @@ class AsyncDriving:
         except BaseException:
             self._errors = errors + self._errors
             raise
+        finally:
+            self.busy -= 1
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
         return result
 
@@ -142,10 +147,13 @@ class AsyncDriving:
 
     async def read(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a read verb for the run."""
+        self.begin()
         try:
             return await self.caller.read(verb, *args, **kwargs)
         except Unavailable as trouble:
             raise self.troubled(trouble) from None
+        finally:
+            self.busy -= 1
 
     def troubled(self, trouble: Error) -> Error:
         """The store is away, or the lease is lost: the program may catch what is raised for it, and yet can do nothing more."""
@@ -176,6 +184,7 @@ class AsyncDriving:
         self.journal = Journal()
         self.trunk.restart()
         self.undone.clear()
+        self.left.clear()
         self.reached.clear()
         self.lease.restored = False
         self.steps = self.effects = 0
@@ -210,14 +219,20 @@ class AsyncDriving:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
         if self.stopped is not None:
             raise self.stopped
-        self.journal.forget_in(self.trunk.unfinished)
+        self.journal.forget_in({*self.trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
+
+    def ends_by(self, error: BaseException) -> bool:
+        """Whether the run is over because its program raised this: it does not wait, is not parked, and goes on nowhere else."""
+        if self.stopped is not None or found_in(error, (Suspended, Parked)) is not None:
+            return False
+        return isinstance(error, Exception) or self.raised(error)
 
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
         going = {path for task, path in self.trunk.tasks.items() if not task.done()}
-        self.journal.forget_in(self.trunk.unfinished - going)
+        self.journal.forget_in({*self.trunk.unfinished - going, AFTERWARDS})
         return self.journal.replaying
 
     def raised(self, error: BaseException) -> bool:
@@ -236,19 +251,24 @@ class AsyncDriving:
         # end
         return self.lease.hired
 
-    def done_in(self, effects: list[EffectRecord], span: Span) -> list[EffectRecord]:
-        """What was done in a span and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
+    def done_in(self, effects: list[EffectRecord], spans: list[Span], begun: set[int]) -> list[EffectRecord]:
+        """What was done in spans and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
 
-        By place: a task that was stopped may not have come as far in this drive as in the one before.
+        By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
+        that are undone in any case.
         """
         undos = {each.undoes: each.seq for each in effects if each.undoes is not None}
         found = [
             each
             for each in effects
-            if each.undoes is None and each.place and span.holds(each.place) and each.seq not in self.undone
-            if each.seq in self.reached or span.ends(each.place)
+            if each.undoes is None and each.seq not in self.undone
+            if each.seq in begun or any(self._did(each, span) for span in spans)
         ]
         return sorted(found, key=lambda each: (each.seq not in undos, undos.get(each.seq, -each.seq)))
+
+    def _did(self, effect: EffectRecord, span: Span) -> bool:
+        place = effect.place
+        return bool(place) and span.holds(place) and (effect.seq in self.reached or span.ends(place))
 
     def undone_for(self, error: BaseException) -> int | None:
         """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
@@ -317,7 +337,6 @@ async def _drive(driving: AsyncDriving) -> Drive:
         reach("run.drive.before")
         await driving.check_workspace()
         result = await _call(driving)
-        driving.check_returned()
         await driving.write(end_run, RunStatus.COMPLETED, result)
         drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
@@ -336,10 +355,23 @@ async def _load(driving: AsyncDriving) -> None:
 
 
 async def _call(driving: AsyncDriving) -> Any:
-    record = driving.record
+    """What the agent's function gives. Before it ends by itself, sagas that it left behind are undone."""
+    run = AsyncRun(driving, driving.trunk)
+    with standing_in(driving.trunk):
+        try:
+            result = await _called(driving, run)
+            driving.check_returned()
+        except BaseException as error:
+            if driving.ends_by(error):
+                await run._undo_left()
+            raise
+        await run._undo_left()
+    return result
+
+
+async def _called(driving: AsyncDriving, run: AsyncRun) -> Any:
     try:
-        with standing_in(driving.trunk):
-            return await driving.agent.fn(AsyncRun(driving, driving.trunk), *record.args, **record.kwargs)
+        return await driving.agent.fn(run, *driving.record.args, **driving.record.kwargs)
     finally:
         await driving.end_branches()
         driving.trunk.tasks.clear()

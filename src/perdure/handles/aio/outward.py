@@ -27,7 +27,7 @@ from perdure.model.records.effects import EffectRecord, EffectState, Reply, Tool
 from perdure.planes import runs
 from perdure.planes.spans import Duration
 from perdure.runtime import course
-from perdure.runtime.places import Mark, Span
+from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
 
 DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
 Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
@@ -197,7 +197,7 @@ class AsyncOutward(AsyncPlaced):
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
                 if self._is_new(meant.record):
-                    meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
+                    meant.intent, meant.asked = self._driving.acting.guarded_call(meant.sends, intent)
         return batch
 
     async def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
@@ -234,20 +234,42 @@ class AsyncOutward(AsyncPlaced):
         return await self._undo_since(Mark(self._here().path))
 
     async def _undo_since(self, mark: Mark) -> list[str]:
-        driving, undone, why = self._driving, [], sys.exception()
+        driving = self._driving
         span = Span(mark, self._here().mark(driving.cut))
         driving.shielded += 1
         try:
             await driving.end_branches(mark)
-            await self._settle_left(span)
-            effects = await driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq)
-            for record in driving.done_in(effects, span):
-                if record.rule.undo and course.may_have_happened(record):
-                    await self._undo(self._undo_of(record), record)
-                    driving.undone[record.seq] = why
-                    undone.append(record.id)
+            return await self._undo_in([span])
         finally:
             driving.shielded -= 1
+
+    async def _undo_left(self) -> None:
+        """Undo the sagas that were left behind when their branches were stopped; the run itself is about to end, or to be cut.
+
+        In a branch of its own, so that places do not depend on how far each had come; what an earlier drive began to undo
+        there is undone to its end.
+        """
+        driving = self._driving
+        spans = [each.span(driving.cut) for each in driving.left]
+        begun = driving.journal.undoes_in(AFTERWARDS)
+        if not spans and not begun:
+            return
+        driving.shielded += 1
+        try:
+            await type(self)(driving, driving.afterwards)._undo_in(spans, begun)
+        finally:
+            driving.shielded -= 1
+        driving.left.clear()
+
+    async def _undo_in(self, spans: list[Span], begun: Iterable[int] = ()) -> list[str]:
+        driving, undone, why = self._driving, [], sys.exception()
+        await self._settle_left(spans)
+        effects = await driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq)
+        for record in driving.done_in(effects, spans, {*begun}):
+            if record.rule.undo and course.may_have_happened(record):
+                await self._undo(self._undo_of(record), record)
+                driving.undone[record.seq] = why
+                undone.append(record.id)
         return undone
 
     def _undo_of(self, record: EffectRecord) -> Tool:
@@ -263,11 +285,12 @@ class AsyncOutward(AsyncPlaced):
         self._driving.stopped = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
         return self._driving.stopped
 
-    async def _settle_left(self, span: Span) -> None:
-        """What was interrupted in a span is settled before anything is undone: what was sent may have happened."""
+    async def _settle_left(self, spans: list[Span]) -> None:
+        """What was interrupted in spans is settled before anything is undone: what was sent may have happened."""
         driving = self._driving
         for record in await driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq, open_only=True):
-            mine = record.place is not None and span.holds(record.place) and record.undoes is None
+            place = record.place if record.undoes is None else None
+            mine = place is not None and any(span.holds(place) for span in spans)
             if mine and record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
                 tool = driving.tools.get(record.tool) or DECLARED.get(record.tool)
                 if tool is not None:
@@ -295,15 +318,17 @@ class AsyncOutward(AsyncPlaced):
 class AsyncSaga:
     """What is done inside is undone if it does not come to its end."""
 
-    __slots__ = ("_mark", "_run")
+    __slots__ = ("_branch", "_mark", "_run")
 
     def __init__(self, run: AsyncOutward) -> None:
         self._run = run
+        self._branch = run._branch
         self._mark = Mark()
 
     async def __aenter__(self) -> Self:
         driving = self._run._driving
-        self._mark = self._run._here().mark(driving.cut)
+        self._branch = self._run._here()
+        self._mark = self._branch.mark(driving.cut)
         driving.sagas += 1
         return self
 
@@ -312,5 +337,9 @@ class AsyncSaga:
     ) -> None:
         driving = self._run._driving
         driving.sagas -= 1
-        if isinstance(error, Exception) and driving.stopped is None:  # else the run has not come to its end here
+        if error is None or driving.stopped is not None:  # the run has not come to its end here
+            return
+        if isinstance(error, Exception):
             await self._run._undo_since(self._mark)
+        else:  # by a sister's failure, or because all stops: that is known when the run ends
+            driving.left.append(Left(self._branch, self._mark, self._branch.mark(driving.cut)))

@@ -47,7 +47,7 @@ class AsyncResponding(AsyncEffects):
             if meant.answer is None and not meant.reads:
                 tool = meant.sends
                 intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
-                meant.intent, meant.asked = acting.guarded(tool, intent, None)
+                meant.intent, meant.asked = acting.guarded_call(tool, intent)
         said = key if key is not None or not batch else f"calls:{batch[0].call.id}"
         told = await acting.begin_all(batch, batches.respond, content, said)
         for meant in batch:

@@ -193,6 +193,7 @@ class AsyncRun(AsyncOutward):
         if driving.replaying or not (now or due):
             return False
         driving.check_going()
+        await self._undo_left()
         epoch = driving.caller.core.epoch
         prepared = await driving.read(checkpoints.prepare, checkpoints.freeze(state))
         driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted(), epoch))

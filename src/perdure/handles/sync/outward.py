@@ -28,7 +28,7 @@ from perdure.model.records.effects import EffectRecord, EffectState, Reply, Tool
 from perdure.planes import runs
 from perdure.planes.spans import Duration
 from perdure.runtime import course
-from perdure.runtime.places import Mark, Span
+from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
 
 DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
 Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
@@ -198,7 +198,7 @@ class Outward(Placed):
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
                 if self._is_new(meant.record):
-                    meant.intent, meant.asked = self._driving.acting.guarded(meant.sends, intent, None)
+                    meant.intent, meant.asked = self._driving.acting.guarded_call(meant.sends, intent)
         return batch
 
     def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
@@ -235,20 +235,42 @@ class Outward(Placed):
         return self._undo_since(Mark(self._here().path))
 
     def _undo_since(self, mark: Mark) -> list[str]:
-        driving, undone, why = self._driving, [], sys.exception()
+        driving = self._driving
         span = Span(mark, self._here().mark(driving.cut))
         driving.shielded += 1
         try:
             driving.end_branches(mark)
-            self._settle_left(span)
-            effects = driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq)
-            for record in driving.done_in(effects, span):
-                if record.rule.undo and course.may_have_happened(record):
-                    self._undo(self._undo_of(record), record)
-                    driving.undone[record.seq] = why
-                    undone.append(record.id)
+            return self._undo_in([span])
         finally:
             driving.shielded -= 1
+
+    def _undo_left(self) -> None:
+        """Undo the sagas that were left behind when their branches were stopped; the run itself is about to end, or to be cut.
+
+        In a branch of its own, so that places do not depend on how far each had come; what an earlier drive began to undo
+        there is undone to its end.
+        """
+        driving = self._driving
+        spans = [each.span(driving.cut) for each in driving.left]
+        begun = driving.journal.undoes_in(AFTERWARDS)
+        if not spans and not begun:
+            return
+        driving.shielded += 1
+        try:
+            type(self)(driving, driving.afterwards)._undo_in(spans, begun)
+        finally:
+            driving.shielded -= 1
+        driving.left.clear()
+
+    def _undo_in(self, spans: list[Span], begun: Iterable[int] = ()) -> list[str]:
+        driving, undone, why = self._driving, [], sys.exception()
+        self._settle_left(spans)
+        effects = driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq)
+        for record in driving.done_in(effects, spans, {*begun}):
+            if record.rule.undo and course.may_have_happened(record):
+                self._undo(self._undo_of(record), record)
+                driving.undone[record.seq] = why
+                undone.append(record.id)
         return undone
 
     def _undo_of(self, record: EffectRecord) -> Tool:
@@ -264,11 +286,12 @@ class Outward(Placed):
         self._driving.stopped = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
         return self._driving.stopped
 
-    def _settle_left(self, span: Span) -> None:
-        """What was interrupted in a span is settled before anything is undone: what was sent may have happened."""
+    def _settle_left(self, spans: list[Span]) -> None:
+        """What was interrupted in spans is settled before anything is undone: what was sent may have happened."""
         driving = self._driving
         for record in driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq, open_only=True):
-            mine = record.place is not None and span.holds(record.place) and record.undoes is None
+            place = record.place if record.undoes is None else None
+            mine = place is not None and any(span.holds(place) for span in spans)
             if mine and record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
                 tool = driving.tools.get(record.tool) or DECLARED.get(record.tool)
                 if tool is not None:
@@ -296,15 +319,17 @@ class Outward(Placed):
 class Saga:
     """What is done inside is undone if it does not come to its end."""
 
-    __slots__ = ("_mark", "_run")
+    __slots__ = ("_branch", "_mark", "_run")
 
     def __init__(self, run: Outward) -> None:
         self._run = run
+        self._branch = run._branch
         self._mark = Mark()
 
     def __enter__(self) -> Self:
         driving = self._run._driving
-        self._mark = self._run._here().mark(driving.cut)
+        self._branch = self._run._here()
+        self._mark = self._branch.mark(driving.cut)
         driving.sagas += 1
         return self
 
@@ -313,5 +338,9 @@ class Saga:
     ) -> None:
         driving = self._run._driving
         driving.sagas -= 1
-        if isinstance(error, Exception) and driving.stopped is None:  # else the run has not come to its end here
+        if error is None or driving.stopped is not None:  # the run has not come to its end here
+            return
+        if isinstance(error, Exception):
             self._run._undo_since(self._mark)
+        else:  # by a sister's failure, or because all stops: that is known when the run ends
+            driving.left.append(Left(self._branch, self._mark, self._branch.mark(driving.cut)))

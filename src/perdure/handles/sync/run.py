@@ -192,6 +192,7 @@ class Run(Outward):
         if driving.replaying or not (now or due):
             return False
         driving.check_going()
+        self._undo_left()
         epoch = driving.caller.core.epoch
         prepared = driving.read(checkpoints.prepare, checkpoints.freeze(state))
         driving.begin_cut(*driving.write(course.cut, prepared, driving.cut_seq, driving.noted(), epoch))

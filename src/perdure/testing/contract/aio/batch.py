@@ -184,6 +184,45 @@ class AsyncBatchContract:
             ]
             assert outside.calls == ["paid 1", "paid 6", "paid 2"]
 
+    @pytest.mark.parametrize("how", ["raises", "is no verdict"])
+    async def test_a_guard_that_fails_refuses_the_call_and_the_answer_is_kept(
+        self, opener: AsyncOpener, how: str
+    ) -> None:
+        """A model was paid for it."""
+        outside = Outside()
+
+        def broken(intent: Any, _actor: str) -> Any:
+            if how == "raises" and intent.args["n"] == 1:
+                raise LookupError("no such list")
+            return "yes" if intent.args["n"] == 1 else None
+
+        @tool(kind="idempotent", guards=[broken])
+        async def pay(n: int) -> str:
+            return outside.seen(f"paid {n}")
+
+        async def think() -> dict[str, Any]:
+            outside.seen("thought")
+            return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2})]}
+
+        async def outer(run: AsyncRun) -> list[str]:
+            answers = (await run.respond(think, tools=[pay])).answers
+            await run.ask("?")
+            return [each.result or str(each.error) for each in answers]
+
+        why = "LookupError: no such list" if how == "raises" else "Invalid: guard: the guard broken returned 'yes'"
+        made = program(outer)
+        async with await opener() as store:
+            await driven(store, made)
+            await store.answer((await store.asks())[0].id, "go on")
+            refused, paid = await store.drive(made, key="k")
+            assert refused.startswith(f"Refused: a guard failed: {why}")
+            assert paid == "paid 2"
+            assert outside.calls == ["thought", "paid 2"]
+            session = await store.session("s")
+            answers = await session.respond(calls=[Call("c", "pay", {"n": 1})], tools=[pay])
+            assert why in str(answers[0].error)
+            assert outside.calls == ["thought", "paid 2"]
+
     async def test_a_result_that_cannot_be_kept_is_not_sent_again(self, opener: AsyncOpener) -> None:
         outside = Outside()
 

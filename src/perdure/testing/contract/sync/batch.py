@@ -183,6 +183,43 @@ class BatchContract:
             ]
             assert outside.calls == ["paid 1", "paid 6", "paid 2"]
 
+    @pytest.mark.parametrize("how", ["raises", "is no verdict"])
+    def test_a_guard_that_fails_refuses_the_call_and_the_answer_is_kept(self, opener: Opener, how: str) -> None:
+        """A model was paid for it."""
+        outside = Outside()
+
+        def broken(intent: Any, _actor: str) -> Any:
+            if how == "raises" and intent.args["n"] == 1:
+                raise LookupError("no such list")
+            return "yes" if intent.args["n"] == 1 else None
+
+        @tool(kind="idempotent", guards=[broken])
+        def pay(n: int) -> str:
+            return outside.seen(f"paid {n}")
+
+        def think() -> dict[str, Any]:
+            outside.seen("thought")
+            return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2})]}
+
+        def outer(run: Run) -> list[str]:
+            answers = (run.respond(think, tools=[pay])).answers
+            run.ask("?")
+            return [each.result or str(each.error) for each in answers]
+
+        why = "LookupError: no such list" if how == "raises" else "Invalid: guard: the guard broken returned 'yes'"
+        made = program(outer)
+        with opener() as store:
+            driven(store, made)
+            store.answer((store.asks())[0].id, "go on")
+            refused, paid = store.drive(made, key="k")
+            assert refused.startswith(f"Refused: a guard failed: {why}")
+            assert paid == "paid 2"
+            assert outside.calls == ["thought", "paid 2"]
+            session = store.session("s")
+            answers = session.respond(calls=[Call("c", "pay", {"n": 1})], tools=[pay])
+            assert why in str(answers[0].error)
+            assert outside.calls == ["thought", "paid 2"]
+
     def test_a_result_that_cannot_be_kept_is_not_sent_again(self, opener: Opener) -> None:
         outside = Outside()
 

@@ -9,6 +9,7 @@ Of the failures one for each subject, task and fault is kept; all of them are in
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ COUNTED = (
     ("wrong in silence", "wrong"), ("on stale state", "stale"), ("stranded", "stranded"), ("doubt guessed away", "guessed"),
 )  # fmt: skip
 GROWN_ON = "relay-500"
+PLACE = re.compile(r"(?<![\w.:/-])/[\w.-]+(?:/[\w.-]+)+")
 
 
 def table(card: Scorecard) -> str:
@@ -65,11 +67,16 @@ def _growth(subject: Subjected) -> str:
 
 
 def kept(card: Scorecard) -> Scorecard:
-    """With one failure for each subject, task and fault."""
+    """With one failure for each subject, task and fault, and without the places of the machine that found it."""
     some: dict[str, Failure] = {}
     for each in card.failures:
         some.setdefault(each.case.rpartition("/")[0], each)
-    return msgspec.structs.replace(card, failures=list(some.values()))
+    return msgspec.structs.replace(card, failures=[_placeless(each) for each in some.values()])
+
+
+def _placeless(failure: Failure) -> Failure:
+    said = [PLACE.sub("…", each) for each in failure.lives]
+    return msgspec.structs.replace(failure, lives=said, replay=re.sub(r" --out \S+", " --out recovery", failure.replay))
 
 
 def written(readme: str, card: Scorecard) -> str:

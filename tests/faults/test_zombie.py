@@ -26,6 +26,7 @@ CLAIMS = ("run.claimed", "run.recovered")
 GIVES_UP = ("run.waiting", "run.released", "run.parked", "run.completed", "run.failed", "run.cancelled")
 UNDER_A_LEASE = (*GIVES_UP, "run.cut", "step.done", "ask.opened", "ask.expired", "run.wait.opened", "run.wait.expired")
 OF_ITS_OWN_ATTEMPT = ("its sender", judging.LATE)  # what a sender may say about its own attempt, whoever has the run
+OF_ITSELF = ("effect.late", "effect.quiet")  # the same: what came back too late, and that it will send nothing more
 
 
 class Haunted(NamedTuple):
@@ -127,7 +128,7 @@ def stale_in(events: list[Event]) -> list[str]:
 
 
 def needs_a_lease(event: Event) -> bool:
-    if event.actor == "ada" or event.kind == "effect.late":
+    if event.actor == "ada" or event.kind in OF_ITSELF:
         return False
     said = decode_body(event.body).doc if event.body else None
     own = isinstance(said, dict) and said.get("by") in OF_ITS_OWN_ATTEMPT

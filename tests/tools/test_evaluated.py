@@ -89,3 +89,17 @@ def test_a_readme_without_a_place_is_left_alone() -> None:
 def test_a_scorecard_can_be_read_back() -> None:
     card = carded()
     assert msgspec.json.decode(msgspec.json.encode(card), type=Scorecard) == card
+
+
+def test_what_is_kept_names_no_place_of_the_machine_that_found_it() -> None:
+    found = Failure(
+        "mine/support/kill/1",
+        [],
+        [],
+        ["failed git: '/a/b.c/d' is gone, see https://x.y/z"],
+        "",
+        "evaluate --case 1 --out /a/b",
+    )
+    card = evaluated.kept(msgspec.structs.replace(carded(), failures=[found]))
+    assert card.failures[0].lives == ["failed git: '…' is gone, see https://x.y/z"]
+    assert card.failures[0].replay == "evaluate --case 1 --out recovery"

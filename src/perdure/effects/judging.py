@@ -33,7 +33,7 @@ def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any
         return ledger.fail_quiet, Outcome(error=error_of(error), by=LATE)
     if says_unsent(error):
         return ledger.unsent, Outcome(error=error_of(error), by=LATE)
-    return partial(ledger.doubt, quiet=is_quiet(error)), error_of(error)
+    return partial(ledger.doubt, quiet=is_quiet(error), by=LATE), error_of(error)
 
 
 def says_no(tool: Tool, error: BaseException) -> bool:

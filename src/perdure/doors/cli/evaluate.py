@@ -94,7 +94,7 @@ def _evaluate(
 
     own = plan.named_subjects(subjects)
     held = plan.chosen(must_hold, own, "subject", "must-hold")
-    plan.make(own, tasks, faults, 0, {})  # what is misspelt is said before anything is started
+    plan.check(tasks, faults)  # what is misspelt is said before anything is started
     seconds = _seconds(budget)
     chosen = seed if seed is not None else run.seed_of(out) if (out / run.CASES).is_file() else 1
     lacking = run.peers_for(own, note if install_peers else None)

@@ -77,6 +77,12 @@ def named_subjects(names: Iterable[str]) -> list[str]:
     return found or list(SUBJECTS)
 
 
+def check(tasks: Iterable[str], faults: Iterable[str]) -> None:
+    """Raise Invalid for names that do not exist, as `make` does, before anything is worked out."""
+    chosen(tasks, TASKS, "task")
+    chosen(faults, FAULTS, "fault")
+
+
 def make(
     subjects: Iterable[str], tasks: Iterable[str], faults: Iterable[str], seed: int, lacking: dict[str, str]
 ) -> Plan:
@@ -89,11 +95,12 @@ def make(
     cells: list[Cell] = []
     for fault in [FAULTS[name] for name in wrongs if f"fault {name}" not in skipped]:
         for task in [TASKS[name] for name in works]:
+            schedules = fault.schedules(task, seed)
             for subject in [name for name in own if f"subject {name}" not in skipped]:
                 if why := _unfit(subject, task, fault):
                     skipped[f"{subject}/{task.name}/{fault.name}"] = why
                 else:
-                    cells.append(Cell(subject, task.name, fault.name, _cases(subject, task, fault, seed)))
+                    cells.append(Cell(subject, task.name, fault.name, _cases(subject, task, fault, schedules, seed)))
     return Plan(seed, own, works, wrongs, cells, _controls(wrongs, skipped, seed), skipped)
 
 
@@ -101,10 +108,12 @@ def _unfit(subject: str, task: Task, fault: Fault) -> str:
     return (needed() if task.git else "") or fault.unfit(load(subject), task)
 
 
-def _cases(subject: str, task: Task, fault: Fault, seed: int, *, control: bool = False) -> list[Case]:
-    schedules = fault.schedules(task, seed)
-    random.Random(f"{seed}/{subject}/{task.name}/{fault.name}").shuffle(schedules)
-    return [Case(subject, task.name, fault.name, schedule, control) for schedule in schedules]
+def _cases(
+    subject: str, task: Task, fault: Fault, schedules: list[str], seed: int, *, control: bool = False
+) -> list[Case]:
+    mixed = [*schedules]
+    random.Random(f"{seed}/{subject}/{task.name}/{fault.name}").shuffle(mixed)
+    return [Case(subject, task.name, fault.name, schedule, control) for schedule in mixed]
 
 
 def _controls(faults: list[str], skipped: dict[str, str], seed: int) -> dict[str, list[Case]]:
@@ -112,7 +121,9 @@ def _controls(faults: list[str], skipped: dict[str, str], seed: int) -> dict[str
     for fault in [FAULTS[name] for name in faults if f"fault {name}" not in skipped]:
         if fault.control is not None:
             task = TASKS[fault.control.task]
-            found[fault.name] = _cases(fault.control.subject, task, fault, seed, control=True)[:CONTROL_CASES]
+            schedules = fault.schedules(task, seed)
+            own = _cases(fault.control.subject, task, fault, schedules, seed, control=True)
+            found[fault.name] = own[:CONTROL_CASES]
     return found
 
 

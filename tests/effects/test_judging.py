@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import apsw
 import pytest
 
 import perdure
-from perdure.effects import judging
+from perdure.effects import judging, ledger
 from perdure.effects.judging import is_own_word
 from perdure.effects.ledger import Outcome
+from perdure.model.records.effects import EffectError, EffectRecord
 
 
 @pytest.fixture
@@ -144,3 +147,38 @@ def test_a_clear_no_to_the_only_attempt_leaves_nothing_to_undo(url):
         with pytest.raises(perdure.Failed, match="no connection"):
             store.drive(putter, key="k")
         assert (undone, store.runs()[0].effects()[0].state) == ([], "failed")
+
+
+# -- what a sender says of his own attempt, whoever waits for it ---------------------------------------------------------------
+
+
+def taken_back(store: perdure.Store, *, again: bool) -> EffectRecord:
+    """An effect whose sender says that it was not sent: the only attempt, or the second one because of doubt."""
+
+    @perdure.tool(kind="keyed", name="pay")
+    def pay(*, key: str) -> None:
+        """Never called."""
+
+    session = store.session("s")
+    effect = session.begin(pay, key="k").dispatch()
+    write, stream, seq = store._caller.write, session._stream, effect.record.seq
+    if again:
+        write(ledger.doubt, stream, seq, 1, EffectError("Lost", "no reply"))
+        write(ledger.dispatch_again, stream, seq, 1, ledger.Sender(store._caller.core.holder, 1))
+    said = Outcome(error=EffectError("Stopped", "before its call"), by=ledger.UNSENT)
+    return write(ledger.unsent, stream, seq, 2 if again else 1, said)
+
+
+@pytest.mark.parametrize(("again", "state"), [(False, "planned"), (True, "in_doubt")])
+def test_an_attempt_that_was_not_sent_is_planned_again_unless_one_before_it_may_have_happened(url, again, state):
+    with perdure.open(url) as store:
+        found = taken_back(store, again=again)
+        assert (found.state, found.settled_by) == (state, ledger.UNSENT)
+
+
+def test_what_is_said_late_says_that_it_is_late():
+    """By that a woken sender's word about his own attempt is told from that of whoever has the run."""
+    for error in (None, perdure.Failed("no"), perdure.Unavailable("away"), RuntimeError("torn")):
+        verb, said = judging.said_late(perdure.tool(kind="keyed")(lambda *, key: key), "result", error)
+        by = verb.keywords["by"] if isinstance(verb, partial) else said.by
+        assert by == judging.LATE, error

@@ -182,7 +182,7 @@ def test_the_list() -> None:
     [
         ("--subjects", "no-such-store"), ("--subjects", "no-such-file.py"), ("--subjects", "\0.py"), ("--tasks", "x"),
         ("--faults", "'; --"), ("--budget", "soon"), ("--budget", "-1s"), ("--budget", ""), ("--seed", "-1"),
-        ("--seed", "9" * 40), ("--jobs", "0"), ("--cases", "0"), ("--cases", "x"),
+        ("--seed", "9" * 40), ("--jobs", "0"), ("--cases", "0"), ("--cases", "x"), ("--tries", "3"),
         ("--must-hold", "nobody"), ("--case", "x"), ("--case", "a/b/c/d"),
         ("--tasks", "x" * 10_000),
     ],

@@ -82,6 +82,8 @@ def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, *
     elif case_id is not None:
         install = asked["install_peers"]
         sys.exit(_replay(case_id, asked["seed"], asked["out"], tries=tries, install=install, as_json=as_json))
+    elif tries != 1:
+        raise Invalid("it says how often one case is tried", path="tries", hint="name the case: --case ID")
     else:
         sys.exit(_evaluate(as_json=as_json, **asked))
 

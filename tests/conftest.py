@@ -14,9 +14,12 @@ import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure.effects import tool as tools
+from perdure.runtime import agent as agents
 from perdure.testing.postgres import (
     PostgresAddress,
     PostgresServer,
@@ -28,6 +31,18 @@ from schemas import Schemas, drop_schema, fresh_name, upkeep
 
 MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 2 << 30
+
+
+@pytest.fixture(autouse=True)
+def own_declarations() -> Iterator[None]:
+    """What a test declares, by a name that another test may use too, goes with it."""
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (declared, dict(declared)) for declared in (agents.DECLARED, tools.DECLARED)
+    ]
+    yield
+    for declared, before in kept:
+        declared.clear()
+        declared.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,63 @@ def test_reading_changes_nothing(url: str, tmp_path: Path) -> None:
     assert epoch(url) == 2
 
 
-# -- what can still happen twice after a restore: docs/guarantees.md says so ------------------------------------------------
+# -- however long ago it was put back ----------------------------------------------------------------------------------------
+
+
+@perdure.agent
+def later(run: perdure.Run) -> str:
+    if run.restored is None:
+        run.ask("?")
+        run.checkpoint("asked")
+    return run.act(send, "mail")
+
+
+@perdure.tool(kind="keyed")
+def order(number: int, *, key: str) -> str:
+    SENT.append(key)
+    return key
+
+
+@perdure.agent
+def ordering(run: perdure.Run) -> str:
+    return run.act(order, 7)
+
+
+@perdure.agent
+def calling(run: perdure.Run) -> str:
+    run.ask("?")
+    return run.call(ordering)
+
+
+def answered(url: str, agent: perdure.Agent) -> None:
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(agent, key="k")
+        store.answer(store.asks()[0].id, "yes")
+
+
+def test_a_checkpoint_since_then_does_not_make_it_trusted(url: str, tmp_path: Path) -> None:
+    answered(url, later)
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.drive(later, key="k")
+    put_back()
+    for _ in range(2):
+        with perdure.open(url) as store, pytest.raises(perdure.Waiting):
+            store.drive(later, key="k")
+    assert SENT == ["mail"]
+
+
+def test_what_a_child_sends_again_has_the_key_that_it_had(url: str, tmp_path: Path) -> None:
+    answered(url, calling)
+    put_back = copied(tmp_path, "a.db")
+    for _ in range(2):
+        with perdure.open(url) as store:
+            assert store.drive(calling, key="k") == SENT[-1]
+        put_back()
+    assert len(SENT) == 2
+    assert len(set(SENT)) == 1
+
 
 DRAWN = iter(range(100))
 
@@ -154,37 +210,36 @@ def drawn() -> int:
     return next(DRAWN)
 
 
-@perdure.tool(kind="keyed")
-def order(number: int, *, key: str) -> None:
-    SENT.append(key)
-
-
-@perdure.agent
-def later(run: perdure.Run) -> None:
-    if run.restored is None:
-        run.ask("?")
-        run.checkpoint("asked")
-    run.act(send, "mail")
-
-
 @perdure.agent
 def otherwise(run: perdure.Run) -> None:
     run.ask("?")
     run.act(order, run.step(drawn))
 
 
-@pytest.mark.parametrize("agent", [later, otherwise])
-def test_what_comes_after_the_next_checkpoint_or_with_other_arguments_is_not_found_out(
-    url: str, tmp_path: Path, agent: perdure.Agent
-) -> None:
+def test_what_it_may_have_done_with_other_arguments_is_asked_about(url: str, tmp_path: Path) -> None:
+    answered(url, otherwise)
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.drive(otherwise, key="k")
+    put_back()
     with perdure.open(url) as store:
         with pytest.raises(perdure.Waiting):
-            store.drive(agent, key="k")
-        store.answer(store.asks()[0].id, "yes")
+            store.drive(otherwise, key="k")
+        (doubt,) = store.effects(state="in_doubt")
+        assert doubt.record.error is not None
+        assert doubt.record.error.code == "Strayed"
+    assert len(SENT) == 1
+
+
+# -- what can still happen twice after a restore: docs/guarantees.md says so ------------------------------------------------
+
+
+def test_what_is_started_anew_is_not_known_to_have_run(url: str, tmp_path: Path) -> None:
+    with perdure.open(url) as store:
+        store.session("s")
     put_back = copied(tmp_path, "a.db")
     for _ in range(2):
         with perdure.open(url) as store:
-            store.drive(agent, key="k")
+            store.drive(ordering, key="k")
         put_back()
-    assert len(SENT) == 2
-    assert len(set(SENT)) == (2 if agent is otherwise else 1)
+    assert len(set(SENT)) == 2

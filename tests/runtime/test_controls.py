@@ -195,11 +195,18 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a restore forgets": (
         running.AsyncRun, "_unforgotten", remembered, AsyncLookingAgainContract,
-        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {"batch": False},
+        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {},
     ),
     "a restore forgets batches, too": (
         running.AsyncRun, "_may_be_forgotten", lambda *_: False, AsyncLookingAgainContract,
-        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {"batch": True},
+        "test_after_a_restore_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
+    ),
+    "after a restore other arguments may have been sent": (
+        runs, "has_strayed", lambda *_: False, AsyncLookingAgainContract,
+        "test_after_a_restore_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
+    ),
+    "a child may have been started before a restore": (
+        runs, "is_known", lambda *_: True, AsyncLookingAgainContract, "test_after_a_restore_a_child_is_as_wary_as_its_parent", {},
     ),
     "what a stopped task did more of is not missed": (
         Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},

@@ -248,6 +248,7 @@ class _Adoption:
             "token": run.token + 1, "claimed_seq": 0, "deaths": 0, "suspect": 0, "cancelling": int(run.cancelling),
             "cuts": envelope.cursor.cut, "cut_seq": 0, "program": run.program, "pinned": int(run.pinned),
             "epoch": self._epoch, "reason": run.reason if status is RunStatus.PARKED else None,
+            "known_seq": 0 if run.restored else None,
         }  # fmt: skip
         origin = {
             "store": envelope.store,

@@ -91,7 +91,7 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
     ]
     checkpoint = _checkpoint(reads, stream, row)
     pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
-    run = _run(reads, stream, row)
+    run = _run(reads, stream, row, witness.epoch)
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
@@ -159,13 +159,16 @@ def _event(reads: Reads, stream: Stream, seq: int | None) -> bytes | None:
     return event_of(rows[0]).body if rows else None
 
 
-def _run(reads: Reads, stream: Stream, row: Row) -> RunPart:
+def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
     became = _event(reads, stream, row["outcome_seq"])
     kept = (
         "name", "agent", "status", "digest", "creator", "created_at", "token", "program", "key", "session", "parent",
         "ended_at", "timeout_at", "reason",
     )  # fmt: skip
-    fields = {name: row[name] for name in kept} | {"cancelling": bool(row["cancelling"]), "pinned": bool(row["pinned"])}
+    fields = {name: row[name] for name in kept} | {
+        "cancelling": bool(row["cancelling"]), "pinned": bool(row["pinned"]),
+        "restored": row["known_seq"] is not None or row["epoch"] != epoch,
+    }  # fmt: skip
     documents = {
         "given": _document(_event(reads, stream, row["doc_seq"])),
         "became": None if became is None else _document(became),

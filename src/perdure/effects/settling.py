@@ -13,8 +13,9 @@ from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
+STRAYED = "Strayed"  # after a restore its run has found out something anew: it may have done this with other words
 LOOK_MIN_US, LOOK_MAX_US = SECOND_US, 600 * SECOND_US  # between two looks at doubt that time may settle
-MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED})  # doubt that is not the tool's doing: it uses up no retry
+MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED, STRAYED})  # doubt that is not the tool's doing: it uses up no retry
 MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its processes, and a person is asked
 
 
@@ -40,6 +41,8 @@ class Advice(NamedTuple):
 
 def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
     """What to do about an effect in doubt. can_probe: whether the tool's probe can be called here."""
+    if effect.error is not None and effect.error.code == STRAYED:
+        return Advice(Action.PERSON, "the other side knows it by other arguments, if it was done before the restore")
     match effect.kind:
         case ToolKind.IDEMPOTENT:
             return _idempotent(effect)

@@ -66,7 +66,7 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "cancelling", "disturbed", "first", "heads", "hired", "holder", "leaving", "restored", "seq", "stream", "token",
+        "cancelling", "disturbed", "first", "heads", "hired", "holder", "known_seq", "leaving", "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -79,7 +79,7 @@ class Lease:
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
         self.hired = False  # a worker has it: its process is not the agent's to end
-        self.restored = False  # the store was, since its journal began: what it did after the backup is not known
+        self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
@@ -99,9 +99,12 @@ class Wanted(NamedTuple):
 # -- starting ------------------------------------------------------------------------------------------------
 
 
-def start(tx: Tx, wanted: Wanted, epoch: int) -> tuple[Stream, RunRecord | None]:
+def start(
+    tx: Tx, wanted: Wanted, epoch: int, uid: bytes | None = None, known_seq: int | None = None
+) -> tuple[Stream, RunRecord | None]:
     """Begin a run, and its session if that is new; or give the one that stands under this key. KeyReused when it was
-    started with other arguments. Gives how it stands, too, if it is new: nobody need read that.
+    started with other arguments. Gives how it stands, too, if it is new: nobody need read that. uid: of its stream, if it
+    follows from elsewhere. known_seq: 0 if a store that was restored may have forgotten that it began before.
 
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
@@ -116,12 +119,13 @@ def start(tx: Tx, wanted: Wanted, epoch: int) -> tuple[Stream, RunRecord | None]
     if wanted.session is not None:
         conversation.open_session(tx, wanted.session)
     name = new_uid().hex()[:ID_CHARS]
-    stream = tx.new_stream("run", name)
+    stream = tx.new_stream("run", name, uid=uid)
     columns = {
         "name": name, "agent": wanted.agent, "key": wanted.key, "digest": mark, "status": READY.value,
         "session": wanted.session, "parent": wanted.parent, "creator": tx.actor, "created_at": tx.now, "wake_at": tx.now,
         "timeout_at": deadline(tx, wanted.timeout, "timeout"), "token": 0, "claimed_seq": 0, "deaths": 0, "suspect": 0,
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
+        "known_seq": known_seq,
     }  # fmt: skip
     tx.record(Change("run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq"))
     shown = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
@@ -141,6 +145,11 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
             stored=stored, given=mark,
         )  # fmt: skip
     return stream
+
+
+def is_known(reads: Reads, stream: Stream) -> bool:
+    """Whether all that a run did outside is known here: no restore can have forgotten any of it."""
+    return _row(reads, stream)["known_seq"] is None
 
 
 def find(reads: Reads, name: str) -> Stream:
@@ -181,13 +190,26 @@ def claim(
     columns = {
         "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
         "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
+        **({} if row["epoch"] == epoch else {"epoch": epoch, "known_seq": _known_until(tx, stream, row)}),
     }  # fmt: skip
     presence.touch_holder(tx, holder)
     kind = "run.recovered" if left else "run.claimed"
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
-    lease.cancelling, lease.restored = bool(row["cancelling"]), row["epoch"] != epoch
+    lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
     return lease
+
+
+def _known_until(tx: Tx, stream: Stream, row: Row) -> int:
+    """The last event of a run before its store was restored; of several restores, before the first."""
+    return tx.seq(stream) if row["known_seq"] is None else row["known_seq"]
+
+
+def has_strayed(reads: Reads, stream: Stream, known_seq: int) -> bool:
+    """Whether a run has found out anything anew since its store was restored: from there on it may mean to do what it had done
+    before, with other words.
+    """
+    return bool(reads.query(Q.found_out_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=known_seq))
 
 
 def _is_void(reads: Reads, holder: str, dead: Collection[str]) -> bool:
@@ -343,12 +365,11 @@ def redo_step(tx: Tx, stream: Stream, place: str) -> None:
         tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
 
 
-def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None, epoch: int | None = None) -> int:
+def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None) -> int:
     """Begin the journal anew after what was just recorded; returns the number of the cut. doc: what is noted with it."""
-    row = _row(tx, stream)
-    columns = {"cuts": row["cuts"] + 1} | ({} if epoch is None else {"epoch": epoch})
-    tx.record(Change("run.cut", stream, RUNS, Op.SET, set=columns, doc=doc, mark="cut_seq"))
-    return columns["cuts"]
+    cuts = _row(tx, stream)["cuts"] + 1
+    tx.record(Change("run.cut", stream, RUNS, Op.SET, set={"cuts": cuts}, doc=doc, mark="cut_seq"))
+    return cuts
 
 
 # -- what people and others say ------------------------------------------------------------------------------
@@ -369,10 +390,19 @@ def call_off(tx: Tx, stream: Stream) -> None:
     _set(tx, stream, "run.cancelling", cancelling=1, **freed)
 
 
-def resume(tx: Tx, stream: Stream) -> None:
-    """Let a waiting or parked run be looked at again."""
+def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
+    """Let a waiting or parked run be looked at again.
+
+    vouched: the store's epoch, if somebody says that up to here all that it did outside is recorded: it is trusted again.
+    """
     check_here(tx, stream)
-    _reopen(tx, stream, "run.resumed", {WAITING, PARKED})
+    _reopen(
+        tx,
+        stream,
+        "run.resumed",
+        {WAITING, PARKED},
+        **({} if vouched is None else {"epoch": vouched, "known_seq": None}),
+    )
 
 
 def unpark(tx: Tx, stream: Stream) -> None:

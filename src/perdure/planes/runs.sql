@@ -47,6 +47,11 @@ WHERE e.stream = :stream AND e.seq > :after
   AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
 LIMIT 1
 
+-- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
+SELECT 1 FROM events e
+WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('step.done', 'run.wait.answered', 'run.wait.expired')
+LIMIT 1
+
 -- step_get: one step of a run.
 SELECT e.body FROM events e WHERE e.stream = :stream AND e.seq = :seq AND e.tbl = 'steps' AND e.kind = 'step.done'
 

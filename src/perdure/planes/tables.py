@@ -50,7 +50,7 @@ RUNS = Table(
     "runs", _R, (),
     ("name", "agent", "key", "digest", "status", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
      "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
-     "pinned", "epoch", "reason", "doc_seq", "outcome_seq"),
+     "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq"),
     tenant=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
     once=("name", "agent", "key", "digest", "session", "parent", "creator", "created_at"),
 )  # fmt: skip

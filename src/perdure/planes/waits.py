@@ -10,6 +10,7 @@ people: an answer names who gave it, and is taken once. Callers: the handles.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from perdure.errors import Conflict, Invalid, NotFound
@@ -27,7 +28,7 @@ from perdure.planes.stored import stored_as, stored_fields, stored_instant, stor
 from perdure.planes.tables import RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes", "waits.sql")
 
@@ -190,8 +191,14 @@ def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | Non
 
 
 def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: str, mark: str) -> WaitRecord:
-    """Start a run of one's own and wait for its end: begun once, whatever crashes."""
-    child, begun = runs.start(tx, wanted, epoch)
+    """Start a run of one's own and wait for its end: begun once, whatever crashes.
+
+    After a restore it may have been begun before, and forgotten: it is as wary as its parent, and its effects have the keys
+    that they had then, because its uid follows from its parent's and its place.
+    """
+    uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
+    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=None))  # by one that stood here before a retry
+    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if runs.is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
     found = begun or runs.run(tx, child)

@@ -39,13 +39,12 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
 
 
 def cut(
-    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None, epoch: int
+    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None
 ) -> tuple[int, int]:
     """Save a state and begin the journal anew: the number of the cut, and its event. Refused while anything is open.
 
     Only between branches: an ask, a sleep or a signal that is still open was waited for in one that was stopped (it lost a
-    race), and is withdrawn in the same commit. epoch: the store's. What comes after the cut cannot have been forgotten by a
-    restore before it.
+    race), and is withdrawn in the same commit.
     """
     if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
         raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
@@ -55,7 +54,7 @@ def cut(
     for each in left:
         waits.withdraw(tx, stream, each.seq, "a checkpoint")
     checkpoints.save(tx, stream, prepared)
-    return runs.cut(tx, stream, noted, epoch), tx.seq(stream)
+    return runs.cut(tx, stream, noted), tx.seq(stream)
 
 
 def last_cut_us(reads: Reads, stream: Stream) -> int:

@@ -67,12 +67,23 @@ def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str) 
     note(done)
 
 
-@command("resume", "perdure resume 4f1c2a9b77d0", "perdure resume 4f1c2a9b77d0 --actor alice --json")
+@command(
+    "resume",
+    "perdure resume 4f1c2a9b77d0",
+    "perdure resume 4f1c2a9b77d0 --actor alice --json",
+    "perdure resume 4f1c2a9b77d0 --vouch --actor alice",
+)
 @argument("run", run_names)
+@click.option(
+    "--vouch", is_flag=True, help="After a restore: you looked, and all that it did outside is recorded here."
+)
 @writes
-def resume(asked: Asked, *, run: str) -> None:
-    """Let RUN, which waits or is parked, be looked at again: after a deploy, or when what it waits for has come."""
-    _tell(asked, run, lambda handle: handle.resume(), "a worker may take it now")
+def resume(asked: Asked, *, run: str, vouch: bool) -> None:
+    """Let RUN, which waits or is parked, be looked at again: after a deploy, or when what it waits for has come.
+
+    After a restore a run asks before everything unsafe that it does, until it ends or somebody vouches for it.
+    """
+    _tell(asked, run, lambda handle: handle.resume(vouch=vouch), "a worker may take it now")
 
 
 @command("retry", "perdure retry 4f1c2a9b77d0", "perdure retry 4f1c2a9b77d0 --actor alice --json")

@@ -187,9 +187,11 @@ class World:
         found = Counter(mine) + (self._git.arrivals() if self._git else Counter())
         return Counter({(name.rpartition("/")[0], name.rpartition("/")[2]): times for name, times in found.items()})
 
-    def receipt(self, name: str, kind: str) -> Any:
-        """What an effect gave, as a person finds it."""
-        return self._git.titled(name) if self._git and kind == "commit" else receipt(name, kind)
+    def found(self, name: str, kind: str) -> Any:
+        """What an effect gave, as a person finds it; None if it did not happen. A commit has happened before it is pushed."""
+        if self._git and kind == "commit":
+            return self._git.titled(f"{name}/")
+        return receipt(name, kind) if any(each == name for each, _ in self.arrivals()) else None
 
     def committed(self, title: str, path: str) -> str | None:
         """What a pushed commit holds at a path; None if there is no such commit."""

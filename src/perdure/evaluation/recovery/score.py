@@ -181,7 +181,7 @@ def _count_effects(score: Score, story: Story, oracle: Oracle, outdated: Oracle,
         ):
             score.stale += 1
             score.detail.append(f"rests on what had changed: {name}")
-        elif marks - _meant(oracle, name) and not (story.lost_at and name in _asked(story)):
+        elif marks - _meant(oracle, name) and not _was_told(story, name):
             score.wrong = 1
             score.detail.append(f"not what others had seen: {name}")
     missing = [name for name in oracle.effects if not any(each == name for each, _ in arrived)]
@@ -197,6 +197,11 @@ def _meant(oracle: Oracle, name: str) -> set[str]:
     return {mark(oracle.effects[name].payload)} if name in oracle.effects else set()
 
 
+def _was_told(story: Story, name: str) -> bool:
+    """Whether a person was asked about an effect of a store that had become an older one, and took it as it was."""
+    return bool(story.lost_at) and name in _asked(story)
+
+
 def _asked(story: Story) -> set[str]:
     """The effects that a person was asked about."""
     return {canonical(name) for life in story.lives for name in life.doubts}
@@ -210,7 +215,7 @@ def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
             written[meant.payload["path"]] = meant.payload["content"]
         elif meant.kind == "commit":
             found = story.world.committed(f"{name}/{mark(meant.payload)}", meant.payload["path"])
-            if found not in (None, written[meant.payload["path"]]):
+            if found not in (None, written[meant.payload["path"]]) and not _was_told(story, name):
                 score.wrong = 1
                 score.detail.append(f"holds what the agent did not write: {name}")
 

@@ -146,8 +146,8 @@ class Story:
 
     def _looked_up(self, name: str) -> dict[str, Any]:
         """A person finds out what became of an effect: who asks the other side."""
-        happened = any(each == name for each, _ in self.world.arrivals())
-        return {"happened": happened, "result": self.world.receipt(name, effects_of(self.case.task)[name])}
+        found = self.world.found(name, effects_of(self.case.task)[name])
+        return {"happened": found is not None, "result": found}
 
     def go_on(self, mend: Callable[[Life], None] = lambda _: None, **given: Any) -> None:
         """Live until it is done or says that something is wrong. People mend that, and say so; then it may come to its end."""

@@ -186,7 +186,6 @@ class AsyncDriving:
         self.undone.clear()
         self.left.clear()
         self.reached.clear()
-        self.lease.restored = False
         self.steps = self.effects = 0
         self.cut_at_us = self.caller.core.clocks.now()
 

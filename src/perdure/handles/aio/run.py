@@ -194,9 +194,8 @@ class AsyncRun(AsyncOutward):
             return False
         driving.check_going()
         await self._undo_left()
-        epoch = driving.caller.core.epoch
         prepared = await driving.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted(), epoch))
+        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted()))
         return True
 
     async def patched(self, name: str) -> bool:

@@ -113,12 +113,13 @@ class AsyncRunHandle(AsyncEnveloping):
         await self._write(ending.cancel, why)
         return await self.refresh()
 
-    async def resume(self) -> AsyncRunHandle:
+    async def resume(self, *, vouch: bool = False) -> AsyncRunHandle:
         """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
 
-        Conflict for one that was handed over: see `unpark`.
+        vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
+        something unsafe. Conflict for one that was handed over: see `unpark`.
         """
-        return await self._told(runs.resume)
+        return await self._told(runs.resume, self._caller.core.epoch if vouch else None)
 
     async def retry(self) -> AsyncRunHandle:
         """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.

@@ -43,6 +43,10 @@ from perdure.planes.spans import store_now
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
 FORGOTTEN = EffectError(settling.RESTORED, "the store was restored since; what came after the backup is not known")
+STRAYED = EffectError(
+    settling.STRAYED,
+    "the store was restored, and the run has found things out anew: it may have done this otherwise before",
+)
 
 
 class Acting(Sending):

@@ -187,7 +187,6 @@ class Driving:
         self.undone.clear()
         self.left.clear()
         self.reached.clear()
-        self.lease.restored = False
         self.steps = self.effects = 0
         self.cut_at_us = self.caller.core.clocks.now()
 

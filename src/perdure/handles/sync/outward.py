@@ -21,7 +21,7 @@ from perdure.effects.meaning import named_args
 from perdure.effects.settling import Action
 from perdure.effects.tool import DECLARED, Refuse, Tool, as_tool, digest_of
 from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
-from perdure.handles.sync.acting import FORGOTTEN
+from perdure.handles.sync.acting import FORGOTTEN, STRAYED
 from perdure.handles.sync.placed import Placed
 from perdure.handles.sync.sending import Then
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
@@ -109,20 +109,23 @@ class Outward(Placed):
         """What may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
         forgotten. Who sent it in what was lost is taken to be gone: a restore presumes it.
         """
+        driving = self._driving
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
         if withdrawn or not self._may_be_forgotten(meant):
             return meant
-        acting = self._driving.acting
-        record = acting.plan(meant) if isinstance(meant, Intent) else meant
-        return acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, FORGOTTEN)
+        strayed = driving.read(runs.has_strayed, driving.stream, driving.lease.known_seq)
+        if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
+            return meant
+        record = driving.acting.plan(meant) if isinstance(meant, Intent) else meant
+        why = STRAYED if strayed else FORGOTTEN
+        return driving.acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, why)
 
     def _may_be_forgotten(self, meant: EffectRecord | Intent) -> bool:
-        """Whether it may have been sent by what a restore forgot, and neither its key nor its nature makes that harmless. A
-        person who has said since that it did not happen is not asked again.
+        """Whether it may have been sent by what a restore forgot, and twice is not as good as once. Who has said since that it
+        did not happen is not asked again.
         """
         asked_about = isinstance(meant, EffectRecord) and meant.settled_by is not None
-        wary = meant.kind is ToolKind.PROBED or (meant.kind is ToolKind.UNSAFE and not asked_about)
-        return self._driving.lease.restored and wary
+        return self._driving.lease.known_seq is not None and meant.kind is not ToolKind.IDEMPOTENT and not asked_about
 
     def _concluded(
         self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next

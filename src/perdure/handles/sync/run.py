@@ -193,9 +193,8 @@ class Run(Outward):
             return False
         driving.check_going()
         self._undo_left()
-        epoch = driving.caller.core.epoch
         prepared = driving.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*driving.write(course.cut, prepared, driving.cut_seq, driving.noted(), epoch))
+        driving.begin_cut(*driving.write(course.cut, prepared, driving.cut_seq, driving.noted()))
         return True
 
     def patched(self, name: str) -> bool:

@@ -114,12 +114,13 @@ class RunHandle(Enveloping):
         self._write(ending.cancel, why)
         return self.refresh()
 
-    def resume(self) -> RunHandle:
+    def resume(self, *, vouch: bool = False) -> RunHandle:
         """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
 
-        Conflict for one that was handed over: see `unpark`.
+        vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
+        something unsafe. Conflict for one that was handed over: see `unpark`.
         """
-        return self._told(runs.resume)
+        return self._told(runs.resume, self._caller.core.epoch if vouch else None)
 
     def retry(self) -> RunHandle:
         """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.

@@ -63,7 +63,9 @@ class Document(Part, frozen=True, kw_only=True):
 
 
 class RunPart(Part, frozen=True, kw_only=True):
-    """The run itself. given: its arguments; became: its result, its error, or why it is parked."""
+    """The run itself. given: its arguments; became: its result, its error, or why it is parked. restored: its store was, since
+    it began or was vouched for, so that it may have done more than is told here.
+    """
 
     uid: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     name: Word
@@ -81,6 +83,7 @@ class RunPart(Part, frozen=True, kw_only=True):
     timeout_at: Number | None = None
     cancelling: bool = False
     pinned: bool = False
+    restored: bool = False
     reason: Word | None = None
     given: Document
     became: Document | None = None

@@ -293,8 +293,7 @@ class LookingAgainContract:
 
     # -- after a restore ---------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("batch", [False, True])
-    def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(self, opener: Opener, batch: bool) -> None:
+    def test_after_a_restore_a_probe_is_asked_before_something_new_is_sent(self, opener: Opener) -> None:
         outside, world = Outside(), {"a"}
 
         def look(to: str) -> Any:
@@ -305,15 +304,9 @@ class LookingAgainContract:
         def send(to: str) -> str:
             return outside.seen(f"sent {to}")
 
-        def think() -> dict[str, Any]:
-            return {"calls": [Call(to, "send", {"to": to}) for to in "ab"]}
-
         def outer(run: Run) -> list[Any]:
             run.ask("?")
-            if batch:
-                found = [each.result for each in (run.respond(think, tools=[send])).answers]
-            else:
-                found = [run.act(send, "a"), run.act(send, "b")]
+            found = [run.act(send, "a"), run.act(send, "b")]
             run.checkpoint(found)
             return [*found, run.act(send, "c")]
 
@@ -325,7 +318,48 @@ class LookingAgainContract:
             driven(store, made)  # being taken once is not enough
             store.answer((store.asks())[0].id, "go on")
             assert store.drive(made, key="k") == ["found", "sent b", "sent c"]
-            assert outside.calls == ["looked for a", "looked for b", "sent b", "sent c"]
+            assert outside.calls == ["looked for a", "looked for b", "sent b", "looked for c", "sent c"]
+
+    @pytest.mark.parametrize("batch", [False, True])
+    @pytest.mark.parametrize("kind", ["keyed", "probed"])
+    def test_after_a_restore_what_follows_from_something_found_out_anew_is_asked_about(
+        self, opener: Opener, kind: str, batch: bool
+    ) -> None:
+        """It may have been done with other arguments: neither a key nor a probe finds that out."""
+        outside = Outside()
+
+        def look(to: str) -> Any:
+            raise AssertionError(f"it may be known by another name than {to}")
+
+        def send(to: str, *, key: str = "") -> str:
+            assert key or kind == "probed"
+            return outside.seen(f"sent {to}")
+
+        declared: dict[str, Any] = {"kind": "keyed"} if kind == "keyed" else {"probe": look}
+        sender = tool(name="send", **declared)(send)
+
+        def think() -> dict[str, Any]:
+            return {"calls": [Call(to, "send", {"to": to}) for to in "ab"]}
+
+        def outer(run: Run) -> list[Any]:
+            run.ask("?")
+            if batch:
+                return [each.result for each in (run.respond(think, tools=[sender])).answers]
+            run.step(think)
+            return [run.act(sender, "a"), run.act(sender, "b")]
+
+        made = program(outer)
+        with opener() as store:
+            driven(store, made)
+            store._caller.core.epoch += 1  # as a store that was restored: a model may have said something else since
+            store.answer((store.asks())[0].id, "go on")
+            driven(store, made)
+            assert outside.calls == []
+            (store.effects(state="in_doubt"))[0].settle(Happened("sent c"), by="ann")
+            driven(store, made)
+            assert outside.calls == []
+            (store.effects(state="in_doubt"))[0].settle(Absent(), by="ann")
+            assert store.drive(made, key="k") == ["sent c", "sent b"]
 
     @pytest.mark.parametrize("batch", [False, True])
     @pytest.mark.parametrize("verdict", [Happened("sent before"), Absent()])
@@ -343,9 +377,11 @@ class LookingAgainContract:
             return {"calls": [Call("c", "send", {})]}
 
         def outer(run: Run) -> list[Any]:
-            run.ask("?")
-            found = (run.respond(think, tools=[send])).answers[0].result if batch else run.act(send)
-            run.checkpoint(found)
+            found = run.restored
+            if found is None:
+                run.ask("?")
+                found = (run.respond(think, tools=[send])).answers[0].result if batch else run.act(send)
+                run.checkpoint(found)
             return [found, run.act(send)]
 
         made = program(outer)
@@ -359,8 +395,60 @@ class LookingAgainContract:
             assert outside.calls == []
             doubt.settle(verdict, by="ann")
             sent = "sent before" if isinstance(verdict, Happened) else "sent now"
-            assert store.drive(made, key="k") == [sent, "sent now"]
-            assert outside.count == (1 if isinstance(verdict, Happened) else 2)
+            driven(store, made)  # a checkpoint does not make it known what came after the backup
+            assert outside.count == (0 if isinstance(verdict, Happened) else 1)
+            (doubt,) = store.effects(state="in_doubt")
+            doubt.settle(Happened("this too"), by="ann")
+            assert store.drive(made, key="k") == [sent, "this too"]
+            assert outside.count == (0 if isinstance(verdict, Happened) else 1)
+
+    def test_after_a_restore_a_run_that_somebody_vouches_for_does_what_it_means_to_do(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> str:
+            return outside.seen("sent")
+
+        def outer(run: Run) -> list[Any]:
+            run.ask("?")
+            return [run.act(send), run.act(send)]
+
+        made = program(outer)
+        with opener() as store:
+            driven(store, made)
+            store._caller.core.epoch += 1  # as a store that was restored
+            (store.runs())[0].resume(vouch=True)
+            store.answer((store.asks())[0].id, "go on")
+            assert store.drive(made, key="k") == ["sent", "sent"]
+
+    def test_after_a_restore_a_child_is_as_wary_as_its_parent(self, opener: Opener) -> None:
+        """Its parent may have called it after the backup."""
+        outside = Outside()
+
+        @tool
+        def send() -> str:
+            return outside.seen("sent")
+
+        @agent(name="wary-child")
+        def inner(run: Run) -> str:
+            return run.act(send)
+
+        def outer(run: Run) -> Any:
+            run.ask("?")
+            return run.call(inner)
+
+        made = program(outer)
+        with opener() as store:
+            driven(store, made)
+            store._caller.core.epoch += 1  # as a store that was restored
+            store.answer((store.asks())[0].id, "go on")
+            driven(store, made)
+            store.recover([inner])
+            (doubt,) = store.effects(state="in_doubt")
+            doubt.settle(Happened("sent before"), by="ann")
+            store.recover([inner])
+            assert store.drive(made, key="k") == "sent before"
+            assert outside.calls == []
 
 
 class RecoveringContract:

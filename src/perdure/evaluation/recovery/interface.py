@@ -146,6 +146,9 @@ class Subject(ABC):
         """Somebody else changes a note. A subject that does not say how is not tried where it is needed."""
         raise NotImplementedError
 
+    def apart(self) -> None:  # noqa: B027 - only who shares a store has something to do
+        """Have a store that no other case uses, before the first life. One that lies in the folder is such a store."""
+
     def backup(self, target: Path) -> None:
         """Copy the store to a place that does not exist yet."""
         shutil.copytree(self.place.folder, target)

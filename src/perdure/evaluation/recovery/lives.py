@@ -227,12 +227,16 @@ def _live(order: Order, wire: Wire) -> None:
 
 def _run_errand(subject: Subject, what: str, *args: str) -> None:
     match what, args:
+        case "apart", ():
+            subject.apart()
         case "backup", (target,):
             subject.backup(Path(target))
         case "restore", (source,):
             subject.restore(Path(source))
         case "amend", (key, value):
             subject.amend(key, json.loads(value))
+        case _:
+            raise ValueError(f"no such errand: {what} {args}")
 
 
 def _believed(believe: Callable[[], Belief]) -> Belief:

@@ -23,6 +23,7 @@ BETWEEN = "<"
 def _restored(story: Story, schedule: str) -> None:
     """The subject's own way of keeping and restoring a backup."""
     kept = str(story.top / "backup")
+    story.errand("apart")
     if _until_first(story, schedule):
         story.errand("backup", kept)
         story.kept_at = time.monotonic()
@@ -75,17 +76,21 @@ def _pairs(task: Task, seed: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _own_store(subject: type[Subject], task: Task) -> str:
-    if subject.needs:
+def _replaceable(subject: type[Subject], task: Task) -> str:
+    if subject.needs and subject.apart is Subject.apart:
         return "its store is one that all cases share"
     return "" if task.by_default else "too long"
 
 
+def _in_a_folder(subject: type[Subject], task: Task) -> str:
+    return "its store lies in no folder" if subject.needs else _replaceable(subject, task)
+
+
 BACKUP = Fault(
     "backup", "the store was restored from an older backup", _pairs, _restored,
-    Control("control-trusting", "support", ("duplicates",)), unfit=_own_store,
+    Control("control-trusting", "support", ("duplicates",)), unfit=_replaceable,
 )  # fmt: skip
 REWIND = Fault(
     "rewind", "the store was rewound by a version-control checkout", _pairs, _rewound,
-    Control("control-tracked", "support", ("duplicates",)), needed, _own_store,
+    Control("control-tracked", "support", ("duplicates",)), needed, _in_a_folder,
 )  # fmt: skip

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import re
+import signal
 import socket
 import threading
 from collections import Counter
@@ -179,6 +183,45 @@ def test_the_server_is_killed_and_comes_back(private_postgres):
         writer.outcome()
         assert store.read(count_turns, stream) == len(acked)
     assert everything(url) == Counter(acked)
+
+
+def test_a_server_that_says_that_it_is_coming_up_is_waited_for(private_postgres, monkeypatch):
+    from perdure.stores import postgres
+
+    url = private_postgres.url(schema="s")
+    opened(url).__enter__().core.close()
+    with _recovering(private_postgres):
+        open_core(url).close()
+    monkeypatch.setattr(postgres, "_COMING", re.compile("nothing is ever said like this"))
+    with _recovering(private_postgres), pytest.raises(Unavailable):  # control: without the rule one is refused
+        open_core(url).close()
+
+
+@contextlib.contextmanager
+def _recovering(server: Any) -> Iterator[None]:
+    """The server while it recovers from the death of one of its processes: it takes nobody for a moment."""
+    for _ in range(50):
+        with contextlib.suppress(psycopg.OperationalError):
+            _kill_one_of(server)
+        if _refuses(server):
+            yield
+            return
+    pytest.fail("the server was never seen to recover")
+
+
+def _kill_one_of(server: Any) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as victim:
+        victim.execute("CREATE TABLE IF NOT EXISTS big (x text)")
+        victim.execute("INSERT INTO big SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
+        os.kill(victim.info.backend_pid, signal.SIGKILL)
+
+
+def _refuses(server: Any) -> bool:
+    try:
+        psycopg.connect(server.url()).close()
+    except psycopg.OperationalError as error:
+        return "the database system is" in str(error)
+    return False
 
 
 def test_a_server_that_stays_away_is_an_error_after_the_deadline(private_postgres):

@@ -54,6 +54,8 @@ _FAULTS = {
 # While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
+_COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
+_COMING_PAUSE_SECONDS = 0.05
 
 
 def fault_of(error: psycopg.Error) -> Fault:
@@ -439,6 +441,17 @@ class PostgresEngine:
         return PostgresEars(self._connect("perdure-listener"))
 
     def _connect(self, name: str) -> psycopg.Connection[Any]:
+        """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return self._connect_now(name)
+            except Fault as fault:
+                if not _COMING.search(str(fault)) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_COMING_PAUSE_SECONDS)
+
+    def _connect_now(self, name: str) -> psycopg.Connection[Any]:
         try:
             raw = _BoundedConnection.connect(
                 self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),

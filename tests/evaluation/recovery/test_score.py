@@ -88,8 +88,11 @@ def test_an_acknowledged_note_that_the_next_life_does_not_know_is_lost() -> None
     first = life(end="killed", acks=acks(note))
     forgetful = life(1, belief=Belief(), resumed=5.0)
     mindful = life(1, belief=Belief({"order": ORACLE.notes["order"]}), resumed=5.0)
+    unable = life(1, resumed=5.0)  # its server was down: nobody could ask
     assert judged([first, forgetful]).acknowledged_lost == 1
     assert judged([first, mindful]).acknowledged_lost == 0
+    assert judged([first, unable]).acknowledged_lost == 0
+    assert judged([first, unable], final=Belief()).acknowledged_lost > 0
 
 
 def test_a_life_that_began_before_cannot_have_known() -> None:

@@ -106,6 +106,10 @@ class Held(Exception):
     """Another process is at it: this one leaves it alone."""
 
 
+class Away(Exception):
+    """The store cannot be asked now, because what it lies on is down: nobody knows what it holds."""
+
+
 class Subject(ABC):
     """A store under test, in a process of its own. inbox: what people have said so far, by name: the answer to an ask, or
     {"happened": …, "result": …} about an effect in doubt; `mended`, when they put right what a life before said was wrong.
@@ -133,7 +137,7 @@ class Subject(ABC):
 
     @abstractmethod
     def believe(self) -> Belief:
-        """What was done, from the store alone. Nothing is changed."""
+        """What was done, from the store alone. Nothing is changed. Away when its server is down."""
 
     def read(self, name: str, key: str) -> Any:
         """What a note says now: from the store."""

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from perdure.evaluation.recovery.editing import Edited, EditedOutside
-from perdure.evaluation.recovery.interface import Belief, Held, Place, Subject, Waits
+from perdure.evaluation.recovery.interface import Away, Belief, Held, Place, Subject, Waits
 from perdure.evaluation.recovery.outside import WORK_TREE, Reached
 from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import TASKS
@@ -143,7 +143,7 @@ def _hear(life: Life, told: dict[str, Any]) -> bool:
         case "calling":
             life.calling.append(name)
         case "believes":
-            life.belief = msgspec.convert(told["belief"], Belief)
+            life.belief = msgspec.convert(told["belief"], Belief | None)
             life.resumed = told["t"]
         case "struck":
             life.at = name
@@ -239,10 +239,14 @@ def _run_errand(subject: Subject, what: str, *args: str) -> None:
             raise ValueError(f"no such errand: {what} {args}")
 
 
-def _believed(believe: Callable[[], Belief]) -> Belief:
-    """What it believes; nothing, if it cannot say: the run itself will show whether it can go on."""
+def _believed(believe: Callable[[], Belief]) -> Belief | None:
+    """What it believes; nothing, if it cannot say: the run itself will show whether it can go on. None while its server is down:
+    that is no forgetting.
+    """
     try:
         return believe()
+    except Away:
+        return None
     except Exception:  # noqa: BLE001 - a store that cannot be read holds nothing for the one who asks
         return Belief()
 

@@ -166,7 +166,7 @@ class Story:
             self.live()
             if _repeats(self.lives[before:]):
                 break
-        self.final = self.ground.lives.run(self.order(believing=True)).belief
+        self.final = self.ground.lives.run(self.order(believing=True)).belief or Belief()  # nobody waits for ever
 
     def undisturbed(self, what: str, find: Callable[[Story], T]) -> T:
         """What is found in a story of this subject and task that nobody disturbs; looked for once."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.recovery.interface import Belief, Subject
+from perdure.evaluation.recovery.interface import Away, Belief, Subject
 
 
 class Tended(Subject):
@@ -26,10 +26,18 @@ class Tended(Subject):
 
     def believe(self) -> Belief:
         """From the store alone."""
-        with perdure.open(self.url, read_only=True) as store:
-            for run in store.runs(session=self.key):
-                done = {each.record.args["name"]: each.result for each in run.effects() if each.state == "committed"}
-                return Belief(self._notes(store.session(self.key)), done, run.record.result, run.record.ended)
+        try:
+            with perdure.open(self.url, read_only=True) as store:
+                return self._belief(store)
+        except perdure.Unavailable as away:
+            if not self.needs:
+                raise
+            raise Away(str(away)) from away
+
+    def _belief(self, store: perdure.Store) -> Belief:
+        for run in store.runs(session=self.key):
+            done = {each.record.args["name"]: each.result for each in run.effects() if each.state == "committed"}
+            return Belief(self._notes(store.session(self.key)), done, run.record.result, run.record.ended)
         return Belief()
 
     def _notes(self, session: perdure.Session, after: str | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from perdure.handles.aio import acting, driving, sending
 from perdure.handles.aio import run as running
 from perdure.handles.aio.outward import AsyncSaga as Saga
 from perdure.handles.invoking import Flight
-from perdure.planes import runs, waits
+from perdure.planes import known, runs, waits
 from perdure.runtime import course, places
 from perdure.runtime.journal import Journal
 from perdure.stores.slots import Slots
@@ -31,6 +31,7 @@ from perdure.testing.contract.aio.going_on import (
     AsyncRetryingContract,
 )
 from perdure.testing.contract.aio.programs import AsyncProgramsContract, Deployed
+from perdure.testing.contract.aio.restored import AsyncRestoredContract
 from perdure.testing.contract.aio.runs import AsyncRunsContract
 from perdure.testing.contract.aio.sagas import AsyncUndoingContract
 from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncSagasContract, AsyncWaitsContract
@@ -194,19 +195,19 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_probe_that_cannot_tell_now_is_asked_again", {},
     ),
     "a restore forgets": (
-        running.AsyncRun, "_unforgotten", remembered, AsyncLookingAgainContract,
-        "test_after_a_restore_a_probe_is_asked_before_something_new_is_sent", {},
+        running.AsyncRun, "_unforgotten", remembered, AsyncRestoredContract,
+        "test_a_probe_is_asked_before_something_new_is_sent", {},
     ),
     "a restore forgets batches, too": (
-        running.AsyncRun, "_may_be_forgotten", lambda *_: False, AsyncLookingAgainContract,
-        "test_after_a_restore_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
+        running.AsyncRun, "_may_be_forgotten", lambda *_: False, AsyncRestoredContract,
+        "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
-        runs, "has_strayed", lambda *_: False, AsyncLookingAgainContract,
-        "test_after_a_restore_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
+        known, "has_strayed", lambda *_: False, AsyncRestoredContract,
+        "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
     ),
     "a child may have been started before a restore": (
-        runs, "is_known", lambda *_: True, AsyncLookingAgainContract, "test_after_a_restore_a_child_is_as_wary_as_its_parent", {},
+        waits, "is_known", lambda *_: True, AsyncRestoredContract, "test_a_child_is_as_wary_as_its_parent", {},
     ),
     "what a stopped task did more of is not missed": (
         Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},

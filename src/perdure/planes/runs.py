@@ -147,11 +147,6 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     return stream
 
 
-def is_known(reads: Reads, stream: Stream) -> bool:
-    """Whether all that a run did outside is known here: no restore can have forgotten any of it."""
-    return _row(reads, stream)["known_seq"] is None
-
-
 def find(reads: Reads, name: str) -> Stream:
     """The stream of a run. NotFound if there is none of this name."""
     check_name(name, "run")
@@ -190,26 +185,15 @@ def claim(
     columns = {
         "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
         "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
-        **({} if row["epoch"] == epoch else {"epoch": epoch, "known_seq": _known_until(tx, stream, row)}),
     }  # fmt: skip
+    if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
+        columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
     presence.touch_holder(tx, holder)
     kind = "run.recovered" if left else "run.claimed"
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
     return lease
-
-
-def _known_until(tx: Tx, stream: Stream, row: Row) -> int:
-    """The last event of a run before its store was restored; of several restores, before the first."""
-    return tx.seq(stream) if row["known_seq"] is None else row["known_seq"]
-
-
-def has_strayed(reads: Reads, stream: Stream, known_seq: int) -> bool:
-    """Whether a run has found out anything anew since its store was restored: from there on it may mean to do what it had done
-    before, with other words.
-    """
-    return bool(reads.query(Q.found_out_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=known_seq))
 
 
 def _is_void(reads: Reads, holder: str, dead: Collection[str]) -> bool:

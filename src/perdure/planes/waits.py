@@ -22,6 +22,7 @@ from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, W
 from perdure.model.values import digest, to_plain
 from perdure.planes import runs
 from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.known import is_known
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Duration, deadline, store_now
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
@@ -198,7 +199,7 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: 
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
     taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=None))  # by one that stood here before a retry
-    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if runs.is_known(tx, stream) else 0)
+    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
     found = begun or runs.run(tx, child)

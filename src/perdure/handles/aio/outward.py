@@ -24,7 +24,7 @@ from perdure.handles.aio.acting import FORGOTTEN, STRAYED
 from perdure.handles.aio.placed import AsyncPlaced
 from perdure.handles.aio.sending import Then
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes import runs
+from perdure.planes import known, runs
 from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
@@ -112,7 +112,7 @@ class AsyncOutward(AsyncPlaced):
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
         if withdrawn or not self._may_be_forgotten(meant):
             return meant
-        strayed = await driving.read(runs.has_strayed, driving.stream, driving.lease.known_seq)
+        strayed = await driving.read(known.has_strayed, driving.stream, driving.lease.known_seq)
         if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
             return meant
         record = await driving.acting.plan(meant) if isinstance(meant, Intent) else meant

@@ -25,7 +25,7 @@ from perdure.handles.sync.acting import FORGOTTEN, STRAYED
 from perdure.handles.sync.placed import Placed
 from perdure.handles.sync.sending import Then
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes import runs
+from perdure.planes import known, runs
 from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
@@ -113,7 +113,7 @@ class Outward(Placed):
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
         if withdrawn or not self._may_be_forgotten(meant):
             return meant
-        strayed = driving.read(runs.has_strayed, driving.stream, driving.lease.known_seq)
+        strayed = driving.read(known.has_strayed, driving.stream, driving.lease.known_seq)
         if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
             return meant
         record = driving.acting.plan(meant) if isinstance(meant, Intent) else meant

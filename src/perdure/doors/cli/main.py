@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },
+    "Begin": {
+        "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
+    },
     "Try": {
         "demo": ("perdure.doors.cli.demo", "An agent is killed again and again, and does everything once."),
         "evaluate": (

@@ -44,6 +44,18 @@ class Advice(msgspec.Struct, frozen=True):
         away = "rename the schema" if self.address.path is None else "move the file away"
         return f"{away}, then {self.command('restore BACKUP')}"
 
+    @property
+    def move(self) -> str:
+        """How to leave for a larger store."""
+        return f"perdure move {self.shown} postgresql://USER@HOST/DATABASE"
+
+    def run_sql(self, statement: str) -> str:
+        """How to run a statement on the database itself."""
+        if self.address.path is not None:
+            return f"sqlite3 {shlex.quote(str(self.address.path))} {shlex.quote(statement)}"
+        within = shlex.quote(f"set search_path to {self.address.schema}; {statement}")
+        return f"psql {shlex.quote(url.without_password(self.address.conninfo))} -c {within}"
+
     def about(self, kind: FaultKind) -> str:
         """What to do about a failed call."""
         path = self.address.path

@@ -6,6 +6,7 @@ locks, a part of the newest values); nothing is locked. Together they say when a
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -57,9 +58,10 @@ def _file_of(connection: Connection) -> Path | None:
     return Path(connection.file) if isinstance(connection, SqliteConnection) and connection.file else None
 
 
-def _several(names: list[str], most: int = SHOWN) -> str:
-    """The first of some names."""
-    return ", ".join(names[:most]) + (" …" if len(names) > most else "")
+def _processes(pids: frozenset[int]) -> str:
+    """Who they are; those of another container have no number here."""
+    named = [str(pid) for pid in sorted(pids) if pid > 0]
+    return f"process {', '.join(named[:SHOWN])}" if named else "a process that cannot be named from here"
 
 
 # -- who waits --------------------------------------------------------------------------------------
@@ -72,7 +74,7 @@ def writers(connection: Connection, advice: Advice) -> Findings:
         seen = contention.watch(path)
         if seen is not None:
             yield writing(seen, advice)
-            yield from backlog(_frames(connection), seen.readers)
+        yield backlog(_frames(connection), seen.readers if seen else frozenset())
     elif connection.dialect == "postgres":
         yield from waiting_sessions(*_ask(connection, Q.sessions_waiting)[0])
 
@@ -82,8 +84,8 @@ def writing(seen: Contention, advice: Advice) -> Finding:
     says = f"somebody was writing in {seen.writing} of {seen.looks} looks"
     if seen.writing < seen.looks * WRITING_SHARE:
         return ok("writer", says)
-    who = _several([str(pid) for pid in sorted(seen.writers)])
-    return warning("writer", f"{says} (process {who}): whoever comes waits, one writes at a time", advice.move)
+    says += f" ({_processes(seen.writers)}): whoever comes waits, one writes at a time"
+    return warning("writer", says, advice.move)
 
 
 def _frames(connection: Connection) -> int:
@@ -96,15 +98,13 @@ def _frames(connection: Connection) -> int:
     return max(frames - moved, 0)
 
 
-def backlog(frames: int, readers: frozenset[int]) -> Findings:
+def backlog(frames: int, readers: frozenset[int]) -> Finding:
     """Whether the WAL can be moved in: a reader that stays keeps it growing."""
     says = f"{frames} pages of the WAL are not in the database yet"
     if frames < STARVED_FRAMES:
-        yield ok("wal", says)
-        return
-    who = _several([str(pid) for pid in sorted(readers)])
-    fix = f"end the long read of process {who}" if who else "end long readers; the next commit then moves it in"
-    yield warning("wal", f"{says}: somebody reads for so long that they cannot be moved in", fix)
+        return ok("wal", says)
+    says += ": somebody reads for so long that they cannot be moved in"
+    return warning("wal", says, f"end the long read of {_processes(readers)}; the next commit moves it in")
 
 
 def waiting_sessions(waiting: int, oldest_pid: int, oldest_seconds: int) -> Findings:
@@ -123,15 +123,17 @@ def waiting_sessions(waiting: int, oldest_pid: int, oldest_seconds: int) -> Find
 
 
 def growth(connection: Connection, advice: Advice) -> Findings:
-    """How large the log is, and when the disk is full if it goes on like this."""
+    """How large the log is, how fast it grows, and when the disk is full if it goes on like this."""
     path = _file_of(connection)
     rows = _ask(connection, Q.log_growth, span=GROWTH_SPAN)
-    if path is None or not rows:
+    if not rows:
         return
-    size = path.stat().st_size
-    yield log_size(size, advice)
-    last, _, early, since, now = rows[0]
-    yield growing(size / last, last - early, now - since, shutil.disk_usage(path.parent).free, advice)
+    last, early, since, now, size = rows[0]
+    yield log_size(size, advice) if path is not None else ok("log", f"{size / MIB:,.1f} MiB")
+    free = (
+        shutil.disk_usage(path.parent).free if path is not None else None
+    )  # how full a server's disk is, only it knows
+    yield growing(size / last, last - early, now - since, free, advice)
 
 
 def log_size(size: int, advice: Advice) -> Finding:
@@ -142,13 +144,13 @@ def log_size(size: int, advice: Advice) -> Finding:
     return warning("log", f"{says}: verify and backup read all of it", f"{advice.command('retain')}, or {advice.move}")
 
 
-def growing(event_bytes: float, events: int, span_us: int, free_bytes: int, advice: Advice) -> Finding:
+def growing(event_bytes: float, events: int, span_us: int, free_bytes: int | None, advice: Advice) -> Finding:
     """When the disk is full at the rate of the last events."""
     if span_us < GROWTH_KNOWN_US:
         return ok("growth", "too young to say how fast it grows")
     daily = events * DAY_US / span_us
     says = f"{daily:,.0f} events a day, {daily * event_bytes / MIB:,.1f} MiB"
-    days = free_bytes / max(daily * event_bytes, 1)
+    days = math.inf if free_bytes is None else free_bytes / max(daily * event_bytes, 1)
     if days > DISK_FULL_DAYS:
         return ok("growth", says)
     fix = f"{advice.command('retain')}, a larger disk, or {advice.move}"

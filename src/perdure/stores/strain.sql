@@ -1,9 +1,15 @@
 -- What `stores/strain.py` asks of a living store. Each looks at a bounded part of it, by an index.
 -- CROSS JOIN: SQLite then keeps the order, so that indexes that begin with the tenant serve.
 
--- log_growth: the last event, and one that lies so many before it.
-SELECT last.pos, last.at, early.pos, early.at, :now
-FROM (SELECT pos, at FROM events ORDER BY pos DESC LIMIT 1) AS last,
+-- log_growth: the position of the last event, that and the instant of one that lies so many before it, now, and all bytes.
+SELECT last.pos, early.pos, early.at, :now, pages.page_count * sizes.page_size
+FROM (SELECT pos FROM events ORDER BY pos DESC LIMIT 1) AS last,
+  (SELECT pos, at FROM events WHERE pos >= (SELECT max(pos) FROM events) - :span ORDER BY pos LIMIT 1) AS early,
+  pragma_page_count() AS pages, pragma_page_size() AS sizes
+
+-- log_growth @postgres: a server has the size of each table.
+SELECT last.pos, early.pos, early.at, :now, pg_total_relation_size('events')
+FROM (SELECT pos FROM events ORDER BY pos DESC LIMIT 1) AS last,
   (SELECT pos, at FROM events WHERE pos >= (SELECT max(pos) FROM events) - :span ORDER BY pos LIMIT 1) AS early
 
 -- leases_lapsed: runs, tasks and sessions of holders whose heartbeat stopped long ago.

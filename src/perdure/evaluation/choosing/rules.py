@@ -183,8 +183,8 @@ RUNTIMES: tuple[Rule, ...] = tuple(
             {"lasts": (Lasts.SESSION, Lasts.PERSISTENT)},
             "a session is said, decided and kept step by step",
         ),
+        (Runtime.LOOP, {"store": STORED}, "what is kept must be said to the store"),
         (Runtime.LOOP, {"twice": EFFECTS}, "what is done outside goes through the ledger: session.act"),
-        (Runtime.LOOP, {"audit": (Audit.HISTORY, Audit.PROOF)}, "what is to be shown must be said to the store"),
         (
             Runtime.DRIVEN,
             {"stopped": (Stopped.GOES_ON,)},

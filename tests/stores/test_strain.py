@@ -72,7 +72,7 @@ def test_a_healthy_store_is_quiet(store_url) -> None:
     fill(store_url)
     assert complaints(store_url) == {}
     checks = {finding.check for finding in health.examine(store_url).findings}
-    assert {"writer", "log", "growth", "indexes", "leases", "runs", "unread", "nested"} <= checks
+    assert {"writer", "size", "growth", "indexes", "leases", "runs", "unread", "nested"} <= checks
     assert health.examine(store_url).outgrown == []
 
 
@@ -214,9 +214,10 @@ def test_bars_of_a_server(waiting, seconds, checks) -> None:
 
 def test_a_large_log(path, monkeypatch) -> None:
     monkeypatch.setattr(strain, "LOG_LARGE_BYTES", path.stat().st_size)
-    [finding] = complaints(f"sqlite:///{path}")["log"]
+    [finding] = complaints(f"sqlite:///{path}")["size"]
     assert "perdure move" in finding.fix
-    assert [found.check for found in health.examine(f"sqlite:///{path}").outgrown] == ["log"]
+    assert "perdure retain" in finding.fix
+    assert [found.check for found in health.examine(f"sqlite:///{path}").outgrown] == ["size"]
     monkeypatch.undo()
     assert strain.log_size(strain.LOG_LARGE_BYTES, ADVICE).severity is Severity.WARNING
     assert strain.log_size(strain.LOG_LARGE_BYTES - 1, ADVICE).severity is Severity.OK
@@ -325,7 +326,7 @@ def test_values_of_sessions_that_are_long_over(store_url, monkeypatch) -> None:
     monkeypatch.setattr(strain, "UNREAD_MAX", 20)
     [finding] = complaints(store_url)["unread"]
     assert finding.says.startswith("20 values")
-    assert "perdure retain" in finding.fix
+    assert "perdure sessions --status completed --until 30d" in finding.fix
     monkeypatch.setattr(strain, "UNREAD_AGE_US", 50 * DAY_US)
     assert complaints(store_url) == {}
 

@@ -47,12 +47,18 @@ class Advice(msgspec.Struct, frozen=True):
     @property
     def move(self) -> str:
         """How to leave for a larger store."""
-        return f"perdure move {self.shown} postgresql://USER@HOST/DATABASE"
+        larger = "sqlite:///agent.db" if self.address.scheme == "files" else "postgresql://USER@HOST/DATABASE"
+        return f"perdure move {self.shown} {larger}"
 
-    def run_sql(self, statement: str) -> str:
-        """How to run a statement on the database itself."""
-        if self.address.path is not None:
-            return f"sqlite3 {shlex.quote(str(self.address.path))} {shlex.quote(statement)}"
+    @property
+    def retain(self) -> str:
+        """How to let old checkpoints and turns that a summary stands for go."""
+        return self.command("retain --checkpoints 5 --turns 50 --older-than 30d")
+
+    def run_sql(self, statement: str, file: Path | None) -> str:
+        """How to run a statement on the database itself: on a file, or on the server that the URL names."""
+        if file is not None:
+            return f"sqlite3 {shlex.quote(str(file))} {shlex.quote(statement)}"
         within = shlex.quote(f"set search_path to {self.address.schema}; {statement}")
         return f"psql {shlex.quote(url.without_password(self.address.conninfo))} -c {within}"
 

@@ -45,7 +45,7 @@ NESTED_DEEP = 8
 WAITING_SESSIONS = 3
 LONG_TRANSACTION_SECONDS = 60
 STRINGS, MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"'), re.compile(rb"[\[\]{}]")
-OUTGROWN = ("writer", "log", "growth")  # checks whose warning means that a larger store is due
+OUTGROWN = ("writer", "size", "growth")  # checks whose warning means that a larger store is due
 
 
 def _ask(connection: Connection, statement: Statement, **params: Any) -> Rows:
@@ -129,7 +129,7 @@ def growth(connection: Connection, advice: Advice) -> Findings:
     if not rows:
         return
     last, early, since, now, size = rows[0]
-    yield log_size(size, advice) if path is not None else ok("log", f"{size / MIB:,.1f} MiB")
+    yield log_size(size, advice) if path is not None else ok("size", f"{size / MIB:,.1f} MiB")
     free = (
         shutil.disk_usage(path.parent).free if path is not None else None
     )  # how full a server's disk is, only it knows
@@ -140,8 +140,8 @@ def log_size(size: int, advice: Advice) -> Finding:
     """Whether the file is so large that verifying and copying it takes long."""
     says = f"{size / MIB:,.1f} MiB"
     if size < LOG_LARGE_BYTES:
-        return ok("log", says)
-    return warning("log", f"{says}: verify and backup read all of it", f"{advice.command('retain')}, or {advice.move}")
+        return ok("size", says)
+    return warning("size", f"{says}: verify and backup read all of it", f"{advice.retain}, or {advice.move}")
 
 
 def growing(event_bytes: float, events: int, span_us: int, free_bytes: int | None, advice: Advice) -> Finding:
@@ -153,7 +153,7 @@ def growing(event_bytes: float, events: int, span_us: int, free_bytes: int | Non
     days = math.inf if free_bytes is None else free_bytes / max(daily * event_bytes, 1)
     if days > DISK_FULL_DAYS:
         return ok("growth", says)
-    fix = f"{advice.command('retain')}, a larger disk, or {advice.move}"
+    fix = f"{advice.retain}, a larger disk, or {advice.move}"
     return warning("growth", f"{says}: the disk is full in {days:.0f} days", fix)
 
 
@@ -215,11 +215,11 @@ def unread(connection: Connection, advice: Advice) -> Findings:
     """
     [(count,)] = _ask(connection, Q.values_of_ended, age=UNREAD_AGE_US, limit=ROWS_MAX)
     says = f"{count} values in sessions that ended more than 30 days ago"
-    yield (
-        ok("unread", says)
-        if count < UNREAD_MAX
-        else warning("unread", f"{says}: who reads them?", advice.command("retain"))
-    )
+    if count < UNREAD_MAX:
+        yield ok("unread", says)
+        return
+    fix = f"{advice.command('sessions --status completed --until 30d')}; delete what nobody reads, or set values with a ttl"
+    yield warning("unread", f"{says}: who reads them?", fix)
 
 
 def nested(connection: Connection, advice: Advice) -> Findings:
@@ -277,11 +277,15 @@ def indexes(connection: Connection, advice: Advice) -> Findings:
         statement = expected[name]
         if dialect.is_unique(statement):
             yield wrong(
-                "indexes", f"{name} is missing: nothing keeps a key from being there twice", advice.run_sql(statement)
+                "indexes",
+                f"{name} is missing: nothing keeps a key from being there twice",
+                advice.run_sql(statement, _file_of(connection)),
             )
         else:
             yield warning(
-                "indexes", f"{name} is missing: what it found at once is now searched for", advice.run_sql(statement)
+                "indexes",
+                f"{name} is missing: what it found at once is now searched for",
+                advice.run_sql(statement, _file_of(connection)),
             )
     if not missing:
         yield ok("indexes", f"all {len(expected)} are there")

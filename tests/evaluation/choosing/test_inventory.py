@@ -74,6 +74,8 @@ def test_who_wrote_it_and_how_it_changes(project) -> None:
     assert (files["sessions/a.jsonl"].writer, files["sessions/a.jsonl"].updates) == ("Claude Code", Updates.APPENDED)
     assert files["rollout-2026.jsonl"].writer == "Codex"
     assert files["memory.jsonl"].writer == "MCP memory"
+    assert files["memory.jsonl"].next == "perdure import memory.jsonl --dry-run"
+    assert files["backlog.yaml"].next == ""
     assert files["backlog.yaml"].updates is Updates.REWRITTEN
     assert files["worker.pid"].updates is Updates.HELD
     assert "half of it" in files["backlog.yaml"].recovers

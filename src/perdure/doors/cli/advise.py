@@ -41,6 +41,7 @@ FILES = (
     folded("lost with it", lambda file: file.loses),
     folded("comes back by", lambda file: file.recovers),
     folded("stale", lambda file: f"{file.stale}: {file.why}"),
+    folded("next", lambda file: file.next),
 )
 
 

@@ -10,6 +10,7 @@ import enum
 import itertools
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -74,7 +75,7 @@ class Stale(enum.StrEnum):
 
 
 class StateFile(msgspec.Struct, frozen=True):
-    """One state file. `why` says where the risk comes from."""
+    """One state file. `why` says where the risk comes from; `next` brings it into a store, if an importer knows it."""
 
     path: str
     category: Category
@@ -87,6 +88,7 @@ class StateFile(msgspec.Struct, frozen=True):
     recovers: str
     stale: Stale
     why: str
+    next: str
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -251,6 +253,7 @@ def _described(file: _Seen, in_git: frozenset[str] | None, newest: dict[str, flo
     return StateFile(
         path=file.path, category=category, form=file.form, writer=file.writer, updates=updates, size=file.size, tracked=known,
         loses=LOSES[category], recovers=recovery(file.form, updates, known, file.size), stale=stale, why=why,
+        next=f"perdure import {shlex.quote(file.path)} --dry-run" if file.writer in BY_WRITER else "",
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from perdure.evaluation.choosing.inventory import Category, StateFile, Updates, 
 
 DAY = 86_400
 NOW = 1_800_000_000
+FOREIGN = Path(__file__).parent.parent.parent / "fixtures" / "foreign"
 
 
 def put(folder: Path, name: str, content: bytes | str = b"", days_old: float = 0) -> Path:
@@ -186,6 +187,30 @@ def test_git_itself_never_runs(project) -> None:
     assert (project / "spied").exists()
 
 
+def test_the_index_of_a_worktree_and_of_a_folder_within(project, tmp_path_factory) -> None:
+    git(project, "init", "-q")
+    git(project, "add", "backlog.yaml", "sessions")
+    git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
+    beside = tmp_path_factory.mktemp("beside") / "tree"
+    git(project, "worktree", "add", "-q", str(beside))
+    put(beside, "more-state.json", "{}")
+    assert {path: file.tracked for path, file in found(beside).items()} == {
+        "backlog.yaml": "yes",
+        "sessions/a.jsonl": "yes",
+        "more-state.json": "no",
+    }
+    assert {path: file.tracked for path, file in found(project / "sessions").items()} == {"a.jsonl": "yes"}
+    assert {path: file.tracked for path, file in found(project / "checkpoints").items()} == {"7.json": "no"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gitdir: ", "gitdir: /dev", "gitdir: a\0b", "elsewhere", "gitdir: /dev/zero", "gitdir: .git"]
+)
+def test_a_pointer_that_leads_nowhere(tmp_path, text) -> None:
+    put(tmp_path, ".git", text)
+    assert tracked.tracked(tmp_path) is None
+
+
 @pytest.mark.parametrize("version", ["2", "3", "4"])
 def test_versions_of_the_index(project, version) -> None:
     git(project, "init", "-q")
@@ -201,6 +226,19 @@ def test_versions_of_the_index(project, version) -> None:
 def test_a_damaged_index_is_not_believed(tmp_path, data) -> None:
     put(tmp_path, ".git/index", data)
     assert tracked.tracked(tmp_path) is None
+
+
+@pytest.mark.skipif(not FOREIGN.exists(), reason="no samples of other programs are kept here")
+def test_samples_of_the_real_programs_are_known() -> None:
+    writers = {file.path.partition("/")[0]: file.writer for file in take(FOREIGN).files if file.writer}
+    assert writers == {
+        "claude-code": "Claude Code",
+        "codex": "Codex",
+        "google-adk": "Google ADK",
+        "langgraph": "LangGraph",
+        "mcp-memory": "MCP memory",
+        "openai-agents": "OpenAI Agents",
+    }
 
 
 def test_it_is_plain_data(project) -> None:

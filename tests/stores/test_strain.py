@@ -145,6 +145,13 @@ def test_the_systems_list_of_locks() -> None:
     assert contention.held(1, LISTED) == (set(), set())
 
 
+def test_the_same_number_on_another_device_is_another_file() -> None:
+    twins = LISTED.replace("READ 11 fe:00:7", "READ 11 fd:01:7")
+    assert contention.held(7, twins, me=12) == ({10}, {15})
+    assert contention.held(7, twins, me=11) == (set(), {11})
+    assert contention.held(7, twins, me=99) == ({10}, {11, 15})  # nothing to tell them apart by
+
+
 def test_where_the_system_lists_no_locks_nothing_is_said(path, monkeypatch) -> None:
     def missing() -> str:
         raise FileNotFoundError

@@ -6,6 +6,7 @@ that file here would be worse than not knowing: closing it again drops every loc
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ PAUSE_SECONDS = 0.005
 WRITER_BYTE = 120
 READER_BYTES = range(123, 128)
 # 1: POSIX  ADVISORY  WRITE 4711 fe:00:3588164 120 120
-LOCK = re.compile(r"\d+: POSIX +\w+ +(READ|WRITE) +(-?\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) +(\d+) +(\d+|EOF)")
+LOCK = re.compile(r"\d+: POSIX +\w+ +(READ|WRITE) +(-?\d+) +([0-9a-f]+:[0-9a-f]+):(\d+) +(\d+) +(\d+|EOF)")
 
 
 class Contention(msgspec.Struct, frozen=True):
@@ -30,14 +31,20 @@ class Contention(msgspec.Struct, frozen=True):
     readers: frozenset[int]
 
 
-def held(inode: int, text: str) -> tuple[set[int], set[int]]:
-    """The processes that hold the writer's lock and readers' locks of a -shm file, in a list of the system's locks."""
+def held(inode: int, text: str, me: int = 0) -> tuple[set[int], set[int]]:
+    """The processes that hold the writer's lock and readers' locks of a -shm file, in a list of the system's locks.
+
+    A number of an inode is not unique, and some file systems list another device than they show. Where this process (`me`) has
+    a lock on the file, as every open connection has, that one says under which device it is listed.
+    """
+    found = [entry for entry in LOCK.findall(text) if int(entry[3]) == inode and entry[5] != "EOF"]
+    devices = {device for _, pid, device, *_ in found if int(pid) == me}
     writers: set[int] = set()
     readers: set[int] = set()
-    for kind, pid, found, first, last in LOCK.findall(text):
-        if int(found) != inode or last == "EOF":
-            continue
+    for kind, pid, device, _, first, last in found:
         covered = range(int(first), int(last) + 1)
+        if devices and device not in devices:
+            continue
         if kind == "WRITE" and WRITER_BYTE in covered:
             writers.add(int(pid))
         if kind == "READ" and any(byte in covered for byte in READER_BYTES):
@@ -51,7 +58,7 @@ def watch(path: Path, *, looks: int = LOOKS, listing: Callable[[], str] | None =
         inode = path.with_name(f"{path.name}-shm").stat().st_ino
         seen = []
         for number in range(looks):
-            seen.append(held(inode, (listing or _listing)()))
+            seen.append(held(inode, (listing or _listing)(), os.getpid()))
             if number + 1 < looks:
                 time.sleep(PAUSE_SECONDS)
     except OSError:

@@ -175,7 +175,7 @@ def network(path: Path, mounts: str) -> Finding:
         return wrong(
             "filesystem",
             f"{kind} is a network file system: its locks cannot be trusted",
-            "move the file to a local disk, or use PostgreSQL",
+            "perdure move STORE sqlite:////LOCAL/DISK/agent.db, or to PostgreSQL",
         )
     return ok("filesystem", kind or "unknown")
 
@@ -206,7 +206,7 @@ def _schema(engine: Engine, advice: Advice) -> tuple[Finding, bool]:
         return ok("schema", f"schema {found}, the newest"), True
     if found > known:
         newer = f"schema {found}, newer than this Perdure knows ({known})"
-        return wrong("schema", newer, "upgrade perdure"), False
+        return wrong("schema", newer, "pip install --upgrade perdure"), False
     older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
     return warning("schema", older, advice.command("migrate")), False
 

@@ -99,3 +99,52 @@ def test_a_broken_example_would_be_noticed(tmp_path: Path) -> None:
     """The control: the same harness on an example with a name that does not exist."""
     (tmp_path / "example.py").write_text(blocks("python")[0].replace("session.say", "session.utter"))
     assert run(tmp_path, sys.executable, "example.py").returncode != 0
+
+
+# -- the guide ---------------------------------------------------------------------------------------------------
+
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+def follow(folder: Path, page: str) -> int:
+    """Do what a page says, in its order: run its examples and commands; a `text` block is what was printed just before."""
+    printed = "nothing was run yet"
+    done = 0
+    for language, text in BLOCK.findall(page):
+        if language == "python":
+            (folder / "example.py").write_text(text)
+            ran = run(folder, sys.executable, "-W", "error", "example.py")
+            assert ran.returncode == 0, ran.stderr
+            printed, done = ran.stdout, done + 1
+        elif language == "text":
+            assert printed == text
+        else:
+            for line in text.splitlines():
+                ran = run(folder, *line.split())
+                assert ran.returncode == 0, f"{line}\n{ran.stdout}\n{ran.stderr}"
+                done += 1
+    return done
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_every_page_of_the_guide_can_be_followed(page: Path, tmp_path: Path) -> None:
+    assert follow(tmp_path, page.read_text()) >= (0 if page.stem == "README" else 1)
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_links_of_the_guide_lead_somewhere(page: Path) -> None:
+    assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+def test_the_guide_names_all_of_its_pages() -> None:
+    named = set(LINK.findall((ROOT / "docs" / "guide" / "README.md").read_text()))
+    assert {page.name for page in GUIDE} - {"README.md"} <= named
+
+
+@pytest.mark.parametrize(
+    "broken", ["```python\n1 / 0\n```\n", "```python\nprint(1)\n```\n```text\n2\n```\n", "```\nperdure sesions\n```\n"]
+)
+def test_control_a_page_that_is_wrong_is_noticed(broken: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        follow(tmp_path, broken)

@@ -1,1 +1,1 @@
-"""Proof: benchmarks and, later, the recovery protocol."""
+"""Proof: benchmarks, the recovery protocol, and the rules of choosing."""

@@ -44,6 +44,24 @@ class Advice(msgspec.Struct, frozen=True):
         away = "rename the schema" if self.address.path is None else "move the file away"
         return f"{away}, then {self.command('restore BACKUP')}"
 
+    @property
+    def move(self) -> str:
+        """How to leave for a larger store."""
+        larger = "sqlite:///agent.db" if self.address.scheme == "files" else "postgresql://USER@HOST/DATABASE"
+        return f"perdure move {self.shown} {larger}"
+
+    @property
+    def retain(self) -> str:
+        """How to let old checkpoints and turns that a summary stands for go."""
+        return self.command("retain --checkpoints 5 --turns 50 --older-than 30d")
+
+    def run_sql(self, statement: str, file: Path | None) -> str:
+        """How to run a statement on the database itself: on a file, or on the server that the URL names."""
+        if file is not None:
+            return f"sqlite3 {shlex.quote(str(file))} {shlex.quote(statement)}"
+        within = shlex.quote(f"set search_path to {self.address.schema}; {statement}")
+        return f"psql {shlex.quote(url.without_password(self.address.conninfo))} -c {within}"
+
     def about(self, kind: FaultKind) -> str:
         """What to do about a failed call."""
         path = self.address.path

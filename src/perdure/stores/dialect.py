@@ -90,3 +90,24 @@ def _checked(identifier: str) -> str:
     if not _IDENTIFIER.fullmatch(identifier):
         raise Invalid("not the name of a table or column", path=identifier[:80])
     return identifier
+
+
+_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]+;|^DROP INDEX (\w+);", re.MULTILINE)
+
+
+def indexes_of(dialect: str, migrations: Iterable[str]) -> dict[str, str]:
+    """The indexes that migrations lead to: name -> the statement that makes it."""
+    made: dict[str, str] = {}
+    for text in migrations:
+        for found in _INDEX.finditer(migration_for(dialect, text)):
+            name, dropped = found.groups()
+            if dropped:
+                made.pop(dropped, None)
+            else:
+                made[name] = " ".join(found[0].removesuffix(";").split())
+    return made
+
+
+def is_unique(index: str) -> bool:
+    """Whether the statement makes an index that keeps something from being there twice."""
+    return index.startswith("CREATE UNIQUE ")

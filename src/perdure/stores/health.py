@@ -1,15 +1,15 @@
 """What state a store is in: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
 
 Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an
-error. What only `verify` can prove (that nothing was changed) is not asked here. Keeps P15.
+error. What only `verify` can prove (that nothing was changed) is not asked here; what a living store suffers from is
+in `strain`. Keeps P15.
 """
 
 from __future__ import annotations
 
-import enum
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,16 @@ import apsw
 import msgspec
 
 from perdure.errors import Error
-from perdure.stores import migrate, scripts, url
+from perdure.stores import migrate, scripts, strain, url
 from perdure.stores.advice import Advice, is_read_only, way_in
 from perdure.stores.core import engine_for
+from perdure.stores.finding import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
 from perdure.stores.store import Connection, Engine, Fault, FaultKind
 
 Q = Statements("perdure.stores", "health.sql")
 
-MIB = 1024 * 1024
-WAL_LARGE_BYTES = 64 * MIB
 SPACE_LOW_BYTES = 256 * MIB
 SPACE_GONE_BYTES = 16 * MIB
 HEADS_SHOWN = 20
@@ -50,23 +49,6 @@ NETWORK_KINDS = (
 POSTGRES_OLDEST = 15
 
 
-class Severity(enum.StrEnum):
-    """How bad it is: a warning can cost something later, an error costs something now."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `fix` is the command or the step that mends it."""
-
-    check: str
-    severity: Severity
-    says: str
-    fix: str = ""
-
-
 class Health(msgspec.Struct, frozen=True):
     """Everything that was found about one store."""
 
@@ -78,23 +60,12 @@ class Health(msgspec.Struct, frozen=True):
         """Whether nothing is wrong; warnings are not wrong yet."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
-
-Findings = Iterator[Finding]
-
-
-def ok(check: str, says: str) -> Finding:
-    """As it should be."""
-    return Finding(check, Severity.OK, says)
-
-
-def warning(check: str, says: str, fix: str) -> Finding:
-    """Works, and will bite."""
-    return Finding(check, Severity.WARNING, says, fix)
-
-
-def wrong(check: str, says: str, fix: str) -> Finding:
-    """Does not work, or does not keep the promises."""
-    return Finding(check, Severity.ERROR, says, fix)
+    @property
+    def outgrown(self) -> list[Finding]:
+        """What says that a larger store is due."""
+        return [
+            found for found in self.findings if found.check in strain.OUTGROWN and found.severity is not Severity.OK
+        ]
 
 
 # -- looking ----------------------------------------------------------------------------------------
@@ -180,11 +151,7 @@ def _file(path: Path) -> Findings:
     found = path.stat()
     wal = path.with_name(f"{path.name}-wal")
     wal_bytes = wal.stat().st_size if wal.exists() else 0
-    says = f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB"
-    if wal_bytes > WAL_LARGE_BYTES:
-        yield warning("file", f"{says}: somebody reads for so long that the WAL cannot be moved in", "end long readers")
-    else:
-        yield ok("file", says)
+    yield ok("file", f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB")
     if stat.S_IMODE(found.st_mode) & 0o077:
         yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
 
@@ -208,7 +175,7 @@ def network(path: Path, mounts: str) -> Finding:
         return wrong(
             "filesystem",
             f"{kind} is a network file system: its locks cannot be trusted",
-            "move the file to a local disk, or use PostgreSQL",
+            "perdure move STORE sqlite:////LOCAL/DISK/agent.db, or to PostgreSQL",
         )
     return ok("filesystem", kind or "unknown")
 
@@ -239,7 +206,7 @@ def _schema(engine: Engine, advice: Advice) -> tuple[Finding, bool]:
         return ok("schema", f"schema {found}, the newest"), True
     if found > known:
         newer = f"schema {found}, newer than this Perdure knows ({known})"
-        return wrong("schema", newer, "upgrade perdure"), False
+        return wrong("schema", newer, "pip install --upgrade perdure"), False
     older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
     return warning("schema", older, advice.command("migrate")), False
 
@@ -342,4 +309,5 @@ CHECKS: dict[str, Callable[[Connection, Advice], Findings]] = {
     "guards": _guards,
     "heads": _heads,
     "contents": _counts,
+    **strain.CHECKS,
 }

@@ -64,6 +64,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },
+    "Begin": {
+        "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
+        "init": ("perdure.doors.cli.init", "Write perdure.toml for a scenario, and make its store."),
+    },
     "Try": {
         "demo": ("perdure.doors.cli.demo", "An agent is killed again and again, and does everything once."),
         "evaluate": (
@@ -166,7 +170,7 @@ def _bug(error: Exception) -> Error:
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Every command says more with --help. The store is --store URL or PERDURE_STORE; default sqlite:///agent.db.",
+    epilog="Every command says more with --help. The store is --store URL, PERDURE_STORE, or what perdure.toml says; default sqlite:///agent.db.",
 )
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 @log_options

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli import settings
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def store_option(function: Body) -> Body:
     return click.option(
         "--store",
         envvar="PERDURE_STORE",
-        default=DEFAULT_STORE,
-        show_default=True,
+        default=settings.default("store", lambda: DEFAULT_STORE),
+        show_default=f"perdure.toml, or {DEFAULT_STORE}",
         metavar="URL",
         show_envvar=True,
         help="Which store.",
@@ -132,8 +133,8 @@ def _tenant_option(function: Body) -> Body:
     return click.option(
         "--tenant",
         envvar="PERDURE_TENANT",
-        default="default",
-        show_default=True,
+        default=settings.default("tenant", lambda: "default"),
+        show_default="perdure.toml, or default",
         metavar="NAME",
         show_envvar=True,
         help="For which tenant.",
@@ -145,8 +146,8 @@ def actor_option(function: Body) -> Body:
     return click.option(
         "--actor",
         envvar="PERDURE_ACTOR",
-        default=login,
-        show_default="your login",
+        default=settings.default("actor", login),
+        show_default="perdure.toml, or your login",
         metavar="NAME",
         show_envvar=True,
         help="Who does this: the log names it.",

@@ -17,6 +17,7 @@ import click
 
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import cell, counted, moment, note, say_heading, say_json, say_json_line
+from perdure.doors.cli.settings import defaults
 from perdure.doors.cli.tables import Column, prose, say_table
 from perdure.errors import Invalid
 from perdure.model.display import visible
@@ -46,24 +47,27 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 )
 @click.argument("target", metavar="MODULE[:AGENTS]")
 @click.option("--agent", "only", multiple=True, metavar="NAME", help="Only this agent; may be given several times.")
-@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
+@click.option("--processes", type=click.IntRange(1, 256), **defaults("worker.processes", 1), help="Worker processes.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Runs at once in each process."
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    **defaults("worker.concurrency", 10),
+    help="Runs at once in each process.",
 )
 @click.option(
-    "--lease", default="60s", show_default=True, metavar="TIME", callback=seconds,
+    "--lease", **defaults("worker.lease", "60s"), metavar="TIME", callback=seconds,
     help="A worker that gave no sign of life for so long has lost its runs; one that died on this machine, at once.",
 )  # fmt: skip
 @click.option(
-    "--poll", default="1s", show_default=True, metavar="TIME", callback=seconds,
+    "--poll", **defaults("worker.poll", "1s"), metavar="TIME", callback=seconds,
     help="How often to look even if nothing woke it.",
 )  # fmt: skip
 @click.option(
-    "--grace", default="5s", show_default=True, metavar="TIME", callback=seconds,
+    "--grace", **defaults("worker.grace", "5s"), metavar="TIME", callback=seconds,
     help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
 )  # fmt: skip
 @click.option(
-    "--suspects", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N",
+    "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
     help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")

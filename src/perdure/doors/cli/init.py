@@ -1,0 +1,113 @@
+"""`perdure init`: writes `perdure.toml` for a scenario, and makes the store that it names. Presets: `evaluation/choosing`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from perdure.doors.cli.options import command, json_option, log_options
+from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.settings import FILE
+from perdure.errors import Conflict, Error, Invalid
+from perdure.evaluation.choosing.presets import PRESETS, text_of
+from perdure.evaluation.choosing.rules import Scenario
+
+WAIT_SECONDS = 5.0
+
+
+@command(
+    "init",
+    "perdure init",
+    "perdure init --scenario team --store postgresql://me@host/agents",
+    "perdure init --scenario platform --dry-run",
+)
+@click.option(
+    "--scenario", type=click.Choice([str(scenario) for scenario in Scenario]), default=str(Scenario.LOCAL), show_default=True,
+    help="What it is for; perdure advise says which.",
+)  # fmt: skip
+@click.option("--store", metavar="URL", help="Which store, instead of the scenario's own.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@click.option("--force", is_flag=True, help="Replace the file if there is one; a store is never replaced.")
+@json_option
+@log_options
+def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_json: bool) -> None:
+    """Write perdure.toml into this folder, and make the store that it names.
+
+    Other commands in this folder then take from it what neither an option nor the environment says. A server that does
+    not answer yet is no error: the file is written, and `perdure doctor` says what is missing.
+    """
+    chosen = Scenario(scenario)
+    url = store or PRESETS[chosen].store
+    check_url(url)
+    text = text_of(chosen, url)
+    if dry_run:
+        say_json({"file": FILE, "text": text, "written": False}) if as_json else click.echo(text, nl=False)
+        return
+    write(Path(FILE), text, force=force)
+    trouble = _make(url)
+    if as_json:
+        say_json({"file": FILE, "scenario": scenario, "store": url, "reachable": not trouble, "trouble": trouble})
+        return
+    say_facts({"file": FILE, "scenario": scenario, "store": url})
+    note(
+        f"the store does not answer yet: {trouble}" if trouble else "the store is there; perdure doctor looks after it"
+    )
+    if os.environ.get("PERDURE_STORE"):
+        note("PERDURE_STORE is set, and wins over this file")
+
+
+def check_url(url: str) -> None:
+    """Refuse what names no store, what lasts no longer than this command, and a password in a file."""
+    from perdure.stores.url import parse, without_password  # noqa: PLC0415 - help must not load the stores
+
+    if parse(url).scheme == "memory":
+        raise Invalid("a store in memory is gone when the command ends", path="store", hint="sqlite:///agent.db")
+    if without_password(url) != url:
+        raise Invalid(
+            f"a password does not belong into {FILE}", path="store", hint="~/.pgpass, PGPASSWORD or PERDURE_STORE"
+        )
+
+
+def write(path: Path, text: str, *, force: bool) -> None:
+    """Write the file: whole or not at all. Conflict when there is one and it is not to be replaced."""
+    if not force and (path.exists() or path.is_symlink()):
+        raise _exists(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            partial.replace(path)
+        else:
+            _link(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _link(partial: Path, path: Path) -> None:
+    """Give it its name only if nobody has taken it meanwhile."""
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        raise _exists(path) from None
+
+
+def _exists(path: Path) -> Conflict:
+    return Conflict(
+        f"{path} exists already", path="init", hint="--force replaces it; --dry-run shows what would be written"
+    )
+
+
+def _make(url: str) -> str:
+    """Make the store, or open the one that is there; why it could not be, in words."""
+    import perdure  # noqa: PLC0415 - as above
+
+    try:
+        perdure.open(url, timeout=WAIT_SECONDS).close()
+    except Error as error:
+        return " ".join(str(error).split())
+    return ""

@@ -1,0 +1,100 @@
+"""What a file is, by its first bytes and its name: the form it is kept in, and what wrote it. Nothing is parsed whole.
+
+Called by `inventory`. A file is data of a stranger: no unpickling, no opening of databases, no YAML, only a bounded look
+at its beginning. Keeps P10.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from typing import Any
+
+import msgspec
+
+
+class Form(enum.StrEnum):
+    """How a file is kept."""
+
+    JSON = "json"
+    JSON_LINES = "json lines"
+    YAML = "yaml"
+    TABLE = "table"  # tab or comma separated
+    SQLITE = "sqlite"
+    PICKLE = "pickle"
+    TEXT = "text"
+    LOG = "log"
+    LOCK = "lock"
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What wrote a file, by words that its beginning holds."""
+
+    writer: str
+    form: Form
+    words: tuple[bytes, ...]
+
+
+SUFFIXES = {
+    ".json": Form.JSON, ".jsonl": Form.JSON_LINES, ".ndjson": Form.JSON_LINES, ".yaml": Form.YAML, ".yml": Form.YAML,
+    ".tsv": Form.TABLE, ".csv": Form.TABLE, ".db": Form.SQLITE, ".sqlite": Form.SQLITE, ".sqlite3": Form.SQLITE,
+    ".pickle": Form.PICKLE, ".pkl": Form.PICKLE, ".joblib": Form.PICKLE, ".log": Form.LOG, ".lock": Form.LOCK, ".pid": Form.LOCK,
+}  # fmt: skip
+LOCK_NAMES = {"lock", ".lock", "pidfile"}
+SQLITE_MAGIC = b"SQLite format 3\0"
+PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
+JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+TRACES: tuple[Trace, ...] = (
+    Trace("Perdure", Form.SQLITE, (b"CREATE TABLE streams", b"CREATE TABLE events", b"commitment")),
+    Trace("LangGraph", Form.SQLITE, (b"checkpoints", b"thread_id", b"checkpoint_ns")),
+    Trace("OpenAI Agents", Form.SQLITE, (b"agent_sessions", b"agent_messages")),
+    Trace("Google ADK", Form.SQLITE, (b"app_states", b"user_states")),
+    Trace("Claude Code", Form.JSON_LINES, (b'"sessionId"', b'"parentUuid"')),
+    Trace("Codex", Form.JSON_LINES, (b'"session_meta"',)),
+    Trace("MCP memory", Form.JSON_LINES, (b'"type":"entity"',)),
+    Trace("MCP memory", Form.JSON_LINES, (b'"type": "entity"',)),
+)
+
+
+def form_of(name: str, start: bytes) -> Form | None:
+    """The form of a file; None for what holds no state that we know. The bytes win over the name."""
+    if start.startswith(SQLITE_MAGIC):
+        return Form.SQLITE
+    found = SUFFIXES.get(_suffix(name)) or (Form.LOCK if name.lower() in LOCK_NAMES else None)
+    if PICKLE_START.match(start):
+        return Form.PICKLE
+    if found in (None, Form.JSON) and JSON_START.match(start) and _is_lines(start):
+        return Form.JSON_LINES
+    if found is None and name.startswith(".") and JSON_START.match(start) and _is_json(start):
+        return Form.JSON
+    return found
+
+
+def writer_of(form: Form, start: bytes) -> str:
+    """What wrote it, if it is something known."""
+    return next(
+        (trace.writer for trace in TRACES if trace.form is form and all(word in start for word in trace.words)), ""
+    )
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :].lower() if "." in name[1:] else ""
+
+
+def _is_lines(start: bytes) -> bool:
+    """Whether the first two lines are JSON objects of their own."""
+    lines = start.split(b"\n", 2)
+    return len(lines) > 2 and all(isinstance(_parsed(line), dict) for line in lines[:2])
+
+
+def _is_json(start: bytes) -> bool:
+    """Whether it goes on like an object: a file without a suffix that only begins with a brace may be anything."""
+    return bool(re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[)', start))
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

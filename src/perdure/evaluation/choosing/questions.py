@@ -1,0 +1,164 @@
+"""The questions that decide where the state of an agent belongs, and the answers to them.
+
+Called by `recommend` and by `perdure advise`, which makes an option and a prompt of every question. The answers of a
+question stand in the order of what they ask for, the modest one first: that is also what is assumed when nothing is said.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import cached_property
+from typing import get_type_hints
+
+import msgspec
+
+
+class Answer(enum.StrEnum):
+    """One answer; those of a question are ordered by how much they ask for."""
+
+    @cached_property
+    def rank(self) -> int:
+        """Its place among the answers to its question."""
+        return list(type(self)).index(self)
+
+
+class Lasts(Answer):
+    """Where on the spectrum the agent stands."""
+
+    NOTHING = "nothing"  # stateless: input in, output out
+    SESSION = "session"
+    PERSISTENT = "persistent"
+
+
+class Twice(Answer):
+    """What it costs to do something outside a second time."""
+
+    NO_EFFECTS = "no-effects"
+    HARMLESS = "harmless"
+    HURTS = "hurts"
+
+
+class Stopped(Answer):
+    """What is to happen when it is stopped half-way."""
+
+    NEVER = "never"
+    STARTS_OVER = "starts-over"
+    GOES_ON = "goes-on"
+
+
+class Writers(Answer):
+    """How many write."""
+
+    ONE = "one"
+    MACHINE = "machine"
+    MACHINES = "machines"
+
+
+class Owners(Answer):
+    """Whose state it is."""
+
+    ONE = "one"
+    TEAM = "team"
+    TENANTS = "tenants"
+
+
+class Audit(Answer):
+    """What must be shown afterwards."""
+
+    NONE = "none"
+    HISTORY = "history"
+    PROOF = "proof"
+
+
+class Rate(Answer):
+    """How much is written."""
+
+    MODEST = "modest"
+    HIGH = "high"
+
+
+class Said(Answer):
+    """The answer to a plain question."""
+
+    NO = "no"
+    YES = "yes"
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered; what was not, is the modest answer."""
+
+    lasts: Lasts = Lasts.NOTHING
+    twice: Twice = Twice.NO_EFFECTS
+    stopped: Stopped = Stopped.NEVER
+    writers: Writers = Writers.ONE
+    owners: Owners = Owners.ONE
+    queries: Said = Said.NO
+    evolves: Said = Said.NO
+    audit: Audit = Audit.NONE
+    large: Said = Said.NO
+    many: Said = Said.NO
+    rate: Rate = Rate.MODEST
+    hot: Said = Said.NO
+    readable: Said = Said.NO
+    server: Said = Said.NO
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One question: what is asked, and what each answer means."""
+
+    name: str
+    asks: str
+    means: tuple[str, ...]
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """Its answers, the modest one first."""
+        return tuple(HINTS[self.name])
+
+
+HINTS: dict[str, type[Answer]] = get_type_hints(Answers)
+
+QUESTIONS: tuple[Question, ...] = (
+    Question(
+        "lasts",
+        "What has to outlive one call?",
+        (
+            "input in, output out",
+            "the conversation, until it is over",
+            "decisions, tasks, memories: for days and weeks",
+        ),
+    ),
+    Question(
+        "twice",
+        "What if something is done outside twice (a mail, a payment, a pull request)?",
+        ("it does nothing outside", "twice is as good as once", "it costs money, trust or data"),
+    ),
+    Question(
+        "stopped",
+        "What if it is stopped half-way (a crash, a deploy, a wait for a person)?",
+        ("it is over too soon for that", "it may start over", "it has to go on where it was"),
+    ),
+    Question(
+        "writers",
+        "Who writes to the same state?",
+        ("one process", "several processes of one machine", "processes on several machines"),
+    ),
+    Question(
+        "owners",
+        "Whose state is it?",
+        ("one person's", "a team's: several see and decide", "of tenants who must not see each other"),
+    ),
+    Question("queries", "Will you ask across sessions (by status, tool, person, time)?", ("no", "yes")),
+    Question("evolves", "Will the program change while old runs still have to go on?", ("no", "yes")),
+    Question(
+        "audit",
+        "What must be shown afterwards?",
+        ("nothing", "who did what, when and why", "the same as a proof, under rules of retention"),
+    ),
+    Question("large", "Are there large files (logs, screenshots, builds) beside the state?", ("no", "yes")),
+    Question("many", "Will it be more than 100,000 records?", ("no", "yes")),
+    Question("rate", "How much is written?", ("up to some hundred changes a second", "more than that")),
+    Question("hot", "Must reads take less than a millisecond, on several machines?", ("no", "yes")),
+    Question("readable", "Do you want to read the state as text and have it in git?", ("no", "yes")),
+    Question("server", "Is there somebody who looks after a database server?", ("no", "yes")),
+)

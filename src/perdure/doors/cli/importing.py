@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 BUNDLE = ".perdure"
+KINDS = ("tasks", "decisions", "events", "values")
 COLUMNS = (
     Column("what", lambda kind: kind[0]),
     Column("read", lambda kind: kind[1]),
@@ -40,14 +41,26 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
     "import",
     "perdure import ~/.claude/projects --dry-run",
     "perdure import sessions.db --from openai-agents",
+    "perdure import backlog.tsv --as tasks --field title=Summary --session backlog",
     "perdure import checkpoints.sqlite --store sqlite:///agent.db --json",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", shell_complete=_complete_format,
               help="What the files are; without it, each is recognised by what is in it.")  # fmt: skip
+@click.option("--as", "kind", type=click.Choice(KINDS), help="What the rows of a CSV, TSV, JSON or YAML file are.")
+@click.option(
+    "--field", "fields", multiple=True, metavar="FIELD=COLUMN", help="With --as: which column is what; repeatable."
+)
+@click.option(
+    "--session", default="", metavar="NAME", help="With --as: into which session; by default one named as the file."
+)
+@click.option("--scope", default="", metavar="NAME", help="With --as values: into which scope instead.")
 @click.option("--dry-run", is_flag=True, help="Only say what is in the files; no store is needed.")
 @writes
-def import_(asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, dry_run: bool) -> None:
+def import_(
+    asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
+    session: str, scope: str, dry_run: bool,
+) -> None:  # fmt: skip
     """Bring what other programs kept into a store: sessions, turns, calls, results, values, tasks, decisions.
 
     FILE may be a folder. Importing again adds nothing; a file that has grown adds what is new; after a crash, run it again.
@@ -56,13 +69,30 @@ def import_(asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, d
     from perdure.interchange.importers.importing import import_files  # noqa: PLC0415 - help must not load the stores
 
     _refuse_bundles(paths)
+    mapping = _mapping(kind, fields, session, scope, format_name)
     with _store(asked, dry_run=dry_run) as store, progress("importing") as step:
-        report = import_files(store, paths, format_name=format_name, progress=step)
+        report = import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
     if asked.as_json:
         say_json(report)
     else:
         _say_report(report)
     sys.exit(0 if report.ok else Damaged.exit_code)
+
+
+def _mapping(kind: str | None, fields: tuple[str, ...], session: str, scope: str, format_name: str | None) -> Any:
+    from perdure.interchange.importers.state import Mapping  # noqa: PLC0415 - as above
+
+    if kind is None:
+        if fields or session or scope:
+            raise click.UsageError("--field, --session and --scope say how rows are read: they need --as")
+        return None
+    if format_name is not None:
+        raise click.UsageError("--from and --as exclude each other")
+    pairs = [field.partition("=") for field in fields]
+    for (name, equals, column), field in zip(pairs, fields, strict=True):
+        if not (name and equals and column):
+            raise click.BadParameter(f"expected FIELD=COLUMN, got {field!r}", param_hint="--field")
+    return Mapping(kind, {name: column for name, _, column in pairs}, session, scope)
 
 
 def _refuse_bundles(paths: tuple[Path, ...]) -> None:

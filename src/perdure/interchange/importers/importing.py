@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from perdure.errors import Damaged, Invalid, NotFound, Unavailable
+from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.handles.sync.store import Store
+from perdure.interchange.importers import state
 from perdure.interchange.importers.formats import Format, detect, format_named
 from perdure.interchange.importers.items import Item, LeftOut, Remark
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import Report, Tally
+from perdure.interchange.importers.state import Mapping
 from perdure.interchange.importers.writing import import_items
 
 FILES_MAX = 100_000
@@ -20,7 +22,12 @@ Progress = Callable[[int, int], None]
 
 
 def import_files(
-    store: Store | None, paths: Iterable[Path], *, format_name: str | None = None, progress: Progress = lambda *_: None
+    store: Store | None,
+    paths: Iterable[Path],
+    *,
+    format_name: str | None = None,
+    mapping: Mapping | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Report:
     """Import files, and all files in folders, into a store; without a store, only say what is in them.
 
@@ -29,6 +36,8 @@ def import_files(
     Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
     """
     given = None if format_name is None else format_named(format_name)
+    if mapping is not None:
+        given = Format(state.NAME, "a state file", state.reader_of(mapping))
     sources = [source for path in paths for source in _sources(path)]
     tally = Tally()
     for done, source in enumerate(sources):
@@ -48,7 +57,7 @@ def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item 
         yield from found.read(source)
     except OSError as error:
         yield LeftOut(source.name, f"cannot be read: {error.strerror or error}")
-    except (Damaged, Invalid, Unavailable) as error:
+    except (Damaged, Invalid, Refused, Unavailable) as error:
         yield LeftOut(source.name, error.message)
 
 

@@ -1,7 +1,7 @@
-"""Makes a sample with google-adk itself: an agent that calls tools, on its SQLite session services. Runs in the peer's interpreter.
+"""Makes a sample with google-adk itself: an agent that calls tools, on its session services. Runs in the peer's interpreter.
 
-    python make_google_adk.py FOLDER    writes sessions.db, and expected.json: what the library itself reads back from it;
-                                   and database.db by DatabaseSessionService, where SQLAlchemy is there
+python make_google_adk.py FOLDER    writes sessions.db, and expected.json: what the library itself reads back from it;
+                               and database.db by DatabaseSessionService, where SQLAlchemy is there
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def weather(city: str, tool_context: ToolContext) -> dict[str, str]:
 class Scripted(BaseLlm):
     """Says what it is told to say."""
 
-    answers: list[list[Any]] = []
+    answers: list[list[Any]]
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
         yield LlmResponse(content=types.Content(role="model", parts=self.answers.pop(0)))

@@ -1,6 +1,6 @@
 """Makes a sample with langgraph itself: graphs that call tools, on its SQLite checkpointer. Runs in the peer's interpreter.
 
-    python make_langgraph.py FOLDER    writes checkpoints.sqlite, and expected.json: what the library itself reads back from it
+python make_langgraph.py FOLDER    writes checkpoints.sqlite, and expected.json: what the library itself reads back from it
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ def weather(city: str) -> str:
     return f"{city}: sunny, 21 °C"
 
 
-def call(id: str, city: str) -> dict[str, Any]:
-    return {"name": "weather", "args": {"city": city}, "id": id}
+def call(name: str, city: str) -> dict[str, Any]:
+    return {"name": "weather", "args": {"city": city}, "id": name}
 
 
 ANSWERS = [
     AIMessage("Let me look.", tool_calls=[call("call_a", "Oslo"), call("call_b", "Rome")]),
     AIMessage("Both are sunny."),
-    AIMessage([{"type": "text", "text": "Hm."}, {"type": "text", "text": "I try."}], tool_calls=[call("call_c", "Atlantis")]),
+    AIMessage(
+        [{"type": "text", "text": "Hm."}, {"type": "text", "text": "I try."}], tool_calls=[call("call_c", "Atlantis")]
+    ),
     AIMessage("There is no such city."),
 ]
 
@@ -54,7 +56,13 @@ def built(saver: SqliteSaver) -> Any:
     answers = iter(ANSWERS)
 
     def think(state: State) -> State:
-        facts = {"when": datetime(2026, 1, 2, tzinfo=UTC), "sum": Decimal("1.50"), "id": UUID(int=7), "set": {1}, "raw": b"\x00\xff"}
+        facts = {
+            "when": datetime(2026, 1, 2, tzinfo=UTC),
+            "sum": Decimal("1.50"),
+            "id": UUID(int=7),
+            "set": {1},
+            "raw": b"\x00\xff",
+        }
         return {"messages": [next(answers)], "count": state.get("count", 0) + 1, "facts": facts}
 
     graph = StateGraph(State).add_node("think", think).add_node("tools", ToolNode([weather], handle_tool_errors=True))

@@ -1,6 +1,6 @@
 """Makes a sample with openai-agents itself: agents that call tools, run over two SQLiteSessions. Runs in the peer's interpreter.
 
-    python make_openai_agents.py FOLDER    writes sessions.db, and expected.json: what the library itself reads back from it
+python make_openai_agents.py FOLDER    writes sessions.db, and expected.json: what the library itself reads back from it
 """
 
 from __future__ import annotations
@@ -44,11 +44,15 @@ class Scripted(Model):
 
 def says(text: str) -> ResponseOutputMessage:
     part = ResponseOutputText(text=text, type="output_text", annotations=[])
-    return ResponseOutputMessage(id=f"msg_{abs(hash(text)) % 97}", type="message", role="assistant", status="completed", content=[part])
+    return ResponseOutputMessage(
+        id=f"msg_{abs(hash(text)) % 97}", type="message", role="assistant", status="completed", content=[part]
+    )
 
 
 def calls(call: str, name: str, **arguments: str) -> ResponseFunctionToolCall:
-    return ResponseFunctionToolCall(id=f"fc_{call}", call_id=call, name=name, arguments=json.dumps(arguments), type="function_call")
+    return ResponseFunctionToolCall(
+        id=f"fc_{call}", call_id=call, name=name, arguments=json.dumps(arguments), type="function_call"
+    )
 
 
 async def make(folder: Path) -> None:
@@ -64,7 +68,9 @@ async def make(folder: Path) -> None:
     agent = Agent(name="planner", instructions="Plan trips.", model=model, tools=[weather, fails])
     await Runner.run(agent, "Where is it warm?", session=first)
     await Runner.run(agent, "And in Atlantis?", session=first)
-    await second.add_items([{"role": "user", "content": [{"type": "input_text", "text": "parts"}]}, {"role": "user", "content": "hello"}])
+    await second.add_items(
+        [{"role": "user", "content": [{"type": "input_text", "text": "parts"}]}, {"role": "user", "content": "hello"}]
+    )
     read = {each.session_id: await each.get_items() for each in (first, second)}
     told = {"made with": f"openai-agents {version('openai-agents')}", "sessions": read}
     (folder / "expected.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")

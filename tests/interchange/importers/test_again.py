@@ -148,3 +148,12 @@ def test_commits_are_small(store: Any, tmp_path: Path, monkeypatch: pytest.Monke
     sizes.clear()
     import_files(store, [written(tmp_path)])
     assert max(sizes) == 1
+
+
+def test_the_same_on_postgresql(postgres_url: str, tmp_path: Path, whole: Any) -> None:
+    with perdure.open(postgres_url) as store:
+        assert import_files(store, [written(tmp_path, 50)]).ok
+        assert import_files(store, [written(tmp_path)]).ok
+        assert import_files(store, [written(tmp_path)]).added == {}
+        assert told(store) == whole
+        assert store.verify().ok

@@ -38,7 +38,7 @@ def test_claude_code(store: Any, take: Take) -> None:
         ("user", "This session continues: login fails on Safari, auth.py:7."),
     ]
     assert session.info().title == "Login on Safari"
-    assert session.get("origin") == {"cwd": "/home/ann/shop", "git_branch": "fix-42", "version": "2.1.37"}
+    assert session.get("origin") == {"cwd": "/srv/shop", "git_branch": "fix-42", "version": "2.1.37"}
     assert [event.kind for event in session.events(emitted=True)] == ["claude-code.compact_boundary"]
     assert session.turns()[6].error
     assert session.status == "active"
@@ -74,7 +74,7 @@ def test_codex(store: Any, take: Take) -> None:
         ("system", "Be brief."),
         ("user", "Which files are here?"),
         ("assistant", "{'type': 'thinking', 'thinking': '**Listing files**'}"),
-        ("call", "call_1", "shell", {"command": ["ls"], "workdir": "/home/ann/shop"}),
+        ("call", "call_1", "shell", {"command": ["ls"], "workdir": "/srv/shop"}),
         ("result", "call_1", '{"output":"auth.py\\n","metadata":{"exit_code":0,"duration_seconds":0.1}}'),
         ("call", "call_2", "apply_patch", "*** Begin Patch\n*** End Patch\n"),
         ("result", "call_2", '{"output":"Success","metadata":{"exit_code":0}}'),

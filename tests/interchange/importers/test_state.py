@@ -150,3 +150,11 @@ def test_yaml_dates_are_dates(store: Any, take: Take, tmp_path: Path) -> None:
 def test_a_mapping_that_makes_no_sense(given: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         Mapping(**given)
+
+
+def test_a_broken_row_costs_no_other(store: Any, take: Take, tmp_path: Path) -> None:
+    file = tmp_path / "b.csv"
+    file.write_text('id,title\n1,a\n2,"b" b\n3,c \u2028 c\n4,"d\n')
+    report = take(file, mapping=TASKS)
+    assert [each.place for each in report.left_out] == ["b.csv:3", "b.csv:5"]
+    assert {task.key for task in store.session("backlog").tasks()} == {"1", "3"}

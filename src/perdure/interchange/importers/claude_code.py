@@ -1,7 +1,7 @@
 """Claude Code's sessions: `~/.claude/projects/…/*.jsonl`, one record a line.
 
 A record of a user or of the assistant is one turn (an answer of several blocks is several records there, and here);
-sub-agents (`isSidechain` with an `agentId`) become sessions of their own, named below theirs. The tree of `parentUuid` is
+sub-agents (`isSidechain`) become sessions of their own, named below theirs. The tree of `parentUuid` is
 kept in the origins. The format is not documented by its makers: record kinds that are not known here are kept whole, as
 happenings.
 """
@@ -95,7 +95,7 @@ class _Reading:
             yield Kept("origin", facts, record.place, session=name)
 
     def _name(self, data: dict[str, Any]) -> str:
-        agent = f"agent-{data['agentId']}" if data.get("isSidechain") is True and data.get("agentId") else ""
+        agent = "" if data.get("isSidechain") is not True else f"agent-{data.get('agentId') or 'unnamed'}"
         return named(NAME, data.get("sessionId") or self._own, agent)
 
     def _spoken(self, record: Record) -> Iterator[Item]:

@@ -87,16 +87,16 @@ class _Thread:
                 parents[text_of(row[0])] = text_of(row[1])
         sessions = _sessions_of(parents, self._name)
         newest = next(reversed(parents), "")
-        for each in parents:
+        for each, parent in parents.items():
             branch = self._branches.setdefault(sessions[each], _Branch(sessions[each]))
-            yield from self._checkpoint(each, branch, newest=each == newest)
+            yield from self._checkpoint(each, parent, branch, newest=each == newest)
         if newest:
             yield from self._pending(newest)
 
     def _place(self, checkpoint: str) -> str:
         return self._tables.place("checkpoints", f"{self._names['thread']}/{checkpoint}")
 
-    def _checkpoint(self, id_: str, branch: _Branch, *, newest: bool) -> Iterator[Item | Remark]:
+    def _checkpoint(self, id_: str, parent: str, branch: _Branch, *, newest: bool) -> Iterator[Item | Remark]:
         place = self._place(id_)
         try:
             found = self._unpacked(id_)
@@ -109,6 +109,7 @@ class _Thread:
         for channel, value in found.channels.items():
             if not channel.startswith(OWN) and _are_messages(value):
                 yield from _new_messages(value, found, branch, place)
+        yield from self._deltas(found, parent, branch)
         if newest:
             yield from self._state(found, branch, place)
 
@@ -123,7 +124,7 @@ class _Thread:
         )  # fmt: skip
 
     def _state(self, found: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
-        """What else the newest checkpoint holds, and what it should hold and does not."""
+        """What else the newest checkpoint holds."""
         for channel, value in found.channels.items():
             if not channel.startswith(OWN) and not _are_messages(value):
                 yield Kept(named(channel), plain(value), place, session=branch.session)
@@ -137,18 +138,29 @@ class _Thread:
                 Origin(NAME, found.id, found.at),
                 place,
             )
-        for channel in found.versions:
-            if channel not in found.channels and not channel.startswith(OWN) and self._has_messages(channel):
-                why = "its messages are kept as deltas, which is not read yet: messages since its last snapshot are missing"
-                yield LeftOut(f"{place}:{channel}", why)
 
-    def _has_messages(self, channel: str) -> bool:
+    def _deltas(self, found: _Checkpoint, parent: str, branch: _Branch) -> Iterator[Item | Remark]:
+        """Messages of channels that are kept as deltas: not in the checkpoint, but in what the step before it wrote."""
+        if "task_path" not in self._tables.foreign.tables["writes"]:
+            return  # written before there were such channels
+        begin = {"path": "", "task": "", "idx": -1_000_000}
+        for channel in found.versions:
+            if channel in found.channels or channel.startswith(OWN):
+                continue
+            for row in self._tables.pages(Q.deltas_page, begin, checkpoint=parent, channel=channel, **self._names):
+                yield from [row] if isinstance(row, LeftOut) else self._delta(row, found, branch)
+
+    def _delta(self, row: tuple[Any, ...], found: _Checkpoint, branch: _Branch) -> Iterator[Item | Remark]:
+        _, task, idx, kind, data = row
+        place = self._tables.place("writes", f"{self._names['thread']}/{found.id}/{task}/{idx}")
         try:
-            rows = self._tables.foreign.query(Q.channel_written, channel=channel, **self._names)
-            value = unpack(text_of(rows[0][0]), rows[0][1]) if rows else None
-        except Error:
-            return False
-        return _is_message(value) or _are_messages(value)
+            value = unpack(text_of(kind), data)
+        except Error as error:
+            yield LeftOut(place, error.message)
+            return
+        messages = [value] if _is_message(value) else value
+        if _are_messages(messages):
+            yield from _new_messages(messages, found, branch, place)
 
     def _pending(self, newest: str) -> Iterator[Item | Remark]:
         for row in self._tables.pages(Q.writes_page, {"task": "", "idx": -1_000_000}, checkpoint=newest, **self._names):

@@ -27,8 +27,10 @@ WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :checkpoin
 ORDER BY task_id, idx
 LIMIT 100
 
--- channel_written: whether anything was ever written to a channel of a thread.
-SELECT type, CAST(value AS BLOB)
+-- deltas_page: what a step wrote to one channel, in the order in which it was taken in.
+SELECT task_path, task_id, idx, type, CAST(value AS BLOB)
 FROM writes
-WHERE thread_id = :thread AND checkpoint_ns = :ns AND channel = :channel
-LIMIT 1
+WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :checkpoint AND channel = :channel
+  AND (task_path, task_id, idx) > (:path, :task, :idx)
+ORDER BY task_path, task_id, idx
+LIMIT 100

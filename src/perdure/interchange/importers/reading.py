@@ -23,10 +23,12 @@ from perdure.model.limits import VALUE_MAX_BYTES
 LINE_MAX_BYTES = VALUE_MAX_BYTES
 DOCUMENT_MAX_BYTES = 4 * VALUE_MAX_BYTES
 HEAD_BYTES = 1 << 18
-TRIES = 64  # places of a broken line at which a record is looked for
+TRIES = 32  # places of a broken line at which a record is looked for
 _SKIP_BYTES = 1 << 20
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TOO_DEEP = "nested too deep"
+_BLANK = re.compile(r"\s*")
+_BETWEEN = re.compile(r"[\s,]*")
 
 Looks = Callable[[dict[str, Any]], bool]
 
@@ -103,9 +105,10 @@ def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Itera
     at, torn = 0, ""
     for _ in range(TRIES):
         data, after = _object_at(text, at)
-        if data is not None and (at == 0 or (looks_right(data) and text[after:].lstrip()[:1] in ("", "{"))):
+        behind = _past(_BLANK, text, after)
+        if data is not None and (at == 0 or (looks_right(data) and text[behind : behind + 1] in ("", "{"))):
             yield Record(data, place, number)
-            at = len(text) - len(text[after:].lstrip())
+            at = behind
         else:
             torn = torn or f"broken JSON at character {at + 1}: {text[at : at + 60]!r}"
             at = text.find("{", at + 1)
@@ -113,6 +116,12 @@ def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Itera
             break
     if torn:
         yield LeftOut(place, torn)
+
+
+def _past(gap: re.Pattern[str], text: str, at: int) -> int:
+    """Where the text goes on behind a gap. No piece of it is copied: it may be long."""
+    found = gap.match(text, at)
+    return found.end() if found else at
 
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
@@ -179,7 +188,7 @@ def torn_list(text: str, names: tuple[str, ...]) -> Torn | None:
     fields = _object_at(text[: begin.start()].rstrip() + '"":0}', 0)[0] or {}
     elements: list[Any] = []
     at = begin.end()
-    while (at := _element_at(text, at)) < len(text) and text[at] != "]":
+    while (at := _past(_BETWEEN, text, at)) < len(text) and text[at] != "]":
         try:
             element, at = _LENIENT.raw_decode(text, at)
         except (ValueError, RecursionError):
@@ -187,11 +196,6 @@ def torn_list(text: str, names: tuple[str, ...]) -> Torn | None:
         elements.append(element)
     fields.pop("", None)
     return Torn(fields, elements, f"broken JSON at character {at + 1}: {text[at : at + 60]!r}")
-
-
-def _element_at(text: str, at: int) -> int:
-    """Where the next element begins."""
-    return len(text) - len(text[at:].lstrip(" \t\r\n,")) if at < len(text) else at
 
 
 class Head(NamedTuple):
@@ -209,7 +213,7 @@ def head_of(path: Path) -> Head:
     except OSError as error:
         raise Unavailable(f"cannot be read: {error.strerror}", path=str(path)) from error
     text = data.decode("utf-16" if data[:2] in _UTF16 else "utf-8-sig", "replace")
-    return Head(data, [found for line in text.splitlines()[:50] if (found := _first_object(line)) is not None])
+    return Head(data, [found for line in text.split("\n", 50)[:50] if (found := _first_object(line)) is not None])
 
 
 def _first_object(line: str) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ Keeps P10, P15.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -105,17 +106,17 @@ def _cells(text: str, source: Source) -> Iterator[Row | LeftOut]:
     head = _first_line(text)
     delimiter = max(DELIMITERS, key=head.count)
     reader = csv.DictReader(
-        text.replace("\0", "").splitlines(keepends=True), delimiter=delimiter, restkey="", strict=True
+        io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter, restkey="", strict=True
     )
     while True:
         try:
             row: Any = next(reader, None)
         except csv.Error as error:
-            yield LeftOut(f"{source.name}:{reader.line_num}", f"what follows cannot be read: {error}")
-            return
+            yield LeftOut(f"{source.name}:{reader.reader.line_num}", f"broken row: {error}")
+            continue
         if row is None:
             return
-        place = f"{source.name}:{reader.line_num}"
+        place = f"{source.name}:{reader.reader.line_num}"
         cells = {
             name.strip(): value for name, value in row.items() if isinstance(name, str) and name and value is not None
         }

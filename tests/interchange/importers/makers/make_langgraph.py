@@ -16,9 +16,10 @@ from uuid import UUID
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.tools import tool
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
@@ -28,6 +29,10 @@ class State(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], add_messages]
     count: int
     facts: dict[str, Any]
+
+
+class Deltas(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=5)]
 
 
 @tool
@@ -85,6 +90,34 @@ def told(message: Any) -> dict[str, Any]:
     return found | ({"call": message.tool_call_id, "status": message.status} if message.type == "tool" else {})
 
 
+def branched(saver: SqliteSaver) -> dict[str, Any]:
+    """A thread that went on from an older checkpoint once: the line that was left is a branch."""
+    thread = {"configurable": {"thread_id": "branches"}}
+    plain = StateGraph(State).add_node("hear", lambda _: {}).add_edge(START, "hear").compile(checkpointer=saver)
+    for number in ("b1", "b2"):
+        plain.invoke({"messages": [HumanMessage(f"say {number}", id=number)]}, thread)
+    left = plain.get_state(thread)
+    earlier = next(state for state in plain.get_state_history(thread) if len(state.values.get("messages", [])) == 1)
+    plain.invoke({"messages": [HumanMessage("say b3", id="b3")]}, earlier.config)
+    name = f"branches/branch-{left.config['configurable']['checkpoint_id']}"
+    return {
+        "branches": [told(each) for each in plain.get_state(thread).values["messages"]],
+        name: [told(each) for each in left.values["messages"]],
+    }
+
+
+def kept_as_deltas(saver: SqliteSaver) -> dict[str, Any]:
+    """A thread whose messages are not in its checkpoints, but for a snapshot now and then."""
+    thread = {"configurable": {"thread_id": "deltas"}}
+    graph = StateGraph(Deltas).add_node(
+        "echo", lambda state: {"messages": [AIMessage(f"re {state['messages'][-1].content}")]}
+    )
+    compiled = graph.add_edge(START, "echo").compile(checkpointer=saver)
+    for number in range(4):
+        compiled.invoke({"messages": [HumanMessage(f"say {number}")]}, thread)
+    return {"deltas": [told(each) for each in compiled.get_state(thread).values["messages"]]}
+
+
 def make(folder: Path) -> None:
     file = folder / "checkpoints.sqlite"
     read: dict[str, Any] = {}
@@ -104,6 +137,7 @@ def make(folder: Path) -> None:
         plain.invoke({"messages": [RemoveMessage("f1"), HumanMessage("three", id="f3")]}, forgetful)
         after = [told(each) for each in plain.get_state(forgetful).values["messages"]]
         read["forgets"] = [*before, after[-1]]  # also what was removed later was said
+        read |= branched(saver) | kept_as_deltas(saver)
         saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     names = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-core")
     versions = ", ".join(f"{name} {version(name)}" for name in names)

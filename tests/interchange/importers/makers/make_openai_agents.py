@@ -45,7 +45,7 @@ class Scripted(Model):
 def says(text: str) -> ResponseOutputMessage:
     part = ResponseOutputText(text=text, type="output_text", annotations=[])
     return ResponseOutputMessage(
-        id=f"msg_{abs(hash(text)) % 97}", type="message", role="assistant", status="completed", content=[part]
+        id=f"msg_{len(text)}", type="message", role="assistant", status="completed", content=[part]
     )
 
 

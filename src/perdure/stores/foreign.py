@@ -39,9 +39,13 @@ class Foreign:
         self._path = str(path)
         with told(self._path):
             self._connection = opened_untouched(path)
-            self._connection.raw.limit(apsw.SQLITE_LIMIT_LENGTH, 2 * VALUE_MAX_BYTES)
-            self.tables = self._tables()
-            self._connection.raw.authorizer = _judge
+            try:
+                self._connection.raw.limit(apsw.SQLITE_LIMIT_LENGTH, 2 * VALUE_MAX_BYTES)
+                self.tables = self._tables()
+                self._connection.raw.authorizer = _judge
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Let the file go."""

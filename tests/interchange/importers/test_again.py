@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from interchange.importers.conftest import Take
 from interchange.importers.telling import ours
 from perdure.interchange.importers import writing
 from perdure.interchange.importers.importing import import_files
+from perdure.interchange.importers.report import Report
 from perdure.planes import turns
 
 LINES = [
@@ -78,6 +81,7 @@ from pathlib import Path
 import perdure
 from perdure.interchange.importers import writing
 from perdure.interchange.importers.importing import import_files
+from perdure.interchange.importers.report import Report
 
 writing.BATCH_ITEMS = 7
 left, inner = int(sys.argv[3]), writing.write
@@ -157,3 +161,24 @@ def test_the_same_on_postgresql(postgres_url: str, tmp_path: Path, whole: Any) -
         assert import_files(store, [written(tmp_path)]).added == {}
         assert told(store) == whole
         assert store.verify().ok
+
+
+def test_two_who_import_the_same_at_once_import_it_once(
+    tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, file = f"sqlite:///{tmp_path}/both.db", written(tmp_path)
+    monkeypatch.setattr(writing, "BATCH_ITEMS", 5)
+    perdure.open(url).close()
+    barrier = threading.Barrier(3)
+
+    def run() -> Report:
+        with perdure.open(url) as store:
+            barrier.wait()
+            return import_files(store, [file])
+
+    with ThreadPoolExecutor(3) as pool:
+        reports = [each.result() for each in [pool.submit(run) for _ in range(3)]]
+    assert all(report.ok for report in reports)
+    assert sum(report.added.get("turns", 0) for report in reports) == 80
+    with perdure.open(url) as store:
+        assert told(store) == whole

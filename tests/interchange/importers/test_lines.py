@@ -173,7 +173,8 @@ def test_a_folder_of_session_files(store: Any, take: Take, tmp_path: Path) -> No
     (folder / "notes.txt").write_text("nothing for us")
     report = take(folder)
     assert report.sessions == ("messages/a", "messages/s7", "messages/b/lines")
-    assert [(each.place, each.why) for each in report.left_out] == [("notes.txt", "it has none of the known formats")]
+    assert report.ok
+    assert report.passed_over == {"file of no known format": 1}
     assert ours(store.session("messages/a")) == [
         ("system", "Be kind."),
         ("user", "one\n{'type': 'image_url', 'image_url': {'url': 'data:x'}}"),
@@ -206,3 +207,40 @@ def test_a_dry_run_writes_nothing(store: Any, tmp_path: Path) -> None:
     assert report.read["turns"] == 7 + 2 + 7
     assert report.added == {}
     assert list(store.sessions()) == []
+
+
+def test_a_file_of_no_known_format_is_missed_where_it_could_have_been_one(take: Take, tmp_path: Path) -> None:
+    texts = {
+        "notes.txt": "words",
+        "index.json": '{"version": 1}',
+        "other.jsonl": '{"x": 1}\n{"x": 2}',
+        "empty.jsonl": "",
+    }
+    torn = {"zeros.jsonl": "\0" * 900, "torn.json": '{"version": '}
+    for name, text in {**texts, **torn}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "into.db").unlink(missing_ok=True)
+    report = import_files(None, [tmp_path])
+    assert {each.place for each in report.left_out} == set(torn)
+    assert report.passed_over == {"file of no known format": len(texts)}
+    assert not take(tmp_path / "notes.txt").ok
+
+
+def test_progress_is_told(store: Any) -> None:
+    told: list[tuple[int, int]] = []
+    import_files(store, [CLAUDE], progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (0, 1)
+    assert told[-1][0] > 10
+    told.clear()
+    import_files(store, [CLAUDE, CODEX], progress=lambda done, total: told.append((done, total)))
+    assert told == [(0, 2), (1, 2)]
+
+
+def test_a_large_turn(store: Any, take: Take, tmp_path: Path) -> None:
+    large = "ü" * 3_000_000
+    (tmp_path / "a.json").write_text(
+        json.dumps([{"role": "user", "content": large}, {"role": "assistant", "content": "ok"}])
+    )
+    assert take(tmp_path / "a.json").ok
+    assert ours(store.session("messages/a")) == [("user", large), ("assistant", "ok")]
+    assert take(tmp_path / "a.json").added == {}

@@ -14,7 +14,7 @@ from typing import Any
 from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named, word
-from perdure.interchange.importers.reading import Head, Record, Source, records
+from perdure.interchange.importers.reading import Head, Record, Source, each_record
 
 NAME = "codex"
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
@@ -60,11 +60,7 @@ class _Reading:
         self._model: Any = None
 
     def items(self) -> Iterator[Item | Remark]:
-        for found in records(self._source, looks_right):
-            if isinstance(found, Record):
-                yield from self._of(found)
-            else:
-                yield found
+        return each_record(self._source, looks_right, self._of)
 
     def _of(self, record: Record) -> Iterator[Item | Remark]:
         data, kind = record.data, str(record.data.get("type") or "")

@@ -15,6 +15,8 @@ from perdure.interchange.importers.items import Item, Remark
 from perdure.interchange.importers.reading import Head, Source, document, head_of
 from perdure.stores.foreign import Foreign, is_sqlite
 
+ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
+
 Read = Callable[[Source], Iterator[Item | Remark]]
 
 
@@ -67,3 +69,15 @@ def _holds_messages(path: Path) -> bool:
     except Error:
         return plain.is_torn_session(path)
     return plain.holds_messages(found)
+
+
+def may_be_broken(path: Path) -> bool:
+    """Whether a file of no known format could be what is left of one: it has such a name, and nothing whole in it."""
+    head = head_of(path)
+    if path.suffix.lower() not in ENDINGS or not head.data or is_sqlite(head.data) or head.records:
+        return False
+    try:
+        document(path)
+    except Error:
+        return True
+    return False

@@ -8,13 +8,15 @@ event says is. Order is that of writing, which in ADK is the order of time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
+from perdure.errors import Invalid
 from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark
 from perdure.interchange.importers.messages import Given, Spot, Wanted, answer, content_of, turn
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.rows import NotJson, Tables, instant_of, json_of, text_of
+from perdure.interchange.importers.rows import Tables, as_json, as_text, instant_of
 from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statements
 
@@ -44,32 +46,25 @@ def read(source: Source) -> Iterator[Item | Remark]:
     """All sessions, then what users and apps share."""
     with Foreign(source.path) as foreign:
         tables = Tables(foreign, source)
-        for row in tables.pages(Q.sessions_page, {"app": "", "user": "", "session": ""}):
-            if isinstance(row, LeftOut):
-                yield row
-            else:
-                yield from _session(tables, Owner(*map(text_of, row[:3])), row[3])
+        first = {"app": "", "user": "", "session": ""}
+        yield from tables.each(
+            Q.sessions_page, first, lambda row: _session(tables, Owner(*map(as_text, row[:3])), row[3])
+        )
         if "app_states" in foreign.tables:
-            for row in tables.pages(Q.app_states_page, {"app": ""}):
-                yield from _shared(tables, "app_states", row)
+            yield from tables.each(Q.app_states_page, {"app": ""}, partial(_shared, tables, "app"))
         if "user_states" in foreign.tables:
-            for row in tables.pages(Q.user_states_page, {"app": "", "user": ""}):
-                yield from _shared(tables, "user_states", row)
+            yield from tables.each(Q.user_states_page, {"app": "", "user": ""}, partial(_shared, tables, "user"))
 
 
-def _shared(tables: Tables, table: str, row: tuple[Any, ...] | LeftOut) -> Iterator[Item | Remark]:
-    if isinstance(row, LeftOut):
-        yield row
-        return
-    owner = [text_of(each) for each in row[:-1]]
-    word = "user" if table == "user_states" else "app"
-    yield from _state(row[-1], tables.place(table, "/".join(owner)), scope=named(NAME, word, *owner))
+def _shared(tables: Tables, whose: str, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
+    owner = [as_text(each) for each in row[:-1]]
+    yield from _state(row[-1], tables.place(f"{whose}_states", "/".join(owner)), scope=named(NAME, whose, *owner))
 
 
 def _state(data: object, place: str, *, session: str = "", scope: str = "") -> Iterator[Item | Remark]:
     try:
-        state = json_of(data) if data is not None else {}
-    except NotJson as error:
+        state = as_json(data) if data is not None else {}
+    except Invalid as error:
         yield LeftOut(place, error.message)
         return
     for name, value in state.items() if isinstance(state, dict) else ():
@@ -77,41 +72,37 @@ def _state(data: object, place: str, *, session: str = "", scope: str = "") -> I
 
 
 def _session(tables: Tables, owner: Owner, state: object) -> Iterator[Item | Remark]:
-    name, calls = named(NAME, *owner), Calls()
+    name = named(NAME, *owner)
     place = tables.place("sessions", "/".join(owner))
     yield Opened(name, NAME, place)
     yield from _state(state, place, session=name)
     statement = Q.events_page if "event_data" in tables.foreign.tables["events"] else Q.old_events_page
-    for row in tables.pages(statement, {"after": 0}, **owner._asdict()):
-        if isinstance(row, LeftOut):
-            yield row
-        else:
-            yield from _event(tables, name, row, calls)
+    yield from tables.each(statement, {"after": 0}, partial(_event, tables, name, Calls()), **owner._asdict())
 
 
-def _event(tables: Tables, session: str, row: tuple[Any, ...], calls: Calls) -> Iterator[Item | Remark]:
+def _event(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
     number, id_, invocation, at, *rest = row
     place = tables.place("events", number)
     try:
         event = _event_of(rest)
-    except NotJson as error:
+    except Invalid as error:
         yield LeftOut(place, error.message)
         return
     if not isinstance(event, dict):
         yield LeftOut(place, "no JSON object")
         return
     more = {name: event[name] for name in _KEPT if event.get(name)}
-    more |= {"invocation": text_of(invocation), "author": event.get("author"), "usage": event.get("usage_metadata")}
+    more |= {"invocation": as_text(invocation), "author": event.get("author"), "usage": event.get("usage_metadata")}
     when = instant_of(event.get("timestamp") or at)
-    spot = Spot(session, named(text_of(id_)), Origin(NAME, text_of(id_), when, more), place, calls)
+    spot = Spot(session, named(as_text(id_)), Origin(NAME, as_text(id_), when, more), place, calls)
     yield from _said(event, spot)
 
 
 def _event_of(rest: list[Any]) -> Any:
     if len(rest) == 1:
-        return json_of(rest[0])
+        return as_json(rest[0])
     author, content = rest
-    return {"author": text_of(author), "content": None if content is None else json_of(content)}
+    return {"author": as_text(author), "content": None if content is None else as_json(content)}
 
 
 def _said(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.handles.sync.store import Store
 from perdure.interchange.importers import state
-from perdure.interchange.importers.formats import Format, detect, format_named
-from perdure.interchange.importers.items import Item, LeftOut, Remark
+from perdure.interchange.importers.formats import Format, detect, format_named, may_be_broken
+from perdure.interchange.importers.items import Item, LeftOut, PassedOver, Remark
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import Report, Tally
 from perdure.interchange.importers.state import Mapping
@@ -42,8 +43,17 @@ def import_files(
     tally = Tally()
     for done, source in enumerate(sources):
         progress(done, len(sources))
-        import_items(store._caller if store else None, _items(source, given, tally), tally)
+        told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
+        import_items(store._caller if store else None, _items(source, given, tally), tally, told)
     return tally.report(dry_run=store is None)
+
+
+def _tell(progress: Progress, tally: Tally, _count: int) -> None:
+    """Of one file it is known how many items were read, not how many there are."""
+    progress(sum(tally.read.values()), 0)
+
+
+def _quiet(_count: int) -> None: ...
 
 
 def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item | Remark]:
@@ -51,7 +61,7 @@ def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item 
     try:
         found = given or detect(source.path)
         if found is None:
-            yield LeftOut(source.name, "it has none of the known formats")
+            yield _unknown(source)
             return
         tally.files[found.name] += 1
         yield from found.read(source)
@@ -61,10 +71,17 @@ def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item 
         yield LeftOut(source.name, error.message)
 
 
+def _unknown(source: Source) -> Remark:
+    """A file that somebody named is missed; one in a folder only if it could have been more than it is."""
+    if source.is_named or may_be_broken(source.path):
+        return LeftOut(source.name, "it has none of the known formats")
+    return PassedOver("file of no known format")
+
+
 def _sources(path: Path) -> Iterator[Source]:
     """A file, or the files below a folder in the order of their names. Links in a folder are not followed."""
     if path.is_file():
-        yield Source(path, path.name)
+        yield Source(path, path.name, is_named=True)
     elif path.is_dir():
         yield from _below(path)
     else:

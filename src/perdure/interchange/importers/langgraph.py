@@ -9,6 +9,7 @@ interrupt, an error, a half-done step) becomes happenings. Nothing is imported o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import Error
@@ -17,7 +18,7 @@ from perdure.interchange.importers.messages import Spot, message_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named
 from perdure.interchange.importers.packed import CLASS, Packed, plain, unpack
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.rows import Tables, text_of
+from perdure.interchange.importers.rows import Tables, as_text
 from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statements
 
@@ -41,13 +42,13 @@ def read(source: Source) -> Iterator[Item | Remark]:
     """All threads, one after the other."""
     with Foreign(source.path) as foreign:
         tables = Tables(foreign, source)
-        for statement, after in ((Q.first_thread, {}), (Q.threads_page, {"thread": "", "ns": ""})):
-            rows = tables.pages(statement, after) if after else iter(foreign.query(statement))
-            for row in rows:
-                if isinstance(row, LeftOut):
-                    yield row
-                else:
-                    yield from _Thread(tables, text_of(row[0]), text_of(row[1])).items()
+        for row in foreign.query(Q.first_thread):
+            yield from _thread(tables, row)
+        yield from tables.each(Q.threads_page, {"thread": "", "ns": ""}, partial(_thread, tables))
+
+
+def _thread(tables: Tables, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
+    return _Thread(tables, as_text(row[0]), as_text(row[1])).items()
 
 
 class _Branch:
@@ -84,7 +85,7 @@ class _Thread:
             if isinstance(row, LeftOut):
                 yield row
             else:
-                parents[text_of(row[0])] = text_of(row[1])
+                parents[as_text(row[0])] = as_text(row[1])
         sessions = _sessions_of(parents, self._name)
         newest = next(reversed(parents), "")
         for each, parent in parents.items():
@@ -115,11 +116,11 @@ class _Thread:
 
     def _unpacked(self, id_: str) -> _Checkpoint:
         rows = self._tables.foreign.query(Q.checkpoint_get, checkpoint=id_, **self._names)
-        found = unpack(text_of(rows[0][0]), rows[0][1]) if rows else None
+        found = unpack(as_text(rows[0][0]), rows[0][1]) if rows else None
         fields = found if isinstance(found, dict) else {}
         channels, versions = fields.get("channel_values"), fields.get("channel_versions")
         return _Checkpoint(
-            id_, text_of(fields.get("ts")), channels if isinstance(channels, dict) else {},
+            id_, as_text(fields.get("ts")), channels if isinstance(channels, dict) else {},
             versions if isinstance(versions, dict) else {},
         )  # fmt: skip
 
@@ -147,14 +148,16 @@ class _Thread:
         for channel in found.versions:
             if channel in found.channels or channel.startswith(OWN):
                 continue
-            for row in self._tables.pages(Q.deltas_page, begin, checkpoint=parent, channel=channel, **self._names):
-                yield from [row] if isinstance(row, LeftOut) else self._delta(row, found, branch)
+            read_row = partial(self._delta, found, branch)
+            yield from self._tables.each(
+                Q.deltas_page, begin, read_row, checkpoint=parent, channel=channel, **self._names
+            )
 
-    def _delta(self, row: tuple[Any, ...], found: _Checkpoint, branch: _Branch) -> Iterator[Item | Remark]:
+    def _delta(self, found: _Checkpoint, branch: _Branch, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
         _, task, idx, kind, data = row
         place = self._tables.place("writes", f"{self._names['thread']}/{found.id}/{task}/{idx}")
         try:
-            value = unpack(text_of(kind), data)
+            value = unpack(as_text(kind), data)
         except Error as error:
             yield LeftOut(place, error.message)
             return
@@ -163,23 +166,21 @@ class _Thread:
             yield from _new_messages(messages, found, branch, place)
 
     def _pending(self, newest: str) -> Iterator[Item | Remark]:
-        for row in self._tables.pages(Q.writes_page, {"task": "", "idx": -1_000_000}, checkpoint=newest, **self._names):
-            if isinstance(row, LeftOut):
-                yield row
-                continue
-            task, idx, channel, kind, data = row
-            place = self._tables.place("writes", f"{self._names['thread']}/{newest}/{task}/{idx}")
-            try:
-                value = plain(unpack(text_of(kind), data))
-            except Error as error:
-                yield LeftOut(place, error.message)
-                continue
-            if value is not None or not str(channel).startswith(OWN):
-                what = f"{NAME}.{KINDS.get(channel, 'pending')}"
-                origin = Origin(NAME, f"{newest}/{task}/{idx}")
-                yield Noted(
-                    self._name, named(newest, task, idx), what, {"channel": channel, "value": value}, origin, place
-                )
+        begin = {"task": "", "idx": -1_000_000}
+        return self._tables.each(Q.writes_page, begin, partial(self._write, newest), checkpoint=newest, **self._names)
+
+    def _write(self, newest: str, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
+        task, idx, channel, kind, data = row
+        place = self._tables.place("writes", f"{self._names['thread']}/{newest}/{task}/{idx}")
+        try:
+            value = plain(unpack(as_text(kind), data))
+        except Error as error:
+            yield LeftOut(place, error.message)
+            return
+        if value is not None or not str(channel).startswith(OWN):
+            what, origin = f"{NAME}.{KINDS.get(channel, 'pending')}", Origin(NAME, f"{newest}/{task}/{idx}")
+            told = {"channel": channel, "value": value}
+            yield Noted(self._name, named(newest, task, idx), what, told, origin, place)
 
 
 def _sessions_of(parents: dict[str, str], name: str) -> dict[str, str]:

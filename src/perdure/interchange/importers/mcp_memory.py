@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.interchange.importers.items import Item, Kept, LeftOut, Remark
 from perdure.interchange.importers.naming import named
-from perdure.interchange.importers.reading import Head, Record, Source, records
+from perdure.interchange.importers.reading import Head, Record, Source, each_record
 
 NAME = "mcp-memory"
 ENTITY = ("name", "entityType", "observations")
@@ -32,13 +32,11 @@ def recognises(head: Head) -> bool:
 
 def read(source: Source) -> Iterator[Item | Remark]:
     """Everything in the file, in its order."""
-    for found in records(source, looks_right):
-        if not isinstance(found, Record):
-            yield found
-        elif looks_right(found.data):
-            yield _value(found)
-        else:
-            yield LeftOut(found.place, "neither an entity nor a relation")
+    return each_record(source, looks_right, _items)
+
+
+def _items(record: Record) -> Iterator[Item | Remark]:
+    yield _value(record) if looks_right(record.data) else LeftOut(record.place, "neither an entity nor a relation")
 
 
 def _value(record: Record) -> Kept:

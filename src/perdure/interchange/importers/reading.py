@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.errors import Invalid, TooLarge, Unavailable
-from perdure.interchange.importers.items import LeftOut, Mended
+from perdure.interchange.importers.items import Item, LeftOut, Mended, Remark
 from perdure.model.limits import VALUE_MAX_BYTES
 
 LINE_MAX_BYTES = VALUE_MAX_BYTES
@@ -42,10 +42,11 @@ class Record(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file to import: where it is, and what people call it (relative to what they named)."""
+    """A file to import: where it is, what people call it (below what they named), and whether they named the file itself."""
 
     path: Path
     name: str
+    is_named: bool = False
 
 
 def records(source: Source, looks_right: Looks) -> Iterator[Record | LeftOut | Mended]:
@@ -60,6 +61,14 @@ def records(source: Source, looks_right: Looks) -> Iterator[Record | LeftOut | M
             yield from _parsed(stripped, place, number, looks_right)
         elif b"\0" in line:
             yield LeftOut(place, "zeros, as a power loss leaves them")
+
+
+def each_record(
+    source: Source, looks_right: Looks, read: Callable[[Record], Iterator[Item | Remark]]
+) -> Iterator[Item | Remark]:
+    """What a function reads in each of the records, and the remarks."""
+    for found in records(source, looks_right):
+        yield from read(found) if isinstance(found, Record) else [found]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:

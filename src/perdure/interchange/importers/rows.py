@@ -5,17 +5,19 @@ Callers: the formats that are SQLite files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from perdure.errors import Damaged, Error, Unavailable
-from perdure.interchange.importers.items import LeftOut
+from perdure.errors import Damaged, Invalid, Unavailable
+from perdure.interchange.importers.items import Item, LeftOut, Remark
 from perdure.interchange.importers.reading import Source
 from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statement
+
+ReadRow = Callable[[tuple[Any, ...]], Iterator[Item | Remark]]
 
 
 class Tables:
@@ -47,21 +49,24 @@ class Tables:
                 return
             after = dict(zip(after, rows[-1], strict=False))
 
+    def each(
+        self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any
+    ) -> Iterator[Item | Remark]:
+        """What a function reads in each of these rows, and the remarks."""
+        for row in self.pages(statement, after, **params):
+            yield from [row] if isinstance(row, LeftOut) else read(row)
 
-def json_of(data: object) -> Any:
+
+def as_json(data: object) -> Any:
     """A column of JSON as what it is. Invalid when it is none."""
     raw = data if isinstance(data, bytes) else str(data).encode("utf-8", "replace")
     try:
         return msgspec.json.decode(raw.decode("utf-8", "replace").encode())
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise NotJson(f"broken JSON: {str(error)[:80]}") from None
+        raise Invalid(f"broken JSON: {str(error)[:80]}") from None
 
 
-class NotJson(Error):
-    """A column that should hold JSON and does not."""
-
-
-def text_of(data: object) -> str:
+def as_text(data: object) -> str:
     """A column of text; nothing for NULL."""
     if data is None:
         return ""
@@ -75,4 +80,4 @@ def instant_of(seconds: object) -> str:
             return datetime.fromtimestamp(seconds, UTC).isoformat()
         except (OverflowError, ValueError, OSError):
             return str(seconds)
-    return text_of(seconds)
+    return as_text(seconds)

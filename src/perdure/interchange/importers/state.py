@@ -26,7 +26,7 @@ from perdure.interchange.importers.items import (
 )
 from perdure.interchange.importers.naming import Occurrences, named, word
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.tables import Row, rows_of
+from perdure.interchange.importers.sheets import Row, rows_of
 from perdure.model.kinds import is_reserved
 
 NAME = "state"

@@ -60,14 +60,18 @@ class Outcome(NamedTuple):
 # -- outside the transaction -------------------------------------------------------------------------------------
 
 
-def import_items(caller: Caller | None, found: Iterable[Item | Remark], tally: Tally) -> None:
+def import_items(
+    caller: Caller | None, found: Iterable[Item | Remark], tally: Tally, told: Callable[[int], None] = lambda _: None
+) -> None:
     """Write items into a store, or (no caller) only count them. Idempotent; after a crash, the same again completes it.
 
+    told: is called after every commit with how many items it had.
     Raises what the store raises when it cannot go on (Unavailable, Full); what was committed until then stays.
     """
     for batch in _batches(_prepared(found, tally)):
         for outcome in caller.write(write, batch) if caller else map(Outcome, batch):
             _count(outcome, tally, written=caller is not None)
+        told(len(batch))
 
 
 def _count(outcome: Outcome, tally: Tally, *, written: bool) -> None:

@@ -193,3 +193,25 @@ def test_hostile_yaml(take: Take, tmp_path: Path, text: str) -> None:
     report = take(file, mapping=Mapping("values"))
     assert not report.ok
     assert not (Path.cwd() / "planted").exists()
+
+
+def test_pickled_actions_of_adk_are_not_even_fetched(store: Any, take: Take, tmp_path: Path) -> None:
+    """The first schema of its DatabaseSessionService: what an event says is read, what it did is left pickled."""
+    planted, file = tmp_path / "planted", tmp_path / "old.db"
+    connection = apsw.Connection(str(file))
+    connection.execute("CREATE TABLE sessions (app_name, user_id, id, state TEXT, create_time, update_time)")
+    connection.execute(
+        "CREATE TABLE events (id, app_name, user_id, session_id, invocation_id, author, actions BLOB, timestamp, content TEXT)"
+    )
+    connection.execute("INSERT INTO sessions VALUES ('a', 'u', 's', '{\"n\": 1}', '', '')")
+    for number, (author, content) in enumerate([("user", '{"parts": [{"text": "hi"}]}'), ("bot", None)]):
+        row = (f"e{number}", "a", "u", "s", "i", author, pickle.dumps(Bomb(planted)), "2025-01-01 10:00:00", content)
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.close()
+    report = take(file)
+    assert report.ok
+    assert report.passed_over == {"google-adk event without content": 1}
+    assert not planted.exists()
+    session = store.session("google-adk/a/u/s")
+    assert [(turn.content, turn.origin["at"]) for turn in session.turns()] == [("hi", "2025-01-01 10:00:00")]
+    assert session.get("n") == 1

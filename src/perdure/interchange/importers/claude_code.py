@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark
+from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark, kind_of
 from perdure.interchange.importers.messages import Spot, message_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named, word
 from perdure.interchange.importers.reading import Head, Record, Source, each_record
@@ -28,7 +28,7 @@ FACTS = {"cwd": "cwd", "git_branch": "gitBranch", "version": "version"}
 
 def looks_right(record: dict[str, Any]) -> bool:
     """Whether an object can be one of its records."""
-    kind = record.get("type")
+    kind = kind_of(record)
     if kind in SPOKEN:
         return isinstance(record.get("message"), dict) and "uuid" in record
     return (
@@ -40,7 +40,7 @@ def looks_right(record: dict[str, Any]) -> bool:
 
 def recognises(head: Head) -> bool:
     """Whether a file is one: one of its first records is spoken, or they are all its own bookkeeping."""
-    spoken = any(record.get("type") in SPOKEN and looks_right(record) for record in head.records)
+    spoken = any(kind_of(record) in SPOKEN and looks_right(record) for record in head.records)
     return spoken or (bool(head.records) and all(map(looks_right, head.records)) and _is_own(head.records))
 
 
@@ -67,7 +67,7 @@ class _Reading:
         return each_record(self._source, looks_right, self._of)
 
     def _of(self, record: Record) -> Iterator[Item | Remark]:
-        data, kind = record.data, str(record.data.get("type") or "")
+        data, kind = record.data, kind_of(record.data)
         if kind in BOOKKEEPING:
             yield PassedOver(f"{NAME} {kind}")
         elif kind in TITLES and not self._calls:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark
+from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark, kind_of
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named, word
 from perdure.interchange.importers.reading import Head, Record, Source, each_record
@@ -28,9 +28,9 @@ FACTS = ("cwd", "originator", "cli_version", "git", "model_provider", "source", 
 
 def looks_right(record: dict[str, Any]) -> bool:
     """Whether an object can be one of its records."""
-    if isinstance(record.get("payload"), dict) and record.get("type") in WRAPPED:
+    if isinstance(record.get("payload"), dict) and kind_of(record) in WRAPPED:
         return True
-    return record.get("type") in BARE or record.get("record_type") == "state" or _is_old_start(record)
+    return kind_of(record) in BARE or record.get("record_type") == "state" or _is_old_start(record)
 
 
 def _is_old_start(record: dict[str, Any]) -> bool:
@@ -39,7 +39,7 @@ def _is_old_start(record: dict[str, Any]) -> bool:
 
 def recognises(head: Head) -> bool:
     """Whether a file is one: it has a wrapped record, or begins as the first versions did."""
-    wrapped = any(record.get("type") in WRAPPED and looks_right(record) for record in head.records)
+    wrapped = any(kind_of(record) in WRAPPED and looks_right(record) for record in head.records)
     return wrapped or (bool(head.records) and _is_old_start(head.records[0]))
 
 
@@ -63,7 +63,7 @@ class _Reading:
         return each_record(self._source, looks_right, self._of)
 
     def _of(self, record: Record) -> Iterator[Item | Remark]:
-        data, kind = record.data, str(record.data.get("type") or "")
+        data, kind = record.data, kind_of(record.data)
         payload = data.get("payload") if isinstance(data.get("payload"), dict) else None
         if kind == "session_meta" and payload is not None:
             yield from self._begin(payload, record)

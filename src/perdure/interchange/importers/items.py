@@ -131,3 +131,9 @@ class PassedOver(msgspec.Struct, frozen=True):
 
 Item: TypeAlias = Opened | Said | Answered | Kept | Planned | Decided | Noted
 Remark: TypeAlias = LeftOut | Mended | PassedOver
+
+
+def kind_of(record: object) -> str:
+    """The `type` of a foreign record: a text, whatever stands there."""
+    kind = record.get("type") if isinstance(record, dict) else None
+    return kind if isinstance(kind, str) else ""

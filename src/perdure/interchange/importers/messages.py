@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.interchange.importers.items import Answered, Item, Noted, Origin, Said
+from perdure.interchange.importers.items import Answered, Item, Noted, Origin, Said, kind_of
 from perdure.interchange.importers.naming import Calls, named, word
 from perdure.model.records.conversation import Call
 
@@ -95,7 +95,7 @@ def _sorted_parts(content: Any) -> tuple[Any, list[Wanted], list[Given]]:
         return content, [], []
     said, wanted, given = [], [], []
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else ""
+        kind = kind_of(part)
         if kind in ("tool_use", "server_tool_use"):
             wanted.append(Wanted(str(part.get("id") or ""), str(part.get("name") or ""), part.get("input")))
         elif kind in ("tool_result", "web_search_tool_result"):
@@ -139,7 +139,7 @@ def _part(part: Any) -> Any:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         return part
-    if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
+    if kind_of(part) in _TEXTS and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     if part.get("type") == "input_image" and isinstance(part.get("image_url"), str):
         return {"type": "image_url", "image_url": {"url": part["image_url"]}}
@@ -161,7 +161,7 @@ _HOSTED_CALLS = frozenset({
 
 def response_items(item: dict[str, Any], spot: Spot) -> Iterator[Item]:
     """One item of the Responses shape: a message, a call, a result, a thought; what is none of them becomes a happening."""
-    kind = str(item.get("type") or ("message" if is_message(item) else ""))
+    kind = kind_of(item) or ("message" if is_message(item) else "")
     if kind == "message":
         yield from message_items(item, spot)
     elif kind in _RESPONSE_CALLS:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import Error, Invalid
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Opened, Origin, Remark
+from perdure.interchange.importers.items import Item, Kept, LeftOut, Opened, Origin, Remark, kind_of
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import (
@@ -35,7 +35,7 @@ _ITEMS = frozenset({"function_call", "function_call_output", "reasoning", "messa
 
 def is_item(value: object) -> bool:
     """Whether this is a message, or an item of the Responses shape."""
-    return is_message(value) or (isinstance(value, dict) and value.get("type") in _ITEMS)
+    return is_message(value) or kind_of(value) in _ITEMS
 
 
 def recognises(head: Head) -> bool:

@@ -6,8 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from perdure import errors
+from perdure.doors.cli import importing
+from perdure.doors.cli.main import cli
+from perdure.interchange.importers.formats import FORMATS
+from perdure.interchange.importers.state import HEADINGS
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "foreign"
 CLAUDE = SAMPLES / "claude-code"
@@ -84,11 +89,12 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(run, tmp_path, w
     assert says in result.stderr
 
 
-def test_formats_complete(run) -> None:
-    from click.shell_completion import ShellComplete
+def test_the_names_are_those_of_the_formats_and_of_the_rows() -> None:
+    assert tuple(FORMATS) == importing.NAMES
+    assert tuple(HEADINGS) == importing.KINDS
 
-    from perdure.doors.cli.main import cli
 
+def test_formats_complete() -> None:
     found = ShellComplete(cli, {}, "perdure", "_PERDURE_COMPLETE").get_completions(["import", "--from"], "c")
     assert [each.value for each in found] == ["claude-code", "codex"]
 

@@ -244,3 +244,29 @@ def test_a_large_turn(store: Any, take: Take, tmp_path: Path) -> None:
     assert take(tmp_path / "a.json").ok
     assert ours(store.session("messages/a")) == [("user", large), ("assistant", "ok")]
     assert take(tmp_path / "a.json").added == {}
+
+
+def test_two_files_that_disagree_do_not_take_turns(store: Any, take: Take, tmp_path: Path) -> None:
+    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": ["tea"]}
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text(json.dumps(line))
+    second.write_text(json.dumps(line | {"observations": ["cake"]}))
+    assert take(first, second).added == {"values": 2}
+    assert take(first, second).added == {}
+    assert store.scope("mcp-memory").get("entity/Ann")["observations"] == ["cake"]
+    first.write_text(json.dumps(line | {"observations": []}))
+    assert take(first, second).added == {"values": 1}
+    assert store.scope("mcp-memory").get("entity/Ann")["observations"] == []
+    third = tmp_path / "c.jsonl"
+    third.write_text(first.read_text())
+    assert take(third).ok
+    assert take(third).added == {}
+
+
+def test_a_value_that_goes_back_is_followed(store: Any, take: Take, tmp_path: Path) -> None:
+    file = tmp_path / "memory.jsonl"
+    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": []}
+    for said in (["tea"], ["cake"], ["tea"]):
+        file.write_text(json.dumps(line | {"observations": said}))
+        assert take(file).added == {"values": 1}
+    assert store.scope("mcp-memory").entry("entity/Ann").version == 3

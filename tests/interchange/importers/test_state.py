@@ -158,3 +158,16 @@ def test_a_broken_row_costs_no_other(store: Any, take: Take, tmp_path: Path) -> 
     report = take(file, mapping=TASKS)
     assert [each.place for each in report.left_out] == ["b.csv:3", "b.csv:5"]
     assert {task.key for task in store.session("backlog").tasks()} == {"1", "3"}
+
+
+def test_a_status_that_goes_to_and_fro(store: Any, take: Take, tmp_path: Path) -> None:
+    file = tmp_path / "b.csv"
+    for status, becomes in [("blocked", "blocked"), ("open", "todo"), ("failed", "failed"), ("blocked", "blocked"),
+                            ("cancelled", "cancelled"), ("open", "todo"), ("doing", "todo"), ("done", "done")]:  # fmt: skip
+        file.write_text(f"id,title,status\n1,a,{status}\n")
+        assert take(file, mapping=TASKS).ok
+        assert take(file, mapping=TASKS).added == {}
+        assert store.session("backlog").tasks()[0].status.value == becomes
+    file.write_text("id,title,status\n1,a,open\n")
+    assert "done, and stays so" in take(file, mapping=TASKS).left_out[0].why
+    assert store.session("backlog").tasks()[0].status.value == "done"

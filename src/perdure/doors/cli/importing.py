@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 BUNDLE = ".perdure"
+NAMES = ("claude-code", "codex", "mcp-memory", "langgraph", "openai-agents", "google-adk", "messages")
 KINDS = ("tasks", "decisions", "events", "values")
 COLUMNS = (
     Column("what", lambda kind: kind[0]),
@@ -32,9 +33,7 @@ LEFT_OUT = (folded("left out", lambda remark: remark.place), folded("why", lambd
 
 
 def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from perdure.interchange.importers.formats import FORMATS  # noqa: PLC0415 - only who completes pays
-
-    return [name for name in FORMATS if name.startswith(incomplete)]
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 @command(
@@ -46,7 +45,7 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", shell_complete=_complete_format,
-              help="What the files are; without it, each is recognised by what is in it.")  # fmt: skip
+              help=f"What the files are: {', '.join(NAMES)}; else each is recognised by what is in it.")  # fmt: skip
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What the rows of a CSV, TSV, JSON or YAML file are.")
 @click.option(
     "--field", "fields", multiple=True, metavar="FIELD=COLUMN", help="With --as: which column is what; repeatable."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -44,8 +45,13 @@ def import_files(
     for done, source in enumerate(sources):
         progress(done, len(sources))
         told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
-        import_items(store._caller if store else None, _items(source, given, tally), tally, told)
+        import_items(store._caller if store else None, _items(source, given, tally), tally, _mark_of(source), told)
     return tally.report(dry_run=store is None)
+
+
+def _mark_of(source: Source) -> str:
+    """What a file is known by from one import to the next. Its path is nobody's business."""
+    return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
 
 
 def _tell(progress: Progress, tally: Tally, _count: int) -> None:

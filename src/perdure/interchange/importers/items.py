@@ -60,13 +60,14 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A value under a name, of a session or (session "") of a scope."""
+    """A value under a name, of a session or (session "") of a scope. `source` is set by the writer: which file says so."""
 
     name: str
     value: Any
     place: str
     session: str = ""
     scope: str = ""
+    source: str = ""
 
 
 class Planned(msgspec.Struct, frozen=True):

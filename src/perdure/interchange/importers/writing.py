@@ -34,6 +34,7 @@ from perdure.interchange.importers.naming import named
 from perdure.interchange.importers.report import Tally
 from perdure.log.change import Stream
 from perdure.model.records.conversation import Call
+from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import digest
 from perdure.planes import conversation, decisions, happenings, turns, values, work
 from perdure.stores.tx import Tx
@@ -42,6 +43,7 @@ BATCH_ITEMS = 200
 BATCH_BYTES = 2 * 1024 * 1024
 LABEL = "imported"
 MARKS = "imported"
+SOURCES_MAX = 50  # files of which a value's mark knows what they said last
 WORDS: dict[type[Item], str] = {
     Opened: "sessions", Said: "turns", Answered: "results", Kept: "values", Planned: "tasks", Decided: "decisions",
     Noted: "happenings",
@@ -61,14 +63,18 @@ class Outcome(NamedTuple):
 
 
 def import_items(
-    caller: Caller | None, found: Iterable[Item | Remark], tally: Tally, told: Callable[[int], None] = lambda _: None
+    caller: Caller | None,
+    found: Iterable[Item | Remark],
+    tally: Tally,
+    source: str = "",
+    told: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write items into a store, or (no caller) only count them. Idempotent; after a crash, the same again completes it.
 
-    told: is called after every commit with how many items it had.
+    source: which file it is; told: is called after every commit with how many items it had.
     Raises what the store raises when it cannot go on (Unavailable, Full); what was committed until then stays.
     """
-    for batch in _batches(_prepared(found, tally)):
+    for batch in _batches(_prepared(found, tally, source)):
         for outcome in caller.write(write, batch) if caller else map(Outcome, batch):
             _count(outcome, tally, written=caller is not None)
         told(len(batch))
@@ -81,7 +87,7 @@ def _count(outcome: Outcome, tally: Tally, *, written: bool) -> None:
         (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
 
 
-def _prepared(found: Iterable[Item | Remark], tally: Tally) -> Iterator[tuple[Item, int]]:
+def _prepared(found: Iterable[Item | Remark], tally: Tally, source: str) -> Iterator[tuple[Item, int]]:
     """Items that can be written, and about how large they are; remarks go to the tally."""
     for item in found:
         match item:
@@ -91,6 +97,8 @@ def _prepared(found: Iterable[Item | Remark], tally: Tally) -> Iterator[tuple[It
                 tally.mend(item)
             case PassedOver():
                 tally.passed_over[item.what] += 1
+            case Kept():
+                yield from _mended(msgspec.structs.replace(item, source=source), tally)
             case _:
                 yield from _mended(item, tally)
 
@@ -188,18 +196,26 @@ def _mark(tx: Tx, marks: Stream, key: str) -> dict[str, Any] | None:
 
 
 def _keep(tx: Tx, item: Kept) -> bool:
-    """Set a value, unless this very value was imported before; what was changed here since is not overwritten."""
+    """Set a value, unless this file said the same before; what was changed here since is not overwritten.
+
+    The mark has what each file said last: two files that disagree do not take turns with every import.
+    """
     stream = _session(tx, item.session) if item.session else values.open_scope(tx, item.scope)
     marks, key = _marks(tx, item), named("value", item.name)
-    mark, now = _mark(tx, marks, key), digest(item.value, "value").hex()
-    if mark is not None and mark.get("digest") == now:
+    mark, now = _mark(tx, marks, key) or {}, digest(item.value, "value").hex()
+    said = mark.get("said") or {}
+    if said.get(item.source) == now:
         return False
     standing = values.entry(tx, stream, item.name)
-    if standing is not None and (mark is None or standing.version != mark.get("version")):
+    version = standing.version if standing is not None else 0
+    is_new = standing is None or digest(standing.value).hex() != now
+    if is_new and standing is not None and version != mark.get("version"):
         raise Conflict(f"{item.name!r} was set here by somebody else: it stays as it is")
-    entry = values.put(tx, stream, item.name, item.value)
-    values.put(tx, marks, key, {"digest": now, "version": entry.version})
-    return True
+    if is_new:
+        version = values.put(tx, stream, item.name, item.value).version
+    last = dict([*said.items(), (item.source, now)][-SOURCES_MAX:])
+    values.put(tx, marks, key, {"version": version, "said": last})
+    return is_new
 
 
 def _plan(tx: Tx, item: Planned) -> bool:
@@ -215,10 +231,23 @@ def _plan(tx: Tx, item: Planned) -> bool:
         return False
     if mark is not None and task.status.value != mark.get("status"):
         raise Conflict(f"task {task.id} was moved here to {task.status}: it stays as it is")
-    if item.status in MOVES:
-        work.move(tx, stream, task.id, MOVES[item.status])
+    _move(tx, stream, task, item.status)
     values.put(tx, marks, key, {"seq": task.id, "status": item.status})
     return True
+
+
+def _move(tx: Tx, stream: Stream, task: TaskRecord, status: str) -> None:
+    """Bring a task to a status by the arrows that there are. Conflict for one that is done: that stays so."""
+    if task.status.value == status:
+        return
+    if task.status is TaskStatus.DONE:
+        raise Conflict(f"task {task.id} is done, and stays so")
+    if task.status in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+        work.move(tx, stream, task.id, "reopen")
+    elif task.status is TaskStatus.BLOCKED and status == TaskStatus.TODO:
+        work.move(tx, stream, task.id, "unblock")
+    if status in MOVES:
+        work.move(tx, stream, task.id, MOVES[status])
 
 
 def _seq_of(tx: Tx, marks: Stream, key: str) -> int | None:

@@ -7,7 +7,7 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
@@ -47,13 +47,17 @@ def say(
     key: str | None = None,
     calls: Sequence[Call] = (),
     about: Iterable[str] = (),
+    origin: Mapping[str, Any] | None = None,
 ) -> Turn:
-    """Add a turn, or with a key that was used before, give the turn that stands under it."""
+    """Add a turn, or with a key that was used before, give the turn that stands under it.
+
+    origin: where it came from, if it was said elsewhere before; kept as data, no part of what the key stands for.
+    """
     speaker = _speaker(role)
     made = _checked_calls(calls, speaker) if calls else ()
     if content is None and not made:
         raise Invalid("a turn says something or makes calls", path="content")
-    doc = _document(content, made)
+    doc = _document(content, made) | _origin(origin)
     if key is not None:
         said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
         if said is not None:
@@ -65,13 +69,22 @@ def say(
         subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
-    return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=stream.ref(seq))
+    ref = stream.ref(seq)
+    return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=ref, origin=doc.get("origin"))
 
 
-def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = False) -> Turn:
-    """Add the result of a call; if it has one already, give that one."""
+def result(
+    tx: Tx,
+    stream: Stream,
+    call_id: str,
+    value: Any,
+    *,
+    error: bool = False,
+    origin: Mapping[str, Any] | None = None,
+) -> Turn:
+    """Add the result of a call; if it has one already, give that one. origin: as for `say`."""
     check_name(call_id, "call_id")
-    doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {})
+    doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {}) | _origin(origin)
     if maker_of(tx, stream, call_id) is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
     given = result_of(tx, stream, call_id)
@@ -81,7 +94,8 @@ def result(tx: Tx, stream: Stream, call_id: str, value: Any, *, error: bool = Fa
     columns = {"role": Role.TOOL.value, "key": None, "call": call_id}
     seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
     at = to_datetime(tx.now)
-    return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), stream.ref(seq))
+    ref = stream.ref(seq)
+    return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), ref, doc.get("origin"))
 
 
 def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
@@ -102,6 +116,10 @@ def _document(content: Any, calls: Sequence[Call]) -> dict[str, Any]:
     if calls:
         doc["args"] = [to_plain(call.args, f"calls[{i}].args") for i, call in enumerate(calls)]
     return doc
+
+
+def _origin(origin: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if origin is None else {"origin": to_plain(dict(origin), "origin")}
 
 
 def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
@@ -245,7 +263,8 @@ def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
     content = stored_value(doc.get("content"), path)
     error = bool(doc.get("error"))
     said_as, when = stored_state(Role, role, path), stored_instant(at, path)
-    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq))
+    origin = stored_value(doc.get("origin"), path)
+    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin)
 
 
 def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:

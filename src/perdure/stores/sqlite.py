@@ -317,6 +317,12 @@ def opened_to_read(path: Path, busy_wait_ms: int = BUSY_WAIT_MS) -> SqliteConnec
     return _opened(path, apsw.SQLITE_OPEN_READONLY, busy_wait_ms, immutable=_is_still(path))
 
 
+def opened_untouched(path: Path) -> SqliteConnection:
+    """A connection to somebody else's file that leaves nothing beside it: where no WAL is being written, none is begun."""
+    still = not _has_bytes(path, "-wal") and not _has_bytes(path, "-journal")
+    return _opened(path, apsw.SQLITE_OPEN_READONLY, immutable=still)
+
+
 def opened_to_recover(path: Path) -> SqliteConnection:
     """A connection that rolls back what a crash left behind, and switches nothing: it may be somebody else's file."""
     return _opened(path, apsw.SQLITE_OPEN_READWRITE)

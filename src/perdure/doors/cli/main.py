@@ -7,6 +7,7 @@ stderr, or one JSON object with --json, and exit with their own code. Keeps P10,
 from __future__ import annotations
 
 import errno
+import keyword
 import os
 import sys
 from importlib import import_module
@@ -61,6 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "migrate": ("perdure.doors.cli.upkeep", "Bring a store to this version's schema."),
         "backup": ("perdure.doors.cli.upkeep", "A consistent copy while others write."),
         "restore": ("perdure.doors.cli.upkeep", "A store from a backup, checked first."),
+        "import": ("perdure.doors.cli.importing", "Bring in what other programs kept: sessions, turns, state."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },
@@ -92,7 +94,8 @@ class Commands(click.Group):
         """Load one."""
         if cmd_name not in COMMANDS:
             return None
-        return getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        module = import_module(COMMANDS[cmd_name][0])
+        return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -56,7 +56,8 @@ class Turn(msgspec.Struct, frozen=True):
     """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it
     failed.
 
-    `ref` is what decisions, tasks and others refer to it by.
+    `ref` is what decisions, tasks and others refer to it by. `origin` is where an imported turn came from: its format
+    there, its id and its instant.
     """
 
     seq: int
@@ -69,6 +70,7 @@ class Turn(msgspec.Struct, frozen=True):
     call: str | None = None
     error: bool = False
     ref: Any = None
+    origin: Any = None
 
 
 class Cover(msgspec.Struct, frozen=True):

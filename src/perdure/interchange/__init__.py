@@ -1,0 +1,1 @@
+"""Edges: what comes from elsewhere and what goes there."""

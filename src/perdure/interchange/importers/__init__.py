@@ -1,0 +1,9 @@
+"""Importers: what people already have, brought into a store. One module a format, one neutral form, one writer.
+
+    a file ──format.read──▶ items (items.py) ──writing.py──▶ the planes' own verbs, in bounded commits
+
+A format's module recognises its files by what is in them and reads them as items; it writes nothing and knows no store. The
+writer alone records. Whatever is read is hostile: nothing in it is unpickled, imported or called (P10); lines, documents and
+rows have a limit (P15); what is broken is left out and said so, the rest is taken. See docs/importing.md and
+docs/decisions/0017-importers.md.
+"""

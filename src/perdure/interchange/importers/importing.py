@@ -1,0 +1,108 @@
+"""Importing files and folders: each file by its own format, one report over all of them. What `perdure import` calls."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
+from perdure.handles.sync.store import Store
+from perdure.interchange.importers import state
+from perdure.interchange.importers.formats import Format, detect, format_named, may_be_broken
+from perdure.interchange.importers.items import Item, LeftOut, PassedOver, Remark
+from perdure.interchange.importers.reading import Source
+from perdure.interchange.importers.report import Report, Tally
+from perdure.interchange.importers.state import Mapping
+from perdure.interchange.importers.writing import import_items
+
+FILES_MAX = 100_000
+_BESIDE = ("-wal", "-shm", "-journal")  # of a database, which is read with them
+Progress = Callable[[int, int], None]
+
+
+def import_files(
+    store: Store | None,
+    paths: Iterable[Path],
+    *,
+    format_name: str | None = None,
+    mapping: Mapping | None = None,
+    progress: Progress = lambda *_: None,
+) -> Report:
+    """Import files, and all files in folders, into a store; without a store, only say what is in them.
+
+    Idempotent, file by file and item by item. format_name: take every file for one of this format; else each is recognised
+    by what is in it, and what is not recognised is left out, and said so. Raises NotFound for a path that is not there,
+    Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
+    """
+    given = None if format_name is None else format_named(format_name)
+    if mapping is not None:
+        given = Format(state.NAME, "a state file", state.reader_of(mapping))
+    sources = [source for path in paths for source in _sources(path)]
+    tally = Tally()
+    for done, source in enumerate(sources):
+        progress(done, len(sources))
+        told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
+        import_items(store._caller if store else None, _items(source, given, tally), tally, _mark_of(source), told)
+    return tally.report(dry_run=store is None)
+
+
+def _mark_of(source: Source) -> str:
+    """What a file is known by from one import to the next. Its path is nobody's business."""
+    return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
+
+
+def _tell(progress: Progress, tally: Tally, _count: int) -> None:
+    """Of one file it is known how many items were read, not how many there are."""
+    progress(sum(tally.read.values()), 0)
+
+
+def _quiet(_count: int) -> None: ...
+
+
+def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item | Remark]:
+    """Everything in one file. What is wrong with the file as a whole is left out, and does not stop the others."""
+    try:
+        found = given or detect(source.path)
+        if found is None:
+            yield _unknown(source)
+            return
+        tally.files[found.name] += 1
+        yield from found.read(source)
+    except OSError as error:
+        yield LeftOut(source.name, f"cannot be read: {error.strerror or error}")
+    except (Damaged, Invalid, Refused, Unavailable) as error:
+        yield LeftOut(source.name, error.message)
+
+
+def _unknown(source: Source) -> Remark:
+    """A file that somebody named is missed; one in a folder only if it could have been more than it is."""
+    if source.is_named or may_be_broken(source.path):
+        return LeftOut(source.name, "it has none of the known formats")
+    return PassedOver("file of no known format")
+
+
+def _sources(path: Path) -> Iterator[Source]:
+    """A file, or the files below a folder in the order of their names. Links in a folder are not followed."""
+    if path.is_file():
+        yield Source(path, path.name, is_named=True)
+    elif path.is_dir():
+        yield from _below(path)
+    else:
+        raise NotFound("there is no such file or folder", path=str(path))
+
+
+def _below(folder: Path) -> Iterator[Source]:
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(place, name)
+            if name.startswith(".") or name.endswith(_BESIDE) or not file.is_file() or file.is_symlink():
+                continue
+            count += 1
+            if count > FILES_MAX:
+                raise Invalid(f"more than {FILES_MAX} files", path=str(folder), hint="import its folders one by one")
+            yield Source(file, file.relative_to(folder).as_posix())

@@ -1,0 +1,83 @@
+"""Rows of other people's databases: in pages, and their texts and JSON, whatever bytes are there.
+
+Callers: the formats that are SQLite files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from perdure.errors import Damaged, Invalid, Unavailable
+from perdure.interchange.importers.items import Item, LeftOut, Remark
+from perdure.interchange.importers.reading import Source
+from perdure.stores.foreign import Foreign
+from perdure.stores.statements import Statement
+
+ReadRow = Callable[[tuple[Any, ...]], Iterator[Item | Remark]]
+
+
+class Tables:
+    """An open file of a source."""
+
+    def __init__(self, foreign: Foreign, source: Source) -> None:
+        self.foreign = foreign
+        self.source = source
+
+    def place(self, table: str, row: object) -> str:
+        """Where a row stands, for people."""
+        return f"{self.source.name}:{table}:{row}"
+
+    def pages(self, statement: Statement, after: dict[str, Any], **params: Any) -> Iterator[tuple[Any, ...] | LeftOut]:
+        """All rows of a statement that gives a page. after: where it begins; its names are those of the first columns.
+
+        Where the file is damaged the rows end with a remark: what comes behind cannot be read.
+        """
+        while True:
+            try:
+                rows = self.foreign.query(statement, **after, **params)
+            except (Damaged, Unavailable) as error:
+                yield LeftOut(
+                    self.place(statement.name, list(after.values())), f"what follows cannot be read: {error.message}"
+                )
+                return
+            yield from rows
+            if not rows:
+                return
+            after = dict(zip(after, rows[-1], strict=False))
+
+    def each(
+        self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any
+    ) -> Iterator[Item | Remark]:
+        """What a function reads in each of these rows, and the remarks."""
+        for row in self.pages(statement, after, **params):
+            yield from [row] if isinstance(row, LeftOut) else read(row)
+
+
+def as_json(data: object) -> Any:
+    """A column of JSON as what it is. Invalid when it is none."""
+    raw = data if isinstance(data, bytes) else str(data).encode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(raw.decode("utf-8", "replace").encode())
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Invalid(f"broken JSON: {str(error)[:80]}") from None
+
+
+def as_text(data: object) -> str:
+    """A column of text; nothing for NULL."""
+    if data is None:
+        return ""
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
+
+
+def instant_of(seconds: object) -> str:
+    """An instant that is kept as seconds since 1970, as text; texts as they are."""
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool):
+        try:
+            return datetime.fromtimestamp(seconds, UTC).isoformat()
+        except (OverflowError, ValueError, OSError):
+            return str(seconds)
+    return as_text(seconds)

@@ -1,0 +1,136 @@
+"""Samples that the real libraries made: every turn and every call is there, in order, as the library itself tells it.
+
+The samples in fixtures/foreign were made by the programs in `makers/`, with the versions that their expected.json names; what is
+expected is what the library reads back itself. Where a peer's environment is there (`perdure bench --install-peers`), a new
+sample is made with it and compared too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from interchange.importers.conftest import FOREIGN, Take
+from interchange.importers.telling import Told, ours, text
+from perdure.evaluation import peers
+
+MAKERS = Path(__file__).parent / "makers"
+
+
+def of_openai_agents(items: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    for item in items:
+        if item.get("type") == "function_call":
+            yield "call", item["call_id"], item["name"], json.loads(item["arguments"])
+        elif item.get("type") == "function_call_output":
+            yield "result", item["call_id"], text(item["output"])
+        else:
+            yield item["role"], text(item["content"])
+
+
+def of_langgraph(messages: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    roles = {"human": "user", "ai": "assistant", "system": "system"}
+    for message in messages:
+        if message["type"] == "tool":
+            yield "result", message["call"], text(message["content"])
+            continue
+        if message["content"]:
+            yield roles[message["type"]], text(message["content"])
+        yield from (("call", *call) for call in message["calls"])
+
+
+def of_google_adk(session: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for event in session["events"]:
+        yield from (("result", call, repr(value)) for call, value in event["results"])
+        if event["text"]:
+            yield "user" if event["author"] == "user" else "assistant", "\n".join(event["text"])
+        yield from (("call", *call) for call in event["calls"])
+
+
+TELL: dict[str, Callable[[Any], Iterator[tuple[Any, ...]]]] = {
+    "openai-agents": of_openai_agents, "langgraph": of_langgraph, "google-adk": of_google_adk,
+}  # fmt: skip
+SAMPLES = [
+    ("openai-agents", "sessions.db", "expected.json"),
+    ("langgraph", "checkpoints.sqlite", "expected.json"),
+    ("google-adk", "sessions.db", "expected.json"),
+    ("google-adk", "database.db", "expected-database.json"),
+]
+
+
+def expected(folder: Path, name: str, file: str) -> dict[str, Told]:
+    told = json.loads((folder / file).read_text())["sessions"]
+    return {f"{name}/{session}": list(TELL[name](found)) for session, found in told.items()}
+
+
+def imported(store: Any, names: Any) -> dict[str, Told]:
+    return {name: ours(store.session(name)) for name in names}
+
+
+@pytest.mark.parametrize(("name", "file", "told"), SAMPLES)
+def test_every_turn_and_call_is_there_in_order(store: Any, take: Take, name: str, file: str, told: str) -> None:
+    report = take(FOREIGN / name / file)
+    assert report.ok, report.left_out
+    assert report.files == {name: 1}
+    wanted = expected(FOREIGN / name, name, told)
+    assert set(report.sessions) == set(wanted)
+    assert sum(map(len, wanted.values())) > 5
+    assert imported(store, wanted) == wanted
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize(("name", "file", "told"), SAMPLES)
+def test_importing_again_adds_nothing(store: Any, take: Take, name: str, file: str, told: str) -> None:
+    first = take(FOREIGN / name / file)
+    before = [event.seq for event in store.events(limit=1000)]
+    again = take(FOREIGN / name / file)
+    assert again.added == {}
+    assert again.standing == first.added
+    assert [event.seq for event in store.events(limit=1000)] == before
+
+
+@pytest.mark.parametrize(("name", "file", "told"), SAMPLES)
+def test_nothing_is_left_beside_their_files(tmp_path: Path, take: Take, name: str, file: str, told: str) -> None:
+    own = Path(shutil.copytree(FOREIGN / name, tmp_path / "theirs"))
+    before = {path.name: path.read_bytes() for path in own.iterdir()}
+    take(own / file)
+    assert {path.name: path.read_bytes() for path in own.iterdir()} == before
+
+
+DELETE = {
+    "openai-agents": "DELETE FROM agent_messages WHERE id = 4",
+    "google-adk": "DELETE FROM events WHERE rowid = 3",
+    "langgraph": "DELETE FROM checkpoints WHERE thread_id = 'forgets'",
+}
+
+
+@pytest.mark.parametrize(("name", "file", "told"), SAMPLES)
+def test_control_a_sample_that_lacks_something_is_seen(
+    store: Any, take: Take, tmp_path: Path, name: str, file: str, told: str
+) -> None:
+    broken = Path(shutil.copy(FOREIGN / name / file, tmp_path / file))
+    connection = apsw.Connection(str(broken))
+    connection.execute(DELETE[name])
+    connection.close()
+    take(broken)
+    wanted = expected(FOREIGN / name, name, told)
+    assert imported(store, wanted) != wanted
+
+
+@pytest.mark.parametrize("name", TELL)
+def test_a_new_sample_of_the_library_itself(store: Any, take: Take, tmp_path: Path, name: str) -> None:
+    if not peers.installed(name):
+        pytest.skip(f"{name} is not installed; `perdure bench --peers --install-peers` gets it")
+    maker = MAKERS / f"make_{name.replace('-', '_')}.py"
+    subprocess.run([peers.python(name), maker, tmp_path], check=True, env=peers.environment(), capture_output=True)
+    for _, file, told in (sample for sample in SAMPLES if sample[0] == name and (tmp_path / sample[1]).exists()):
+        with_own_name = expected(tmp_path, name, told)
+        assert take(tmp_path / file).ok
+        if file != "database.db":  # the same sessions once more, with other events: only looked at alone
+            assert imported(store, with_own_name) == with_own_name

@@ -91,6 +91,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
     from perdure.model.records.recovery import Recovered
+    from perdure.model.records.retention import Retained, RetainReport, Retention
     from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
@@ -134,6 +135,7 @@ _HOMES = {
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
     "perdure.model.records.recovery": ("Recovered",),
+    "perdure.model.records.retention": ("RetainReport", "Retained", "Retention"),
     "perdure.model.records.timeline": ("TimelineRecord",),
     "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
     "perdure.model.records.values": ("Entry",),
@@ -230,6 +232,9 @@ __all__ = [
     "Report",
     "RequireApproval",
     "Restored",
+    "RetainReport",
+    "Retained",
+    "Retention",
     "Role",
     "Run",
     "RunHandle",

@@ -24,6 +24,7 @@ from perdure.planes.stored import stored_instant
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.planes.transcript import Item, Transcript, format_of, render
 from perdure.planes.turns import maker_of, pending, turns_back, turns_on
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -150,11 +151,25 @@ def transcript(reads: Reads, stream: Stream, shape: str, *, full: bool = False, 
     """The session as messages: rules, summaries, and the turns that they do not cover."""
     chosen = format_of(shape)
     summaries = [] if full else _outermost(reads, stream)
+    if full or stream.parent is not None or isinstance(reads, PastReader):  # else what went is covered
+        _refuse_gone(reads, stream, summaries)
     if last is None:
         items = _uncovered(reads, stream, summaries)
     else:
         items = _newest(reads, stream, summaries, check_page(last, "last"))
     return render(items, chosen)
+
+
+def _refuse_gone(reads: Reads, stream: Stream, summaries: list[Cover]) -> None:
+    """NotFound when turns went (planes/retain) for which no summary stands here: in the past, or in a fork made there since."""
+    for span in segments(reads, stream):
+        rows = reads.query(Q.turns_emptied, touches=touching(TURNS, stream, span.stream), **span._asdict())
+        bare = [seq for (seq,) in rows if not any(cover.first_seq <= seq <= cover.last_seq for cover in summaries)]
+        if bare:
+            raise NotFound(
+                f"{len(bare)} turns from {bare[0]} to {bare[-1]} were pruned since, and no summary stands for them here",
+                path="transcript", hint="turns() gives those that are left; later, a summary stands for the others",
+            )  # fmt: skip
 
 
 def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Item]:

@@ -89,6 +89,8 @@ _EMPTY = (
     "UPDATE events SET salt = NULL, body = NULL WHERE stream = ? AND seq = ?",
     "DELETE FROM refs WHERE stream = ? AND seq = ?",
     "DELETE FROM blob_refs WHERE stream = ? AND seq = ?",
+    "DELETE FROM calls WHERE stream = ? AND seq = ?",
+    "DELETE FROM turns WHERE stream = ? AND seq = ?",
 )
 
 

@@ -63,6 +63,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("perdure.doors.cli.upkeep", "A consistent copy while others write."),
         "restore": ("perdure.doors.cli.upkeep", "A store from a backup, checked first."),
         "import": ("perdure.doors.cli.importing", "Bring in what other programs kept: sessions, turns, state."),
+        "retain": ("perdure.doors.cli.retain", "Let old checkpoints and covered turns go, by rule."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },

@@ -13,11 +13,12 @@ from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.aio.outward import DOUBT
+from perdure.handles.callers import AsyncFrozenCaller
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
-from perdure.planes import runs, waits, workers
+from perdure.planes import runs, time, waits, workers
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
 from perdure.planes.runs import Lease
@@ -59,6 +60,16 @@ class AsyncRunHandle(AsyncEnveloping):
         """Look again; returns itself."""
         self._record = await self._read(runs.run)
         return self
+
+    async def at(self, moment: time.Moment) -> AsyncRunHandle:
+        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
+
+        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
+        Writing raises ReadOnly; Invalid when there was nothing then, or there is not yet.
+        """
+        view = await self._read(time.view, moment, self._caller.core)
+        frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
+        return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

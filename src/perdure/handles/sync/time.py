@@ -11,8 +11,8 @@ from perdure.log.change import Stream
 from perdure.planes import time
 
 
-class Time(StreamHandle):
-    """The verbs of a session for time travel and forks."""
+class Past(StreamHandle):
+    """Time travel: of a session, or of a scope."""
 
     __slots__ = ("_moment",)
 
@@ -21,16 +21,27 @@ class Time(StreamHandle):
         self._moment = moment  # what `at` was asked for, if this is the past
 
     def at(self, moment: time.Moment) -> Self:
-        """This session as it was after an event (its sequence number), at an instant, or some time ago
+        """This session or scope as it was after an event (its sequence number), at an instant, or some time ago
         ("2h"): for reading only.
 
-        Every verb that reads works on it, and time stands still: what had not expired then is there. Costs a
+        Every verb that reads works on it, and time stands still: what had not expired then is there, and who held something
+        holds it. Costs a
         fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
         until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = self._read(time.view, moment, self._caller.core)
         frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
         return type(self)(frozen, view.stream, view.pin, moment=moment)
+
+    def __repr__(self) -> str:
+        at = "" if self._moment is None else f", at={self._moment!r}"
+        return f"{type(self).__name__}({self.name!r}{at})"
+
+
+class Time(Past):
+    """The verbs of a session for forks."""
+
+    __slots__ = ()
 
     def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
@@ -43,7 +54,3 @@ class Time(StreamHandle):
         plan = self._read(time.plan_fork, at)
         stream, pin = self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
-
-    def __repr__(self) -> str:
-        at = "" if self._moment is None else f", at={self._moment!r}"
-        return f"{type(self).__name__}({self.name!r}{at})"

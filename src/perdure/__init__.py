@@ -87,6 +87,7 @@ if _typing.TYPE_CHECKING:
         ToolKind,
         Unknown,
     )
+    from perdure.model.records.differences import Difference, How, SessionDiff
     from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
@@ -132,6 +133,7 @@ _HOMES = {
         "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
+    "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
     "perdure.model.records.recovery": ("Recovered",),
@@ -197,6 +199,7 @@ __all__ = [
     "DecisionRecord",
     "DecisionStatus",
     "Declined",
+    "Difference",
     "Effect",
     "EffectError",
     "EffectRecord",
@@ -208,6 +211,7 @@ __all__ = [
     "Failed",
     "Full",
     "Happened",
+    "How",
     "InDoubt",
     "Invalid",
     "KeyReused",
@@ -243,6 +247,7 @@ __all__ = [
     "RunVerdict",
     "Scope",
     "Session",
+    "SessionDiff",
     "SessionHeader",
     "SessionRecord",
     "Stale",

@@ -41,8 +41,12 @@ COLUMNS = (
 @click.option("--label", metavar="LABEL", help="Only of sessions with this label, and of their runs.")
 @click.option("--except-label", metavar="LABEL", help="Not of sessions with this label, nor of their runs.")
 @click.option("--larger-than", metavar="SIZE", help="Only of sessions and runs that take more: 500KiB, 10MiB.")
-@click.option("--policy", type=READABLE_FILE, help="Rules from a TOML file: a [[rule]] for each, with these very names.")
-@click.option("--apply", "--execute", "execute", is_flag=True, help="Really let it go; without it, only say what would.")
+@click.option(
+    "--policy", type=READABLE_FILE, help="Rules from a TOML file: a [[rule]] for each, with these very names."
+)
+@click.option(
+    "--apply", "--execute", "execute", is_flag=True, help="Really let it go; without it, only say what would."
+)
 @writes
 def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
     """Let old checkpoints and turns that a summary stands for go, then the blobs that nothing needs. A dry run unless --apply.
@@ -71,7 +75,9 @@ def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
 def _say(report: RetainReport) -> None:
     if report.streams:
         say_table(COLUMNS, report.streams)
-    gone = f"{counted(report.checkpoints, 'checkpoint')}, {counted(report.turns, 'turn')}, {counted(report.blobs, 'blob')}"
+    gone = (
+        f"{counted(report.checkpoints, 'checkpoint')}, {counted(report.turns, 'turn')}, {counted(report.blobs, 'blob')}"
+    )
     if not (report.streams or report.blobs):
         note("nothing to let go")
     elif report.dry_run:

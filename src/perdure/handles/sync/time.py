@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from perdure.errors import Invalid
 from perdure.handles.callers import Caller, FrozenCaller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
-from perdure.planes import time
+from perdure.model.records.differences import SessionDiff
+from perdure.planes import difference, time
 
 
 class Past(StreamHandle):
@@ -54,3 +56,17 @@ class Time(Past):
         plan = self._read(time.plan_fork, at)
         stream, pin = self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
+
+    def diff(self, other: Self) -> SessionDiff:
+        """What differs from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
+
+        Goal, values, plan, decisions, checkpoints, artifacts, and what was said since they parted. Reads alone; each side is one
+        state. Costs what both have in values, tasks and decisions, and what was said since.
+        """
+        if not isinstance(other, Time):
+            raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
+        a, b = self._read(difference.stand), other._read(difference.stand)
+        parted = difference.parted_at(a, b)
+        mine = self._read(difference.said, parted, a.line[0][1])
+        theirs = other._read(difference.said, parted, b.line[0][1])
+        return difference.diff(a, b, mine, theirs)

@@ -15,6 +15,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
+from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
@@ -314,3 +315,53 @@ class AsyncTimeContract:
             added = await fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    async def test_what_differs_between_two_points(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            then = await session.at(await last_seq(session))
+            assert (await then.diff(session)).same
+            assert (await session.diff(session)).same
+            await session.set("branch", 2)
+            await session.set("new", None)
+            await session.set_goal("Another goal")
+            said = await session.say("user", "And now?")
+            (decision,) = await session.decisions(open=True)
+            await decision.close("failed")
+            await (await session.tasks(status="blocked"))[0].unblock()
+            await session.task("Ship it")
+            await session.checkpoint({"cursor": 8})
+            found = await then.diff(session)
+            assert [(d.how, d.name, d.before, d.after) for d in found.values] == [
+                (How.CHANGED, "branch", "fix-1", 2),
+                (How.ADDED, "new", None, None),
+            ]
+            assert [(d.name, d.after) for d in found.about] == [("goal", "Another goal")]
+            assert [turn.seq for turn in found.turns_added] == [said.seq]
+            assert [(d.how, d.after["status"]) for d in found.decisions] == [(How.CHANGED, "closed")]
+            assert [(d.how, d.after["status"]) for d in found.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
+            assert [(d.how, d.name) for d in found.checkpoints] == [(How.CHANGED, "default")]
+            back = await session.diff(then)
+            assert [turn.seq for turn in back.turns_removed] == [said.seq]
+            assert (back.turns_added, [d.how for d in back.values]) == ((), [How.CHANGED, How.REMOVED])
+
+    async def test_what_differs_between_a_session_and_its_fork(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            fork = await session.fork(name="f")
+            assert [d.how for d in (await session.diff(fork)).tasks] == [How.CHANGED]  # nobody holds anything in a fork
+            mine, theirs = await session.say("user", "here"), await fork.say("user", "there")
+            await fork.set("branch", "fix-2")
+            found = await session.diff(fork)
+            assert ([t.seq for t in found.turns_removed], [t.seq for t in found.turns_added]) == (
+                [mine.seq],
+                [theirs.seq],
+            )
+            assert [(d.before, d.after) for d in found.values] == [("fix-1", "fix-2")]
+            assert (found.decisions, found.checkpoints, found.artifacts) == ((), (), ())
+            other = await lived_in(store, "other")
+            strangers = await session.diff(other)
+            assert (strangers.values, strangers.decisions, strangers.checkpoints, strangers.tasks) == ((), (), (), ())
+            assert len(strangers.turns_added) == len(await other.turns(last=50))
+            with pytest.raises(Invalid, match="other"):
+                await session.diff("f")  # type: ignore[arg-type]

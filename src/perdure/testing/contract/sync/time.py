@@ -16,6 +16,7 @@ from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
+from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
 from perdure.testing.openers import Opener
 from perdure.testing.races import Race
@@ -312,3 +313,53 @@ class TimeContract:
             added = fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    def test_what_differs_between_two_points(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            then = session.at(last_seq(session))
+            assert (then.diff(session)).same
+            assert (session.diff(session)).same
+            session.set("branch", 2)
+            session.set("new", None)
+            session.set_goal("Another goal")
+            said = session.say("user", "And now?")
+            (decision,) = session.decisions(open=True)
+            decision.close("failed")
+            (session.tasks(status="blocked"))[0].unblock()
+            session.task("Ship it")
+            session.checkpoint({"cursor": 8})
+            found = then.diff(session)
+            assert [(d.how, d.name, d.before, d.after) for d in found.values] == [
+                (How.CHANGED, "branch", "fix-1", 2),
+                (How.ADDED, "new", None, None),
+            ]
+            assert [(d.name, d.after) for d in found.about] == [("goal", "Another goal")]
+            assert [turn.seq for turn in found.turns_added] == [said.seq]
+            assert [(d.how, d.after["status"]) for d in found.decisions] == [(How.CHANGED, "closed")]
+            assert [(d.how, d.after["status"]) for d in found.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
+            assert [(d.how, d.name) for d in found.checkpoints] == [(How.CHANGED, "default")]
+            back = session.diff(then)
+            assert [turn.seq for turn in back.turns_removed] == [said.seq]
+            assert (back.turns_added, [d.how for d in back.values]) == ((), [How.CHANGED, How.REMOVED])
+
+    def test_what_differs_between_a_session_and_its_fork(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            fork = session.fork(name="f")
+            assert [d.how for d in (session.diff(fork)).tasks] == [How.CHANGED]  # nobody holds anything in a fork
+            mine, theirs = session.say("user", "here"), fork.say("user", "there")
+            fork.set("branch", "fix-2")
+            found = session.diff(fork)
+            assert ([t.seq for t in found.turns_removed], [t.seq for t in found.turns_added]) == (
+                [mine.seq],
+                [theirs.seq],
+            )
+            assert [(d.before, d.after) for d in found.values] == [("fix-1", "fix-2")]
+            assert (found.decisions, found.checkpoints, found.artifacts) == ((), (), ())
+            other = lived_in(store, "other")
+            strangers = session.diff(other)
+            assert (strangers.values, strangers.decisions, strangers.checkpoints, strangers.tasks) == ((), (), (), ())
+            assert len(strangers.turns_added) == len(other.turns(last=50))
+            with pytest.raises(Invalid, match="other"):
+                session.diff("f")  # type: ignore[arg-type]

@@ -75,6 +75,7 @@ if _typing.TYPE_CHECKING:
         Turn,
     )
     from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+    from perdure.model.records.differences import Difference, How, SessionDiff
     from perdure.model.records.effects import (
         Absent,
         Answer,
@@ -87,13 +88,12 @@ if _typing.TYPE_CHECKING:
         ToolKind,
         Unknown,
     )
-    from perdure.model.records.differences import Difference, How, SessionDiff
     from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
     from perdure.model.records.recovery import Recovered
     from perdure.model.records.retention import Retained, RetainReport, Retention
-    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
+    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
     from perdure.model.records.work import TaskRecord, TaskStatus
@@ -157,7 +157,7 @@ _HOMES = {
         "Absent", "Answer", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "Reply", "ToolKind",
         "Unknown",
     ),
-    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState",),
+    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState", "WhatIf",),
     "perdure.runtime.agent": ("Agent", "agent",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -273,6 +273,7 @@ __all__ = [
     "WaitRecord",
     "WaitState",
     "Waiting",
+    "WhatIf",
     "agent",
     "aopen",
     "arestore",

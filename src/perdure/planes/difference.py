@@ -1,8 +1,8 @@
 """What differs between two points of a session, or two sessions. The plane behind `session.diff` and `perdure diff`.
 
-`stand` reads what a session is at, once for each side (a session, a fork, or one as it was); `diff` compares the two, purely. Sides
-that share a past are compared by what things are (their numbers); others by what they are called. What was said before they
-parted is not read. Callers: the handles. Costs what the session has in values, tasks and decisions, and what was said since.
+`stand` reads what a session is at, once for each side (a session, a fork, or one as it was); `diff` compares the two, purely.
+Sides that share a past are compared by what things are (their numbers); others by what they are called. What was said before
+they parted is not read. Callers: the handles. Costs what the session has in values, tasks and decisions, and what was said since.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], *, written: bo
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-def _same(before: Any, after: Any, written: bool) -> bool:  # noqa: FBT001 - passed on
+def _same(before: Any, after: Any, written: bool) -> bool:
     return digest(before) == digest(after) if written else before == after
 
 

@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "sessions": ("perdure.doors.cli.sessions", "Sessions, newest first."),
         "runs": ("perdure.doors.cli.runs", "Runs of agents, newest first."),
         "show": ("perdure.doors.cli.show", "One session or run: what it is for, what is open, what happened last."),
+        "diff": ("perdure.doors.cli.time", "What differs between two points, or a session and its fork."),
         "envelope": ("perdure.doors.cli.envelopes", "What is needed to go on with a run, and a verdict."),
         "effects": ("perdure.doors.cli.effects", "What was done outside, and what is in doubt."),
         "asks": ("perdure.doors.cli.asks", "What people are asked."),
@@ -46,6 +47,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("perdure.doors.cli.runs", "End a run."),
         "unpark": ("perdure.doors.cli.runs", "Let a parked run go on."),
         "pin": ("perdure.doors.cli.runs", "Let only one program go on with a run."),
+        "fork": (
+            "perdure.doors.cli.time",
+            "Go on from a point of a session in another one, or of a run with another result.",
+        ),
         "handover": ("perdure.doors.cli.envelopes", "Let a run go on in another store."),
         "adopt": ("perdure.doors.cli.envelopes", "Go on with a run of another store."),
     },

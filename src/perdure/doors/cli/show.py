@@ -51,6 +51,7 @@ def records(page: Any) -> Any:
     "perdure show issue-42 --at 2h",
     "perdure show issue-42 --at 117",
     "perdure show run:4f1c2a9b77d0 --last 200",
+    "perdure show run:4f1c2a9b77d0 --at 12",
     "perdure show run:4f1c2a9b77d0 --step 17",
 )
 @click.argument("name", shell_complete=run_names)
@@ -69,18 +70,18 @@ def records(page: Any) -> Any:
 def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
     """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
-    A session goes before a run of the same name; run:NAME is always the run. With --at the history of a session is folded up to
-    that point, which costs what the history is long. With --step one step of a run is shown, by the number of its event.
+    A session goes before a run of the same name; run:NAME is always the run. With --at the history is folded up to that point,
+    which costs what the history is long. With --step one step of a run is shown, by the number of its event.
     """
     with asked.open() as store:
         session = _find(store, name)
+        if at is not None:
+            session = session.at(int(at) if at.isdecimal() else at)
         if not hasattr(session, "turns"):
-            _show_run(session, last, at, step, as_json=asked.as_json)
+            _show_run(session, last, step, as_json=asked.as_json)
             return
         if step is not None:
             raise click.UsageError("--step is for runs: a session has turns")
-        if at is not None:
-            session = session.at(int(at) if at.isdecimal() else at)
         found = _gather(session, count)
     if asked.as_json:
         say_json(found)
@@ -102,11 +103,9 @@ def _find(store: Store, name: str) -> Any:
             raise NotFound(f"there is no session or run {name!r}", path="name", hint=hint) from None
 
 
-def _show_run(run: RunHandle, last: int, at: str | None, step: int | None, *, as_json: bool) -> None:
+def _show_run(run: RunHandle, last: int, step: int | None, *, as_json: bool) -> None:
     from perdure.doors.cli.run_view import show_run, show_step  # noqa: PLC0415 - only for runs
 
-    if at is not None:
-        raise click.UsageError("--at is for sessions: a run has its timeline")
     if step is not None:
         show_step(run, step, as_json=as_json)
     else:

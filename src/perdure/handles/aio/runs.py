@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from perdure.effects import deciding, ending, ledger
+from perdure.effects import adopting, deciding, ending, ledger, supposing
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
 from perdure.handles.aio.base import AsyncStoreHandle
@@ -70,6 +70,20 @@ class AsyncRunHandle(AsyncEnveloping):
         view = await self._read(time.view, moment, self._caller.core)
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
         return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
+
+    async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle:
+        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
+
+        at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
+        again; what was under way stays this run's. Whoever drives the new run asks a person before it does anything outside, and
+        parks it before it undoes, starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
+        """
+        target = await self._read(supposing.target, at)
+        past = await self.at(target.known_at)
+        made = await past._read(supposing.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

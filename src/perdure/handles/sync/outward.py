@@ -84,11 +84,21 @@ class Outward(Placed):
         """What is to be carried on: the effect as it stands, or the intent of a new one that nobody need be asked about."""
         acting = self._driving.acting
         if undoes is not None:
+            if found is None:
+                self._check_real(f"undo {undoes.tool}")
             return found or acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
         if found is not None and not self._is_new(found):
             return found
-        intent, asked = acting.guarded(tool, intent, approve[0])
+        intent, asked = acting.guarded(tool, intent, approve[0] or self._asked_first)
         return self._permitted(found, intent, asked, approve[1])
+
+    @property
+    def _asked_first(self) -> str | None:
+        """What a person is asked before anything is done outside: in a run that only supposes, whether it shall be done."""
+        what_if = self._driving.record.what_if
+        if what_if is None or what_if.acts:
+            return None
+        return f"This run only supposes another result in run {what_if.run}: shall it really do this?"
 
     def _is_new(self, found: EffectRecord | None) -> bool:
         """Whether nothing has been sent yet, as far as is known."""
@@ -201,7 +211,8 @@ class Outward(Placed):
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
                 if self._is_new(meant.record):
-                    meant.intent, meant.asked = self._driving.acting.guarded_call(meant.sends, intent)
+                    meant.intent, asked = self._driving.acting.guarded_call(meant.sends, intent)
+                    meant.asked = asked or self._asked_first
         return batch
 
     def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:

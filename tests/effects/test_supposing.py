@@ -73,7 +73,7 @@ async def fork_beside_doubt(sent):
         await called.wait()
         return await run.step(lambda: 1)
 
-    @agent(name="beside")
+    @agent(name="supposed beside")
     async def beside(run):
         return await asyncio.gather(tried(run), stepped(run))
 

@@ -47,7 +47,7 @@ def reviewing(send: Tool) -> Agent:
             sent = await run.act(send, "second")
         return [verdict, sent]
 
-    return agent(name="review")(review)
+    return agent(name="supposed review")(review)
 
 
 def judged(sent: dict[str, Any]) -> str:
@@ -104,7 +104,7 @@ class AsyncSupposingContract:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="asks")
+        @agent(name="supposed asks")
         async def asks(run: AsyncRun) -> Any:
             sent = await run.act(send, "it")
             said = await run.ask("Merge?", choices=["merge", "hold"])
@@ -134,7 +134,7 @@ class AsyncSupposingContract:
             assert outside.done == ["it"]
 
     async def test_before_a_cut(self, opener: AsyncOpener) -> None:
-        @agent(name="cuts")
+        @agent(name="supposed cuts")
         async def cuts(run: AsyncRun) -> Any:
             n = run.restored or 0
             while n < 3:
@@ -154,7 +154,7 @@ class AsyncSupposingContract:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="child")
+        @agent(name="supposed child")
         async def child(run: AsyncRun) -> str:
             return await run.step(lambda: "child")
 
@@ -169,7 +169,7 @@ class AsyncSupposingContract:
 
         ways: dict[str, Callable[[AsyncRun], Any]] = {"starts": starts, "writes": writes, "undoes": undoes}
 
-        @agent(name="turns")
+        @agent(name="supposed turns")
         async def turns(run: AsyncRun) -> Any:
             await run.act(send, "it")
             way = await run.step(lambda: "nowhere")
@@ -185,14 +185,14 @@ class AsyncSupposingContract:
                     await forked.result()
                 assert (await forked.refresh()).record.reason == "what-if"
             assert (outside.done, outside.undone) == (["it"], [])
-            assert len(await store.runs(agent="child")) == 0
+            assert len(await store.runs(agent="supposed child")) == 0
             assert len(await store.sessions()) == 0
 
     async def test_a_models_batch_waits_for_a_person(self, opener: AsyncOpener) -> None:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="responds")
+        @agent(name="supposed responds")
         async def responds(run: AsyncRun) -> Any:
             titles = await run.step(list)
             calls = [{"id": f"c{i}", "tool": "send", "args": {"title": title}} for i, title in enumerate(titles)]

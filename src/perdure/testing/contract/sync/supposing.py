@@ -48,7 +48,7 @@ def reviewing(send: Tool) -> Agent:
             sent = run.act(send, "second")
         return [verdict, sent]
 
-    return agent(name="review")(review)
+    return agent(name="supposed review")(review)
 
 
 def judged(sent: dict[str, Any]) -> str:
@@ -105,7 +105,7 @@ class SupposingContract:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="asks")
+        @agent(name="supposed asks")
         def asks(run: Run) -> Any:
             sent = run.act(send, "it")
             said = run.ask("Merge?", choices=["merge", "hold"])
@@ -135,7 +135,7 @@ class SupposingContract:
             assert outside.done == ["it"]
 
     def test_before_a_cut(self, opener: Opener) -> None:
-        @agent(name="cuts")
+        @agent(name="supposed cuts")
         def cuts(run: Run) -> Any:
             n = run.restored or 0
             while n < 3:
@@ -155,7 +155,7 @@ class SupposingContract:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="child")
+        @agent(name="supposed child")
         def child(run: Run) -> str:
             return run.step(lambda: "child")
 
@@ -170,7 +170,7 @@ class SupposingContract:
 
         ways: dict[str, Callable[[Run], Any]] = {"starts": starts, "writes": writes, "undoes": undoes}
 
-        @agent(name="turns")
+        @agent(name="supposed turns")
         def turns(run: Run) -> Any:
             run.act(send, "it")
             way = run.step(lambda: "nowhere")
@@ -186,14 +186,14 @@ class SupposingContract:
                     forked.result()
                 assert (forked.refresh()).record.reason == "what-if"
             assert (outside.done, outside.undone) == (["it"], [])
-            assert len(store.runs(agent="child")) == 0
+            assert len(store.runs(agent="supposed child")) == 0
             assert len(store.sessions()) == 0
 
     def test_a_models_batch_waits_for_a_person(self, opener: Opener) -> None:
         outside = Outside()
         send = outside.sending()
 
-        @agent(name="responds")
+        @agent(name="supposed responds")
         def responds(run: Run) -> Any:
             titles = run.step(list)
             calls = [{"id": f"c{i}", "tool": "send", "args": {"title": title}} for i, title in enumerate(titles)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -213,6 +217,7 @@ def test_control_a_row_that_stays_behind_is_caught(monkeypatch):
     from perdure.stores import sqlite
 
     monkeypatch.setattr(sqlite, "_EMPTY", sqlite._EMPTY[:3])
+    monkeypatch.setattr(sqlite, "_EMPTY_CALLS", "DELETE FROM calls WHERE stream = ? AND ? IS NULL")
     with open_store("memory:") as store:
         session = talked(store)
         covered_upto(session, 21)
@@ -279,3 +284,36 @@ def test_a_batch_does_not_build_on_what_its_own_prune_took():
 
         left = store._caller.write(both)
         assert not {row[0] for row in left} & {*doomed.turns}
+
+
+# -- by SIGKILL ----------------------------------------------------------------------------------------------
+
+
+def retain_killed_at(url, point):
+    """`perdure retain --apply` in a process of its own; whether it came to its end."""
+    words = ["retain", "--checkpoints", "1", "--turns", "0", "--apply", "--store", url]
+    program = "import sys; from perdure.doors.cli.main import cli; cli(sys.argv[1:])"
+    env = {**os.environ, "PERDURE_CRASH_AT": point}
+    ran = subprocess.run([sys.executable, "-c", program, *words], env=env, capture_output=True, check=False, timeout=60)
+    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
+    return ran.returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("point", ["lane.before_commit", "lane.after_commit"])
+def test_a_process_that_is_killed_leaves_nothing_broken(kind, point, request, tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db" if kind == "sqlite" else request.getfixturevalue("postgres_store")
+    with open_store(url) as store:
+        session = talked(store)
+        covered_upto(session, 21)
+        before = kept(session)
+    kills = 0
+    while not retain_killed_at(url, f"{point}:{kills + 1}"):
+        kills += 1
+        with open_store(url) as store:
+            assert kept(store.session("a")) == before
+            assert store.verify().ok
+    assert kills >= 2
+    with open_store(url) as store:
+        assert kept(store.session("a")) == before
+        assert store.retain(EVERYTHING).streams == ()

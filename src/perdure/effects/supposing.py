@@ -19,7 +19,7 @@ from perdure.log.change import Stream
 from perdure.model.ids import new_uid
 from perdure.model.records.effects import EffectState
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
-from perdure.model.records.runs import RunStatus, WaitKind, WaitState
+from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
 from perdure.model.values import to_plain
 from perdure.planes import runs, waits
 from perdure.planes.snapshots import one_state
@@ -96,24 +96,22 @@ def suppose(
     kept = tuple(replaced(each) for each in was.waits if each.state is not WaitState.OPEN)
     if wanted.seq not in {each.seq for each in (*steps, *effects, *kept)}:
         raise Invalid("it has nothing to replace there", path="at")
-    run = _run(
-        was.run,
-        said,
-        {"run": stream.name, "uid": stream.uid.hex(), "seq": wanted.seq, "place": wanted.place, "acts": acts},
-    )
+    run = _run(was.run, said, WhatIf(stream.name, stream.uid.hex(), wanted.seq, wanted.place, acts))
     made = msgspec.structs.replace(
         was, sealed=True, run=run, steps=steps, effects=effects, waits=kept, children=(), pending=()
     )
     return Supposed(made, luggage)
 
 
-def _run(run: RunPart, said: dict[str, Any], what_if: dict[str, Any]) -> RunPart:
+def _run(run: RunPart, said: dict[str, Any], what_if: WhatIf) -> RunPart:
     """A run of its own: another name, no key, nobody who waits for it, and all the time it needs."""
     uid = new_uid().hex()
     given = said[run.given.blob] if run.given.blob else run.given.doc
+    before = given.get("what_if")  # one that supposed already draws what the first one drew
+    doc = {**given, "what_if": {**msgspec.to_builtins(what_if), **({"uid": before["uid"]} if before else {})}}
     return msgspec.structs.replace(
         run, uid=uid, name=uid[: runs.ID_CHARS], key=None, parent=None, status=RunStatus.READY, ended_at=None, timeout_at=None,
-        cancelling=False, pinned=False, reason=None, became=None, given=Document(doc={**given, "what_if": what_if}),
+        cancelling=False, pinned=False, reason=None, became=None, given=Document(doc=doc),
     )  # fmt: skip
 
 

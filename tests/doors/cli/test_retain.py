@@ -44,6 +44,14 @@ def test_applied_it_goes_and_verifies(run, ask, grown_url) -> None:
     assert ask("events", "--kind", "log.pruned", "--store", grown_url)["items"][0]["actor"]
 
 
+def test_a_past_that_lacks_turns_says_so(run, ask, grown_url) -> None:
+    assert ask("show", "issue-42", "--at", "20", "--store", grown_url)["lacks"] is None
+    run("retain", "--turns", "0", "--apply", "--store", grown_url)
+    assert "were pruned since" in ask("show", "issue-42", "--at", "20", "--store", grown_url)["lacks"]
+    assert "were pruned since" in run("show", "issue-42", "--at", "20", "--store", grown_url).stderr
+    assert "lacks" not in ask("show", "issue-42", "--store", grown_url)
+
+
 def test_a_policy(run, ask, grown_url, tmp_path) -> None:
     (tmp_path / "keep.toml").write_text(
         '[[rule]]\nlabel = "old"\ncheckpoints = 1\n\n[[rule]]\nturns = 4\nlarger_than = "1KiB"\nexcept_label = "hold"\n'

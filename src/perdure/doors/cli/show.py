@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.names import run_names
 from perdure.doors.cli.options import Asked, command, reads
-from perdure.doors.cli.output import compact, moment, plain, say_facts, say_heading, say_json, say_prose
+from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
 from perdure.errors import NotFound, ReadOnly
 from perdure.model.display import shortened, visible
 
@@ -83,6 +83,8 @@ def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step
         if step is not None:
             raise click.UsageError("--step is for runs: a session has turns")
         found = _gather(session, count)
+        if at is not None:
+            found["lacks"] = _lacks(session)
     if asked.as_json:
         say_json(found)
     else:
@@ -123,6 +125,15 @@ def _gather(session: Session, count: int) -> dict[str, Any]:
     }
 
 
+def _lacks(session: Session) -> str | None:
+    """What is missing of a past whose turns were pruned since."""
+    try:
+        session.transcript(last=1)
+    except NotFound as gone:
+        return gone.message
+    return None
+
+
 def _open_tasks(session: Session) -> list[Any]:
     found = [session.tasks(status=status, limit=OPEN_SHOWN) for status in ("doing", "todo", "blocked")]
     return [record_of(task) for page in found for task in page]
@@ -149,6 +160,8 @@ def _say(found: dict[str, Any]) -> None:
     _say_open("Open tasks", (f"{task.id:>6}  {task.status:<8} {task.title}" for task in found["tasks"]))
     _say_open("Open decisions", (f"{decision.seq:>6}  {decision.text}" for decision in found["decisions"]))
     _say_pending(found["pending"])
+    if found.get("lacks"):
+        note(found["lacks"])
     if found["turns"]:
         say_heading("Last turns")
         for turn in found["turns"]:

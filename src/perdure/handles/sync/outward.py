@@ -89,7 +89,8 @@ class Outward(Placed):
             return found or acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
         if found is not None and not self._is_new(found):
             return found
-        intent, asked = acting.guarded(tool, intent, approve[0] or self._asked_first)
+        question = " ".join(filter(None, (self._asked_first, approve[0]))) or None
+        intent, asked = acting.guarded(tool, intent, question)
         return self._permitted(found, intent, asked, approve[1])
 
     @property

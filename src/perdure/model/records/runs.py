@@ -48,9 +48,10 @@ class WaitState(enum.StrEnum):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a run supposes: that another run (`run`, `uid`) had another result at a place (`seq`: its entry there).
+    """What a run supposes: that another run had another result at a place (`seq`: its entry there).
 
-    acts: it may act outside like any other run; else a person approves of whatever it would do.
+    uid: of the run by which both draw their random numbers. acts: it may act outside like any other run; else a person approves of
+    whatever it would do.
     """
 
     run: str

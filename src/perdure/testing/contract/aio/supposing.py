@@ -100,6 +100,20 @@ class AsyncSupposingContract:
             await store.recover(agents=[review])
             assert await acting.result() == ["bad", {"number": 2}]
 
+    async def test_a_supposition_on_top_of_another(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        review = reviewing(outside.sending())
+        async with await opener() as store:
+            handle = await store.start(review, key="r")
+            await store.drive(review, key="r")
+            place = (await handle.steps())[-1].place
+            first = await handle.fork(place, "bad")
+            await store.recover(agents=[review])
+            second = await first.fork(place, "good")
+            await store.recover(agents=[review])
+            assert await second.result() == ["good", {"number": 1}]
+            assert len(outside.done) == 1
+
     async def test_the_result_of_an_effect_an_answer_and_a_signal(self, opener: AsyncOpener) -> None:
         outside = Outside()
         send = outside.sending()

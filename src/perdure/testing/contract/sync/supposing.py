@@ -101,6 +101,20 @@ class SupposingContract:
             store.recover(agents=[review])
             assert acting.result() == ["bad", {"number": 2}]
 
+    def test_a_supposition_on_top_of_another(self, opener: Opener) -> None:
+        outside = Outside()
+        review = reviewing(outside.sending())
+        with opener() as store:
+            handle = store.start(review, key="r")
+            store.drive(review, key="r")
+            place = (handle.steps())[-1].place
+            first = handle.fork(place, "bad")
+            store.recover(agents=[review])
+            second = first.fork(place, "good")
+            store.recover(agents=[review])
+            assert second.result() == ["good", {"number": 1}]
+            assert len(outside.done) == 1
+
     def test_the_result_of_an_effect_an_answer_and_a_signal(self, opener: Opener) -> None:
         outside = Outside()
         send = outside.sending()

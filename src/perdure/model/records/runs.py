@@ -50,7 +50,7 @@ class WaitState(enum.StrEnum):
 class WhatIf(msgspec.Struct, frozen=True):
     """What a run supposes: that another run had another result at a place (`seq`: its entry there).
 
-    uid: of the run by which both draw their random numbers. acts: it may act outside like any other run; else a person approves of
+    uid: of the run by which both draw random numbers. acts: it may act outside like any other run; else a person approves of
     whatever it would do.
     """
 

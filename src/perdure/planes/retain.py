@@ -23,7 +23,6 @@ from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
 from perdure.planes import checkpoints
 from perdure.planes.covered import Covering, Said, free_to_go, whole
-from perdure.planes.integrity import PRUNED
 from perdure.planes.labels import from_labels
 from perdure.planes.lineage import MAX_SEQ
 from perdure.planes.snapshots import one_state
@@ -264,6 +263,6 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
         seqs = [seq for seq in seqs if seq in still]
     sizes = _sizes(tx, stream, seqs)
     if sizes:
-        tx.record(Change(PRUNED, stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
+        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
         tx.empty(stream, sizes)
     return Taken(sorted(sizes), sum(sizes.values()))

@@ -87,11 +87,21 @@ class Outward(Placed):
             if found is None:
                 self._check_real(f"undo {undoes.tool}")
             return found or acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
-        if found is not None and not self._is_new(found):
+        if found is not None and found.state is not EffectState.PLANNED:
             return found
         question = " ".join(filter(None, (self._asked_first, approve[0]))) or None
         intent, asked = acting.guarded(tool, intent, question)
+        if found is not None and not self._is_new(found):
+            return self._asked_before(found, asked, approve[1])
         return self._permitted(found, intent, asked, approve[1])
+
+    def _asked_before(
+        self, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
+    ) -> EffectRecord:
+        """What was planned before a restore may have been sent since. But if a person is to be asked, his word comes first: what
+        its rule would send again, nobody may have approved of.
+        """
+        return self._approved(planned, asked, within) if isinstance(asked, str) else planned
 
     @property
     def _asked_first(self) -> str | None:
@@ -211,9 +221,10 @@ class Outward(Placed):
             if meant.answer is None and not meant.reads:
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
-                if self._is_new(meant.record):
-                    meant.intent, asked = self._driving.acting.guarded_call(meant.sends, intent)
+                if meant.record is None or meant.record.state is EffectState.PLANNED:
+                    intent, asked = self._driving.acting.guarded_call(meant.sends, intent)
                     meant.asked = asked or self._asked_first
+                    meant.intent = intent if self._is_new(meant.record) else None
         return batch
 
     def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
@@ -224,6 +235,8 @@ class Outward(Placed):
                 driving.check_going()
                 found = self._permitted(meant.record, meant.intent, meant.asked, None)
             assert found is not None
+            if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
+                found = self._asked_before(found, meant.asked)
             meant.record = self._concluded(meant.sends, found, mine=meant.mine, then=then)
             meant.settle(course.given)
             return

@@ -75,6 +75,7 @@ if _typing.TYPE_CHECKING:
         Turn,
     )
     from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+    from perdure.model.records.differences import Difference, How, SessionDiff
     from perdure.model.records.effects import (
         Absent,
         Answer,
@@ -91,7 +92,8 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
     from perdure.model.records.recovery import Recovered
-    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
+    from perdure.model.records.retention import Retained, RetainReport, Retention
+    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
     from perdure.model.records.work import TaskRecord, TaskStatus
@@ -131,9 +133,11 @@ _HOMES = {
         "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
+    "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
     "perdure.model.records.recovery": ("Recovered",),
+    "perdure.model.records.retention": ("RetainReport", "Retained", "Retention"),
     "perdure.model.records.timeline": ("TimelineRecord",),
     "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
     "perdure.model.records.values": ("Entry",),
@@ -153,7 +157,7 @@ _HOMES = {
         "Absent", "Answer", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "Reply", "ToolKind",
         "Unknown",
     ),
-    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState",),
+    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState", "WhatIf",),
     "perdure.runtime.agent": ("Agent", "agent",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -195,6 +199,7 @@ __all__ = [
     "DecisionRecord",
     "DecisionStatus",
     "Declined",
+    "Difference",
     "Effect",
     "EffectError",
     "EffectRecord",
@@ -206,6 +211,7 @@ __all__ = [
     "Failed",
     "Full",
     "Happened",
+    "How",
     "InDoubt",
     "Invalid",
     "KeyReused",
@@ -230,6 +236,9 @@ __all__ = [
     "Report",
     "RequireApproval",
     "Restored",
+    "RetainReport",
+    "Retained",
+    "Retention",
     "Role",
     "Run",
     "RunHandle",
@@ -238,6 +247,7 @@ __all__ = [
     "RunVerdict",
     "Scope",
     "Session",
+    "SessionDiff",
     "SessionHeader",
     "SessionRecord",
     "Stale",
@@ -263,6 +273,7 @@ __all__ = [
     "WaitRecord",
     "WaitState",
     "Waiting",
+    "WhatIf",
     "agent",
     "aopen",
     "arestore",

@@ -160,10 +160,10 @@ class Meeting:
     def __init__(self, url, monkeypatch):
         self.url = url
         self.looks = 0
-        self.look = checkpoints._forks
+        self.look = checkpoints.forks_of
         self.fork = None
         self.thread = None
-        monkeypatch.setattr(checkpoints, "_forks", self.forks)
+        monkeypatch.setattr(checkpoints, "forks_of", self.forks)
 
     def forks(self, reads, stream):
         found = self.look(reads, stream)
@@ -269,4 +269,4 @@ def test_parents_in_a_circle_do_not_hold_a_prune_up_for_ever(tmp_path):
         core = store._caller.core
         connection = core._take()
         connection.raw.set_progress_handler(lambda: True, 10_000_000)  # the control: what would not end is interrupted
-        assert checkpoints._forks(core._reader(connection, 1), session._stream) == {1, fork._stream.fork_seq}
+        assert checkpoints.forks_of(core._reader(connection, 1), session._stream) == {1, fork._stream.fork_seq}

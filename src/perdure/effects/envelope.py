@@ -42,6 +42,7 @@ from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
 from perdure.planes.stored import stored_fields
 from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
 from perdure.stores.tx import EVENTS, LOG, Tx
@@ -84,11 +85,11 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
         WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
     )
     signals = _signals(reads, stream)
-    children = [
-        _envelope(reads, runs.find(reads, each.name), witness, sealed=sealed, depth=depth + 1)
-        for each in found
-        if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN
-    ]
+    awaited = [each.name for each in found if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN]
+    beside = (
+        [] if isinstance(reads, PastReader) else [runs.find(reads, name) for name in awaited]
+    )  # each is a past of its own
+    children = [_envelope(reads, child, witness, sealed=sealed, depth=depth + 1) for child in beside]
     checkpoint = _checkpoint(reads, stream, row)
     pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
     run = _run(reads, stream, row, witness.epoch)

@@ -33,9 +33,11 @@ def ask(
 
     within: no answer by then is a no.
     """
-    if asked is None or record.state is not EffectState.PLANNED or record.epoch != epoch:
+    if asked is None or record.state is not EffectState.PLANNED:
         return record
     if isinstance(asked, Refuse):
+        if record.epoch != epoch:  # it may have been sent by what a restore forgot
+            return record
         return answering(tx, stream, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard")
     ask_approval(tx, stream, record, asked, within)
     return record
@@ -46,14 +48,23 @@ def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tu
     found = ledger.standing(tx, stream, intent)
     if found is None:
         return ledger.dispatch_new(tx, stream, intent, sender), True
-    if found.state is not EffectState.PLANNED or found.epoch != sender.epoch:
-        return found, False
-    record = dispatch(tx, stream, found.seq, sender)
-    return record, record.state is EffectState.DISPATCHED
+    record = permitted(tx, stream, found.seq)
+    if record.state is not EffectState.PLANNED or record.epoch != sender.epoch:
+        return record, False
+    return ledger.dispatch_planned(tx, stream, record.seq, sender), True
 
 
 def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
     """Dispatch what is planned, if whoever was asked has approved of it; withdrawn if not. Waiting while nobody has said."""
+    record = permitted(tx, stream, seq)
+    return record if record.state is EffectState.WITHDRAWN else ledger.dispatch_planned(tx, stream, seq, sender)
+
+
+def permitted(tx: Tx, stream: Stream, seq: int) -> EffectRecord:
+    """An effect, if it is planned only after whoever was asked has approved of it, whatever became of the store since.
+
+    Withdrawn if he has not; Waiting while nobody has said.
+    """
     record = ledger.effect(tx, stream, seq)
     asked = waits.for_effect(tx, stream, seq) if record.state is EffectState.PLANNED else None
     approval = None if asked is None else waits.expire_if_over(tx, stream, asked.seq)
@@ -61,9 +72,7 @@ def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
         raise waiting_for(record, approval)
     if approval is not None and not is_approved(approval, record):
         return refuse(tx, stream, record, approval)
-    if record.state is EffectState.WITHDRAWN:
-        return record
-    return ledger.dispatch_planned(tx, stream, seq, sender)
+    return record
 
 
 def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord) -> EffectRecord:

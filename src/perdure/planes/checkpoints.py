@@ -246,7 +246,7 @@ def choose(
         check_name(name, "name")
     before = MAX_SEQ if older_than is None else store_now(reads) - duration_us(older_than, "older_than")
     rows = reads.query(Q.checkpoints_own, touches=[(CHECKPOINTS, stream.id)], stream=stream.id)
-    forks = _forks(reads, stream)
+    forks = forks_of(reads, stream)
     spared = _newest_of_each(rows, keep)
     for fork in forks:
         spared |= _newest_of_each([row for row in rows if row[0] <= fork], 1)
@@ -266,7 +266,8 @@ def _newest_of_each(rows: list[tuple[Any, ...]], keep: int) -> set[int]:
     return spared
 
 
-def _forks(reads: Reads, stream: Stream) -> set[int]:
+def forks_of(reads: Reads, stream: Stream) -> set[int]:
+    """Where the forks of a stream, and the forks of those, left it: what they see of it must stay."""
     return {seq for (seq,) in reads.query(Q.forks_of, touches=[(EVENTS, stream.id)], stream=stream.id)}
 
 
@@ -300,7 +301,7 @@ def prune(tx: Tx, stream: Stream, seqs: list[int], forks: set[int], **chosen: An
     this prune.
     """
     tx.lock(stream)
-    if _forks(tx, stream) != forks:
+    if forks_of(tx, stream) != forks:
         doomed = {seq for seq, _ in choose(tx, stream, **chosen).doomed}
         seqs = [seq for seq in seqs if seq in doomed]
     rows = {seq: row for seq in seqs if (row := tx.row(CHECKPOINTS, stream, seq)) is not None}

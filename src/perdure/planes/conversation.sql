@@ -130,3 +130,7 @@ LIMIT 1
 SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
 FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last ORDER BY c.seq LIMIT :limit
+
+-- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last.
+SELECT count(*), min(seq), max(seq) FROM events
+WHERE stream = :stream AND seq > :first AND seq <= :last AND body IS NULL AND tbl = 'turns'

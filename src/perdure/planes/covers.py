@@ -17,13 +17,14 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
 from perdure.model.records.conversation import Cover, Turn
 from perdure.planes.documents import doc_of
-from perdure.planes.lineage import MAX_SEQ, segments, touching
+from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq, home
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_instant
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.planes.transcript import Item, Transcript, format_of, render
 from perdure.planes.turns import maker_of, pending, turns_back, turns_on
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -150,11 +151,37 @@ def transcript(reads: Reads, stream: Stream, shape: str, *, full: bool = False, 
     """The session as messages: rules, summaries, and the turns that they do not cover."""
     chosen = format_of(shape)
     summaries = [] if full else _outermost(reads, stream)
+    if full or stream.parent is not None or isinstance(reads, PastReader):  # else what went is covered
+        _refuse_gone(reads, stream, summaries)
     if last is None:
         items = _uncovered(reads, stream, summaries)
     else:
         items = _newest(reads, stream, summaries, check_page(last, "last"))
     return render(items, chosen)
+
+
+def _refuse_gone(reads: Reads, stream: Stream, summaries: list[Cover]) -> None:
+    """NotFound when turns went (planes/retain) for which no summary stands here: in the past, or in a fork made there since.
+
+    Looks only between the summaries, where mostly nothing went.
+    """
+    starts = [0, *(cover.last_seq for cover in summaries)]
+    ends = [*(cover.first_seq - 1 for cover in summaries), MAX_SEQ]
+    for span in segments(reads, stream):
+        for start, end in zip(starts, ends, strict=True):
+            first, last = max(start, span.first), min(end, span.last)
+            if first < last:
+                _refuse_gone_in(reads, stream, Segment(span.stream, first, last))
+
+
+def _refuse_gone_in(reads: Reads, stream: Stream, span: Segment) -> None:
+    touches = touching(TURNS, stream, span.stream)
+    count, first, last = reads.query(Q.turns_emptied, touches=touches, **span._asdict())[0]
+    if count:
+        raise NotFound(
+            f"{count} turns from {first} to {last} were pruned since, and no summary stands for them here",
+            path="transcript", hint="turns() gives those that are left; later, a summary stands for the others",
+        )  # fmt: skip
 
 
 def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Item]:

@@ -29,7 +29,7 @@ from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WhatIf
 from perdure.model.values import digest, to_plain
 from perdure.planes import conversation, inputs, presence
 from perdure.planes.checkpoints import Prepared
@@ -594,4 +594,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         stored_instant(created_at, where), stored_instant_or_none(ended_at, where), stored_instant_or_none(wake_at, where),
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
+        stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_name
-from perdure.planes import restate
+from perdure.planes import presence, restate
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
 from perdure.planes.snapshots import one_state
@@ -53,7 +53,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A session in a private store, as it was."""
+    """A session, scope or run in a private store, as it was."""
 
     core: Core
     tenant: int
@@ -122,7 +122,7 @@ def _not_after(reads: Reads, line: list[Stream], instant: int, path: str) -> int
         if seq is not None:
             return seq
         upto = stream.fork_seq
-    raise Invalid("the session had not begun then", path=path)
+    raise Invalid("it had not begun then", path=path)
 
 
 def _holder(reads: Reads, line: list[Stream], seq: int) -> tuple[Stream, int]:
@@ -155,13 +155,20 @@ def _event(reads: Reads, stream: Stream, seq: int) -> Event:
 
 
 def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
-    """The session as it was, in a private store in memory. Costs a fold of its history up to then."""
+    """The session, scope or run as it was, in a private store in memory. Costs a fold of its history up to then."""
     then = point(reads, stream, moment)
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
     streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
+    past.write(_hold_on, actor="", tenant=tenant)
     row = past.read(_session_row, streams[-1], tenant=tenant)
     return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
+
+
+def _hold_on(tx: Tx) -> None:
+    """Who held something then holds it, as long as time stands still: whether he was dead by then is not in the log."""
+    for (holder,) in tx.query(Q.holders_named):
+        presence.touch_holder(tx, holder)
 
 
 def _past(reads: Reads, core: Core, at_us: int) -> Past:

@@ -10,3 +10,6 @@ ORDER BY seq LIMIT :limit
 
 -- events_emptied: how many events of a stream, up to a sequence number, have lost their bodies.
 SELECT count(*) FROM events WHERE stream = :stream AND seq <= :upto AND body IS NULL
+
+-- holders_named: who holds a task or a run.
+SELECT holder FROM tasks WHERE holder IS NOT NULL UNION SELECT holder FROM runs WHERE holder IS NOT NULL

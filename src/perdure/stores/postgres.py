@@ -112,6 +112,8 @@ _EMPTY = (
     f"UPDATE events t SET salt = NULL, body = NULL FROM {_GONE}",
     f"DELETE FROM refs t USING {_GONE}",
     f"DELETE FROM blob_refs t USING {_GONE}",
+    f"DELETE FROM calls t USING {_GONE}",
+    f"DELETE FROM turns t USING {_GONE}",
 )
 # Who keeps blobs, or builds on stored ones, shares; who collects has them alone. Taken before the rows are looked at: in a
 # statement of its own, because a statement sees what was committed when it began.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -89,6 +90,10 @@ _EMPTY = (
     "UPDATE events SET salt = NULL, body = NULL WHERE stream = ? AND seq = ?",
     "DELETE FROM refs WHERE stream = ? AND seq = ?",
     "DELETE FROM blob_refs WHERE stream = ? AND seq = ?",
+    "DELETE FROM turns WHERE stream = ? AND seq = ?",
+)
+_EMPTY_CALLS = (
+    "DELETE FROM calls WHERE stream = ? AND seq IN (SELECT value FROM json_each(?))"  # no index: once for all
 )
 
 
@@ -226,6 +231,8 @@ class SqliteConnection:
         self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
         for text in _EMPTY:
             self.raw.executemany(text, events)
+        for stream in {stream for stream, _ in events}:
+            self.raw.execute(_EMPTY_CALLS, (stream, json.dumps([seq for of, seq in events if of == stream])))
         self.raw.execute("DELETE FROM pruning")
 
     def share_blobs(self) -> None:

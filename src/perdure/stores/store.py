@@ -122,7 +122,7 @@ class Writes(msgspec.Struct):
     blobs: list[tuple[Any, ...]] = []
     puts: dict[Table, list[list[Any]]] = {}
     deletes: dict[Table, list[list[Any]]] = {}
-    empties: list[tuple[int, int]] = []  # stream and seq of events whose body goes, with what was derived from it
+    empties: list[tuple[int, int]] = []  # stream and seq of events whose body goes, and with it what only they gave
 
     def __bool__(self) -> bool:
         return bool(

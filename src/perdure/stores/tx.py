@@ -306,8 +306,13 @@ class Tx:
         return address.hex()
 
     def empty(self, stream: Stream, seqs: Iterable[int]) -> None:
-        """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty."""
+        """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty.
+
+        What only they gave goes with them, because folding no longer gives it: derived rows, and the row of a turn. At once:
+        jobs later in this batch must not build on it.
+        """
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
+        self._flush_early()
 
     def claim_blobs(self) -> None:
         """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""

@@ -66,6 +66,7 @@ def _say(found: dict[str, Any]) -> None:
             "key": run.key,
             "session": run.session,
             "parent": run.parent,
+            "what if": f"another result at {run.what_if.place} of run {run.what_if.run}" if run.what_if else None,
             "creator": run.creator,
             "created": run.created_at,
             "ended": run.ended_at,

@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.names import run_names
 from perdure.doors.cli.options import Asked, command, reads
-from perdure.doors.cli.output import compact, moment, plain, say_facts, say_heading, say_json, say_prose
+from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
 from perdure.errors import NotFound, ReadOnly
 from perdure.model.display import shortened, visible
 
@@ -51,6 +51,7 @@ def records(page: Any) -> Any:
     "perdure show issue-42 --at 2h",
     "perdure show issue-42 --at 117",
     "perdure show run:4f1c2a9b77d0 --last 200",
+    "perdure show run:4f1c2a9b77d0 --at 12",
     "perdure show run:4f1c2a9b77d0 --step 17",
 )
 @click.argument("name", shell_complete=run_names)
@@ -69,19 +70,21 @@ def records(page: Any) -> Any:
 def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
     """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
-    A session goes before a run of the same name; run:NAME is always the run. With --at the history of a session is folded up to
-    that point, which costs what the history is long. With --step one step of a run is shown, by the number of its event.
+    A session goes before a run of the same name; run:NAME is always the run. With --at the history is folded up to that point,
+    which costs what the history is long. With --step one step of a run is shown, by the number of its event.
     """
     with asked.open() as store:
         session = _find(store, name)
+        if at is not None:
+            session = session.at(int(at) if at.isdecimal() else at)
         if not hasattr(session, "turns"):
-            _show_run(session, last, at, step, as_json=asked.as_json)
+            _show_run(session, last, step, as_json=asked.as_json)
             return
         if step is not None:
             raise click.UsageError("--step is for runs: a session has turns")
-        if at is not None:
-            session = session.at(int(at) if at.isdecimal() else at)
         found = _gather(session, count)
+        if at is not None:
+            found["lacks"] = _lacks(session)
     if asked.as_json:
         say_json(found)
     else:
@@ -102,11 +105,9 @@ def _find(store: Store, name: str) -> Any:
             raise NotFound(f"there is no session or run {name!r}", path="name", hint=hint) from None
 
 
-def _show_run(run: RunHandle, last: int, at: str | None, step: int | None, *, as_json: bool) -> None:
+def _show_run(run: RunHandle, last: int, step: int | None, *, as_json: bool) -> None:
     from perdure.doors.cli.run_view import show_run, show_step  # noqa: PLC0415 - only for runs
 
-    if at is not None:
-        raise click.UsageError("--at is for sessions: a run has its timeline")
     if step is not None:
         show_step(run, step, as_json=as_json)
     else:
@@ -122,6 +123,15 @@ def _gather(session: Session, count: int) -> dict[str, Any]:
         "decisions": [record_of(decision) for decision in session.decisions(open=True, limit=OPEN_SHOWN)],
         "turns": session.turns(last=count) if count else [],
     }
+
+
+def _lacks(session: Session) -> str | None:
+    """What is missing of a past whose turns were pruned since."""
+    try:
+        session.transcript(last=1)
+    except NotFound as gone:
+        return gone.message
+    return None
 
 
 def _open_tasks(session: Session) -> list[Any]:
@@ -150,6 +160,8 @@ def _say(found: dict[str, Any]) -> None:
     _say_open("Open tasks", (f"{task.id:>6}  {task.status:<8} {task.title}" for task in found["tasks"]))
     _say_open("Open decisions", (f"{decision.seq:>6}  {decision.text}" for decision in found["decisions"]))
     _say_pending(found["pending"])
+    if found.get("lacks"):
+        note(found["lacks"])
     if found["turns"]:
         say_heading("Last turns")
         for turn in found["turns"]:

@@ -57,6 +57,17 @@ class AsyncPlaced:
             driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
             raise
 
+    def _check_real(self, what: str) -> None:
+        """Parked, whatever the program makes of it, in a run that only supposes: this cannot be asked about one by one."""
+        driving = self._driving
+        what_if = driving.record.what_if
+        if what_if is not None and not what_if.acts:
+            driving.stopped = driving.stopped or Parked(
+                f"it only supposes another result in run {what_if.run}, and would {what}", path=f"run {self.id}",
+                hint="fork it anew and let that one act (--allow-effects), or leave it", reason="what-if",
+            )  # fmt: skip
+            raise driving.stopped
+
     def _here(self) -> Branch:
         # async-only
         if self._branch is self._driving.trunk:

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from perdure.effects import deciding, ending, ledger
+from perdure.effects import adopting, deciding, ending, ledger, supposing
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.aio.outward import DOUBT
+from perdure.handles.callers import AsyncFrozenCaller
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
-from perdure.planes import runs, waits, workers
+from perdure.planes import runs, time, waits, workers
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
 from perdure.planes.runs import Lease
@@ -59,6 +60,30 @@ class AsyncRunHandle(AsyncEnveloping):
         """Look again; returns itself."""
         self._record = await self._read(runs.run)
         return self
+
+    async def at(self, moment: time.Moment) -> AsyncRunHandle:
+        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
+
+        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
+        Writing raises ReadOnly; Invalid when there was nothing then, or there is not yet.
+        """
+        view = await self._read(time.view, moment, self._caller.core)
+        frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
+        return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
+
+    async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle:
+        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
+
+        at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
+        again; what was under way stays this run's. Whoever drives the new run asks a person before it does anything outside, and
+        parks it before it undoes, starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
+        """
+        target = await self._read(supposing.target, at)
+        past = await self.at(target.known_at)
+        made = await past._read(supposing.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

@@ -86,8 +86,10 @@ class AsyncSending:
 
     async def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """The same for what is planned, if whoever was asked has approved of it. Waiting while nobody has said."""
-        if record.state is not EffectState.PLANNED or record.epoch != self.sender.epoch:
+        if record.state is not EffectState.PLANNED:
             return record, False
+        if record.epoch != self.sender.epoch:
+            return await self._write(permitting.permitted, record.seq), False
         record = await self._announce(tool, "dispatch", permitting.dispatch, record.seq)
         mine = record.state is EffectState.DISPATCHED
         if not mine:

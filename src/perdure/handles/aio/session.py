@@ -8,7 +8,7 @@ from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
 from perdure.handles.aio.happenings import AsyncHappenings
 from perdure.handles.aio.responding import AsyncResponding
-from perdure.handles.aio.time import AsyncTime
+from perdure.handles.aio.time import AsyncPast, AsyncTime
 from perdure.handles.aio.values import AsyncValues
 from perdure.handles.aio.work import AsyncWork
 
@@ -29,7 +29,7 @@ class AsyncSession(
     __slots__ = ()
 
 
-class AsyncScope(AsyncValues):
+class AsyncScope(AsyncValues, AsyncPast):
     """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()

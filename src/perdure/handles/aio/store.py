@@ -13,8 +13,8 @@ from perdure.handles.aio.decisions import AsyncDecisionsAcross
 from perdure.handles.aio.effects import AsyncEffectsAcross
 from perdure.handles.aio.happenings import AsyncHappeningsAcross
 from perdure.handles.aio.recovery import AsyncRecovery
+from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
-from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.aio.work import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_on
 from perdure.handles.callers import AsyncCaller
@@ -36,7 +36,7 @@ class AsyncStore(
     AsyncEffectsAcross,
     AsyncRecovery,
     AsyncAdopting,
-    AsyncUpkeep,
+    AsyncRetaining,
 ):
     """An open store. Use it as a context manager, or call `close`."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Self
 
+from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller, AsyncFrozenCaller
 from perdure.log.change import Stream
-from perdure.planes import time
+from perdure.model.records.differences import SessionDiff
+from perdure.planes import difference, time
 
 
-class AsyncTime(AsyncStreamHandle):
-    """The verbs of a session for time travel and forks."""
+class AsyncPast(AsyncStreamHandle):
+    """Time travel: of a session, or of a scope."""
 
     __slots__ = ("_moment",)
 
@@ -22,16 +24,27 @@ class AsyncTime(AsyncStreamHandle):
         self._moment = moment  # what `at` was asked for, if this is the past
 
     async def at(self, moment: time.Moment) -> Self:
-        """This session as it was after an event (its sequence number), at an instant, or some time ago
+        """This session or scope as it was after an event (its sequence number), at an instant, or some time ago
         ("2h"): for reading only.
 
-        Every verb that reads works on it, and time stands still: what had not expired then is there. Costs a
+        Every verb that reads works on it, and time stands still: what had not expired then is there, and who held something
+        holds it. Costs a
         fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
         until the function returns. Raises Invalid when there was nothing then, or there is not yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
         return type(self)(frozen, view.stream, view.pin, moment=moment)
+
+    def __repr__(self) -> str:
+        at = "" if self._moment is None else f", at={self._moment!r}"
+        return f"{type(self).__name__}({self.name!r}{at})"
+
+
+class AsyncTime(AsyncPast):
+    """The verbs of a session for forks."""
+
+    __slots__ = ()
 
     async def fork(self, at: time.Moment | None = None, *, name: str) -> Self:
         """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
@@ -45,6 +58,16 @@ class AsyncTime(AsyncStreamHandle):
         stream, pin = await self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
 
-    def __repr__(self) -> str:
-        at = "" if self._moment is None else f", at={self._moment!r}"
-        return f"{type(self).__name__}({self.name!r}{at})"
+    async def diff(self, other: Self) -> SessionDiff:
+        """What differs from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
+
+        Goal, values, plan, decisions, checkpoints, artifacts, and what was said since they parted. Reads alone; each side is one
+        state. Costs what both have in values, tasks and decisions, and what was said since.
+        """
+        if not isinstance(other, AsyncTime):
+            raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
+        a, b = await self._read(difference.stand), await other._read(difference.stand)
+        parted = difference.parted_at(a, b)
+        mine = await self._read(difference.said, parted, a.line[0][1])
+        theirs = await other._read(difference.said, parted, b.line[0][1])
+        return difference.diff(a, b, mine, theirs)

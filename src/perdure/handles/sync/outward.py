@@ -84,11 +84,32 @@ class Outward(Placed):
         """What is to be carried on: the effect as it stands, or the intent of a new one that nobody need be asked about."""
         acting = self._driving.acting
         if undoes is not None:
+            if found is None:
+                self._check_real(f"undo {undoes.tool}")
             return found or acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
-        if found is not None and not self._is_new(found):
+        if found is not None and found.state is not EffectState.PLANNED:
             return found
-        intent, asked = acting.guarded(tool, intent, approve[0])
+        question = " ".join(filter(None, (self._asked_first, approve[0]))) or None
+        intent, asked = acting.guarded(tool, intent, question)
+        if found is not None and not self._is_new(found):
+            return self._asked_before(found, asked, approve[1])
         return self._permitted(found, intent, asked, approve[1])
+
+    def _asked_before(
+        self, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
+    ) -> EffectRecord:
+        """What was planned before a restore may have been sent since. But if a person is to be asked, his word comes first: what
+        its rule would send again, nobody may have approved of.
+        """
+        return self._approved(planned, asked, within) if isinstance(asked, str) else planned
+
+    @property
+    def _asked_first(self) -> str | None:
+        """What a person is asked before anything is done outside: in a run that only supposes, whether it shall be done."""
+        what_if = self._driving.record.what_if
+        if what_if is None or what_if.acts:
+            return None
+        return f"This run only supposes another result in run {what_if.run}: shall it really do this?"
 
     def _is_new(self, found: EffectRecord | None) -> bool:
         """Whether nothing has been sent yet, as far as is known."""
@@ -200,8 +221,10 @@ class Outward(Placed):
             if meant.answer is None and not meant.reads:
                 intent, meant.record = self._intend(meant.sends, meant.args)
                 meant.wary = self._may_be_forgotten(intent)
-                if self._is_new(meant.record):
-                    meant.intent, meant.asked = self._driving.acting.guarded_call(meant.sends, intent)
+                if meant.record is None or meant.record.state is EffectState.PLANNED:
+                    intent, asked = self._driving.acting.guarded_call(meant.sends, intent)
+                    meant.asked = asked or self._asked_first
+                    meant.intent = intent if self._is_new(meant.record) else None
         return batch
 
     def _answer(self, meant: Meant, then: Callable[[], Meant | None]) -> None:
@@ -212,6 +235,8 @@ class Outward(Placed):
                 driving.check_going()
                 found = self._permitted(meant.record, meant.intent, meant.asked, None)
             assert found is not None
+            if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
+                found = self._asked_before(found, meant.asked)
             meant.record = self._concluded(meant.sends, found, mine=meant.mine, then=then)
             meant.settle(course.given)
             return

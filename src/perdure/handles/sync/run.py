@@ -89,6 +89,7 @@ class Run(Outward):
         driving.steps += 1
         if found is not None:
             return course.replayed(found)
+        self._check_real(f"write to sessions ({name})")
         try:
             done = driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
         except (Stale, Unavailable):
@@ -114,7 +115,11 @@ class Run(Outward):
 
     def _drawn(self) -> bytes:
         place = self._here().next_place(self._driving.cut)
-        return hashlib.sha256(b"perdure run random\0" + self._driving.stream.uid + place.encode()).digest()
+        what_if = (
+            self.record.what_if
+        )  # which draws what the other run drew: or it would go another way before the place
+        uid = self._driving.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
+        return hashlib.sha256(b"perdure run random\0" + uid + place.encode()).digest()
 
     # -- waiting ---------------------------------------------------------------------------------------------------------------
 
@@ -160,6 +165,7 @@ class Run(Outward):
         mark = digest_of_parts(agent=made.name, args=list(args), kwargs=kwargs)
         place, found = self._arrive("child", made.name, mark)
         if found is None:
+            self._check_real(f"start {made.name}")
             key = f"{self.id}:{place}"
             wanted = runs.Wanted(
                 made.name, list(args), kwargs, key, self.record.session, self.id, made.program, made.timeout

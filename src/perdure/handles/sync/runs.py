@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from perdure.effects import deciding, ending, ledger
+from perdure.effects import adopting, deciding, ending, ledger, supposing
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
+from perdure.handles.callers import FrozenCaller
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
@@ -18,7 +19,7 @@ from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
-from perdure.planes import runs, waits, workers
+from perdure.planes import runs, time, waits, workers
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
 from perdure.planes.runs import Lease
@@ -60,6 +61,30 @@ class RunHandle(Enveloping):
         """Look again; returns itself."""
         self._record = self._read(runs.run)
         return self
+
+    def at(self, moment: time.Moment) -> RunHandle:
+        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
+
+        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
+        Writing raises ReadOnly; Invalid when there was nothing then, or there is not yet.
+        """
+        view = self._read(time.view, moment, self._caller.core)
+        frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
+        return RunHandle(frozen, view.stream, frozen.read(runs.run, view.stream))
+
+    def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> RunHandle:
+        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
+
+        at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
+        again; what was under way stays this run's. Whoever drives the new run asks a person before it does anything outside, and
+        parks it before it undoes, starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
+        """
+        target = self._read(supposing.target, at)
+        past = self.at(target.known_at)
+        made = past._read(supposing.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
     def result(self, timeout: Duration | None = None) -> Any:
         """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

@@ -9,7 +9,7 @@ from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
 from perdure.handles.sync.happenings import Happenings
 from perdure.handles.sync.responding import Responding
-from perdure.handles.sync.time import Time
+from perdure.handles.sync.time import Past, Time
 from perdure.handles.sync.values import Values
 from perdure.handles.sync.work import Work
 
@@ -30,7 +30,7 @@ class Session(
     __slots__ = ()
 
 
-class Scope(Values):
+class Scope(Values, Past):
     """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()

@@ -16,8 +16,8 @@ from perdure.handles.sync.decisions import DecisionsAcross
 from perdure.handles.sync.effects import EffectsAcross
 from perdure.handles.sync.happenings import HappeningsAcross
 from perdure.handles.sync.recovery import Recovery
+from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
-from perdure.handles.sync.upkeep import Upkeep
 from perdure.handles.sync.work import WorkAcross
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
@@ -37,7 +37,7 @@ class Store(
     EffectsAcross,
     Recovery,
     Adopting,
-    Upkeep,
+    Retaining,
 ):
     """An open store. Use it as a context manager, or call `close`."""
 

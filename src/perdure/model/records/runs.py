@@ -47,11 +47,25 @@ class WaitState(enum.StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+class WhatIf(msgspec.Struct, frozen=True):
+    """What a run supposes: that another run had another result at a place (`seq`: its entry there).
+
+    uid: of the run by which both draw random numbers. acts: it may act outside like any other run; else a person approves of
+    whatever it would do.
+    """
+
+    run: str
+    uid: str
+    seq: int
+    place: str
+    acts: bool
+
+
 class RunRecord(msgspec.Struct, frozen=True):
     """One run. `id` is unique in its tenant. reason: why it is parked or what it waits for, as a short code.
 
     program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
-    abandoned: it is running, but its holder's heartbeat has lapsed.
+    abandoned: it is running, but its holder's heartbeat has lapsed. what_if: it was forked from another run, to see.
     """
 
     id: str
@@ -82,6 +96,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     reason: str | None
     abandoned: bool
     ref: Ref
+    what_if: WhatIf | None = None
 
     @property
     def ended(self) -> bool:

@@ -124,3 +124,41 @@ class AsyncPermissionContract:
                 with pytest.raises(Waiting):
                     await session.act(pay, 6, **given, **approve)
             assert (len(await store.asks()), outside.count) == (2, 0)
+
+    @pytest.mark.parametrize("batched", [False, True])
+    async def test_what_nobody_has_approved_of_is_not_sent_after_a_restore_either(
+        self, opener: AsyncOpener, batched: bool
+    ) -> None:
+        """Its rule would send it again, because it may have been sent after the backup: but nobody may ever have said yes."""
+        outside = Outside()
+
+        @tool(kind="keyed")
+        async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+            return outside.seen(n)
+
+        async def paying(run: AsyncRun) -> Any:
+            if not batched:
+                return await run.act(pay, 6)
+            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
+            return (await run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
+
+        async with await opener(guards=[wary]) as store:
+            session = await store.session("s")
+            with pytest.raises(Waiting):
+                await session.act(pay, 7, key="k")
+            asking = program(paying)
+            handle = await store.start(asking, key="r")
+            await store.recover(agents=[asking])
+            store._caller.core.epoch += 1  # as a store that was restored
+            for _ in range(2):
+                with pytest.raises(Waiting):
+                    await session.act(pay, 7, key="k")
+                await handle.resume()
+                await store.recover(agents=[asking])
+            assert outside.calls == []
+            for ask in await store.asks():
+                await store.answer(ask.id, "approve", by="ann")
+            assert await session.act(pay, 7, key="k") == 7
+            await store.recover(agents=[asking])
+            assert await handle.result() == 6
+            assert sorted(outside.calls) == [6, 7]

@@ -11,9 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.errors import Conflict, Invalid, ReadOnly
+from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
+from perdure.model.records.differences import How
+from perdure.runtime.agent import agent
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
 
@@ -38,7 +41,17 @@ async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
     await session.attach("build.log", BIG.encode(), media_type="text/plain")
     await session.emit("deploy.begun", {"n": 1})
     await other.block("waits for CI")
+    effect = await session.begin("open_pr", {"repo": "acme/api"}, kind="keyed", key="pr-42")
+    await effect.dispatch()
+    await effect.commit({"number": 7})
+    await session.summarise(upto=turn.seq, text="Login fails")
     return session
+
+
+async def claims(session: AsyncSession) -> list[Any]:
+    """Who holds what, and what may be begun: a fork leaves this behind, the past does not."""
+    ready = [task.id for task in await session.ready()]
+    return [(t.id, t.status, t.claimed_by, t.record.abandoned) for t in await session.tasks()] + ready
 
 
 async def facts(session: AsyncSession) -> dict[str, Any]:
@@ -57,6 +70,12 @@ async def facts(session: AsyncSession) -> dict[str, Any]:
             (t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in await session.tasks()
         ),
         "restored": await session.restore(),
+        "checkpoints": [(c.seq, c.name, c.hash) for c in await session.checkpoints()],
+        "artifacts": [(a.seq, a.name, a.hash) for a in await session.artifacts()],
+        "entries": [(e.name, e.value, e.version, e.updated_at) for e in await session.entries()],
+        "covers": [replace(cover, ref=None) for cover in await session.covers(nested=True)],
+        "effects": [(e.record.seq, e.tool, e.state, e.record.result) for e in await session.effects()],
+        "emitted": [event.data for event in await session.events(emitted=True)],
         "artifact": await (await session.artifact("build.log")).read(),
         "folded": await session.fold(lambda state, event: (state or 0) + event.data["n"]),
         "goal": await session.get_goal(),
@@ -76,7 +95,7 @@ class AsyncTimeContract:
     async def test_the_past_reads_as_it_was_and_cannot_be_written(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await lived_in(store)
-            before, seq = await facts(session), await last_seq(session)
+            before, seq, held = await facts(session), await last_seq(session), await claims(session)
             await session.say("user", "And now?")
             await session.set("branch", "fix-2")
             await session.set_goal("Something else")
@@ -84,6 +103,7 @@ class AsyncTimeContract:
             await (await session.decisions())[0].close("failed")
             then = await session.at(seq)
             assert await facts(then) == before
+            assert await claims(then) == held
             assert (await facts(session)) != before
             assert await then.events(limit=1000) == (await session.events(limit=1000))[:seq]
             assert (then.name, then.uid) == (session.name, session.uid)
@@ -123,6 +143,33 @@ class AsyncTimeContract:
             assert await (await session.at(first.at)).get("short") == 1  # it had not expired then
             assert await (await session.at("30m")).get("short") is None
             assert await (await session.at(second.at)).events(emitted=True) == [first, second]
+
+    async def test_a_scope_and_a_run_as_they_were(self, opener: AsyncOpener) -> None:
+        @agent(name="waits twice")
+        async def waits(run: AsyncRun) -> int:
+            first = await run.step(lambda: 1)
+            return first + await run.wait("go")
+
+        async with await opener() as store:
+            scope = await store.scope("user:alice")
+            await scope.set("x", 1)
+            opener.clock.advance("1h")
+            await scope.set("x", 2)
+            assert await (await scope.at("30m")).get("x") == 1
+            with pytest.raises(ReadOnly):
+                await (await scope.at("30m")).set("x", 3)
+            handle = await store.start(waits, key="w")
+            await store.recover(agents=[waits])
+            waiting = await handle.refresh()
+            seq = (await handle.timeline())[-1].seq
+            await handle.signal("go", 41)
+            assert await store.drive(waits, key="w") == 42
+            then = await handle.at(seq)
+            assert then.record == waiting.record
+            assert ([step.value for step in await then.steps()], len(await then.waits())) == ([1], 1)
+            assert (await handle.refresh()).record.result == 42
+            with pytest.raises(ReadOnly):
+                await then.signal("go", 1)
 
     async def test_a_moment_that_is_none_is_refused(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -268,3 +315,53 @@ class AsyncTimeContract:
             added = await fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    async def test_what_differs_between_two_points(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            then = await session.at(await last_seq(session))
+            assert (await then.diff(session)).same
+            assert (await session.diff(session)).same
+            await session.set("branch", 2)
+            await session.set("new", None)
+            await session.set_goal("Another goal")
+            said = await session.say("user", "And now?")
+            (decision,) = await session.decisions(open=True)
+            await decision.close("failed")
+            await (await session.tasks(status="blocked"))[0].unblock()
+            await session.task("Ship it")
+            await session.checkpoint({"cursor": 8})
+            found = await then.diff(session)
+            assert [(d.how, d.name, d.before, d.after) for d in found.values] == [
+                (How.CHANGED, "branch", "fix-1", 2),
+                (How.ADDED, "new", None, None),
+            ]
+            assert [(d.name, d.after) for d in found.about] == [("goal", "Another goal")]
+            assert [turn.seq for turn in found.turns_added] == [said.seq]
+            assert [(d.how, d.after["status"]) for d in found.decisions] == [(How.CHANGED, "closed")]
+            assert [(d.how, d.after["status"]) for d in found.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
+            assert [(d.how, d.name) for d in found.checkpoints] == [(How.CHANGED, "default")]
+            back = await session.diff(then)
+            assert [turn.seq for turn in back.turns_removed] == [said.seq]
+            assert (back.turns_added, [d.how for d in back.values]) == ((), [How.CHANGED, How.REMOVED])
+
+    async def test_what_differs_between_a_session_and_its_fork(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            fork = await session.fork(name="f")
+            assert [d.how for d in (await session.diff(fork)).tasks] == [How.CHANGED]  # nobody holds anything in a fork
+            mine, theirs = await session.say("user", "here"), await fork.say("user", "there")
+            await fork.set("branch", "fix-2")
+            found = await session.diff(fork)
+            assert ([t.seq for t in found.turns_removed], [t.seq for t in found.turns_added]) == (
+                [mine.seq],
+                [theirs.seq],
+            )
+            assert [(d.before, d.after) for d in found.values] == [("fix-1", "fix-2")]
+            assert (found.decisions, found.checkpoints, found.artifacts) == ((), (), ())
+            other = await lived_in(store, "other")
+            strangers = await session.diff(other)
+            assert (strangers.values, strangers.decisions, strangers.checkpoints, strangers.tasks) == ((), (), (), ())
+            assert len(strangers.turns_added) == len(await other.turns(last=50))
+            with pytest.raises(Invalid, match="other"):
+                await session.diff("f")  # type: ignore[arg-type]

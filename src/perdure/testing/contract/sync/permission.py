@@ -123,3 +123,41 @@ class PermissionContract:
                 with pytest.raises(Waiting):
                     session.act(pay, 6, **given, **approve)
             assert (len(store.asks()), outside.count) == (2, 0)
+
+    @pytest.mark.parametrize("batched", [False, True])
+    def test_what_nobody_has_approved_of_is_not_sent_after_a_restore_either(
+        self, opener: Opener, batched: bool
+    ) -> None:
+        """Its rule would send it again, because it may have been sent after the backup: but nobody may ever have said yes."""
+        outside = Outside()
+
+        @tool(kind="keyed")
+        def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+            return outside.seen(n)
+
+        def paying(run: Run) -> Any:
+            if not batched:
+                return run.act(pay, 6)
+            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
+            return (run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
+
+        with opener(guards=[wary]) as store:
+            session = store.session("s")
+            with pytest.raises(Waiting):
+                session.act(pay, 7, key="k")
+            asking = program(paying)
+            handle = store.start(asking, key="r")
+            store.recover(agents=[asking])
+            store._caller.core.epoch += 1  # as a store that was restored
+            for _ in range(2):
+                with pytest.raises(Waiting):
+                    session.act(pay, 7, key="k")
+                handle.resume()
+                store.recover(agents=[asking])
+            assert outside.calls == []
+            for ask in store.asks():
+                store.answer(ask.id, "approve", by="ann")
+            assert session.act(pay, 7, key="k") == 7
+            store.recover(agents=[asking])
+            assert handle.result() == 6
+            assert sorted(outside.calls) == [6, 7]

@@ -12,9 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.errors import Conflict, Invalid, ReadOnly
+from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
+from perdure.model.records.differences import How
+from perdure.runtime.agent import agent
 from perdure.testing.openers import Opener
 from perdure.testing.races import Race
 
@@ -39,7 +42,17 @@ def lived_in(store: Store, name: str = "a") -> Session:
     session.attach("build.log", BIG.encode(), media_type="text/plain")
     session.emit("deploy.begun", {"n": 1})
     other.block("waits for CI")
+    effect = session.begin("open_pr", {"repo": "acme/api"}, kind="keyed", key="pr-42")
+    effect.dispatch()
+    effect.commit({"number": 7})
+    session.summarise(upto=turn.seq, text="Login fails")
     return session
+
+
+def claims(session: Session) -> list[Any]:
+    """Who holds what, and what may be begun: a fork leaves this behind, the past does not."""
+    ready = [task.id for task in session.ready()]
+    return [(t.id, t.status, t.claimed_by, t.record.abandoned) for t in session.tasks()] + ready
 
 
 def facts(session: Session) -> dict[str, Any]:
@@ -55,6 +68,12 @@ def facts(session: Session) -> dict[str, Any]:
         ],
         "tasks": sorted((t.id, t.title, t.detail, t.note, t.needs, t.labels, t.actor, t.at) for t in session.tasks()),
         "restored": session.restore(),
+        "checkpoints": [(c.seq, c.name, c.hash) for c in session.checkpoints()],
+        "artifacts": [(a.seq, a.name, a.hash) for a in session.artifacts()],
+        "entries": [(e.name, e.value, e.version, e.updated_at) for e in session.entries()],
+        "covers": [replace(cover, ref=None) for cover in session.covers(nested=True)],
+        "effects": [(e.record.seq, e.tool, e.state, e.record.result) for e in session.effects()],
+        "emitted": [event.data for event in session.events(emitted=True)],
         "artifact": (session.artifact("build.log")).read(),
         "folded": session.fold(lambda state, event: (state or 0) + event.data["n"]),
         "goal": session.get_goal(),
@@ -74,7 +93,7 @@ class TimeContract:
     def test_the_past_reads_as_it_was_and_cannot_be_written(self, opener: Opener) -> None:
         with opener() as store:
             session = lived_in(store)
-            before, seq = facts(session), last_seq(session)
+            before, seq, held = facts(session), last_seq(session), claims(session)
             session.say("user", "And now?")
             session.set("branch", "fix-2")
             session.set_goal("Something else")
@@ -82,6 +101,7 @@ class TimeContract:
             (session.decisions())[0].close("failed")
             then = session.at(seq)
             assert facts(then) == before
+            assert claims(then) == held
             assert (facts(session)) != before
             assert then.events(limit=1000) == (session.events(limit=1000))[:seq]
             assert (then.name, then.uid) == (session.name, session.uid)
@@ -121,6 +141,33 @@ class TimeContract:
             assert (session.at(first.at)).get("short") == 1  # it had not expired then
             assert (session.at("30m")).get("short") is None
             assert (session.at(second.at)).events(emitted=True) == [first, second]
+
+    def test_a_scope_and_a_run_as_they_were(self, opener: Opener) -> None:
+        @agent(name="waits twice")
+        def waits(run: Run) -> int:
+            first = run.step(lambda: 1)
+            return first + run.wait("go")
+
+        with opener() as store:
+            scope = store.scope("user:alice")
+            scope.set("x", 1)
+            opener.clock.advance("1h")
+            scope.set("x", 2)
+            assert (scope.at("30m")).get("x") == 1
+            with pytest.raises(ReadOnly):
+                (scope.at("30m")).set("x", 3)
+            handle = store.start(waits, key="w")
+            store.recover(agents=[waits])
+            waiting = handle.refresh()
+            seq = (handle.timeline())[-1].seq
+            handle.signal("go", 41)
+            assert store.drive(waits, key="w") == 42
+            then = handle.at(seq)
+            assert then.record == waiting.record
+            assert ([step.value for step in then.steps()], len(then.waits())) == ([1], 1)
+            assert (handle.refresh()).record.result == 42
+            with pytest.raises(ReadOnly):
+                then.signal("go", 1)
 
     def test_a_moment_that_is_none_is_refused(self, opener: Opener) -> None:
         with opener() as store:
@@ -266,3 +313,53 @@ class TimeContract:
             added = fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    def test_what_differs_between_two_points(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            then = session.at(last_seq(session))
+            assert (then.diff(session)).same
+            assert (session.diff(session)).same
+            session.set("branch", 2)
+            session.set("new", None)
+            session.set_goal("Another goal")
+            said = session.say("user", "And now?")
+            (decision,) = session.decisions(open=True)
+            decision.close("failed")
+            (session.tasks(status="blocked"))[0].unblock()
+            session.task("Ship it")
+            session.checkpoint({"cursor": 8})
+            found = then.diff(session)
+            assert [(d.how, d.name, d.before, d.after) for d in found.values] == [
+                (How.CHANGED, "branch", "fix-1", 2),
+                (How.ADDED, "new", None, None),
+            ]
+            assert [(d.name, d.after) for d in found.about] == [("goal", "Another goal")]
+            assert [turn.seq for turn in found.turns_added] == [said.seq]
+            assert [(d.how, d.after["status"]) for d in found.decisions] == [(How.CHANGED, "closed")]
+            assert [(d.how, d.after["status"]) for d in found.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
+            assert [(d.how, d.name) for d in found.checkpoints] == [(How.CHANGED, "default")]
+            back = session.diff(then)
+            assert [turn.seq for turn in back.turns_removed] == [said.seq]
+            assert (back.turns_added, [d.how for d in back.values]) == ((), [How.CHANGED, How.REMOVED])
+
+    def test_what_differs_between_a_session_and_its_fork(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            fork = session.fork(name="f")
+            assert [d.how for d in (session.diff(fork)).tasks] == [How.CHANGED]  # nobody holds anything in a fork
+            mine, theirs = session.say("user", "here"), fork.say("user", "there")
+            fork.set("branch", "fix-2")
+            found = session.diff(fork)
+            assert ([t.seq for t in found.turns_removed], [t.seq for t in found.turns_added]) == (
+                [mine.seq],
+                [theirs.seq],
+            )
+            assert [(d.before, d.after) for d in found.values] == [("fix-1", "fix-2")]
+            assert (found.decisions, found.checkpoints, found.artifacts) == ((), (), ())
+            other = lived_in(store, "other")
+            strangers = session.diff(other)
+            assert (strangers.values, strangers.decisions, strangers.checkpoints, strangers.tasks) == ((), (), (), ())
+            assert len(strangers.turns_added) == len(other.turns(last=50))
+            with pytest.raises(Invalid, match="other"):
+                session.diff("f")  # type: ignore[arg-type]

@@ -1,0 +1,86 @@
+"""`perdure retain`: what may go, goes; a dry run unless it is told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.anchors import READABLE_FILE
+from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.output import bytes_size, counted, note, plain, say_json
+from perdure.doors.cli.progress import progress
+from perdure.doors.cli.tables import Column, say_table
+
+if TYPE_CHECKING:
+    from perdure.model.records.retention import RetainReport, Retention
+
+COLUMNS = (
+    Column("what", lambda found: found.kind),
+    Column("name", lambda found: found.name),
+    Column("checkpoints", lambda found: len(found.checkpoints)),
+    Column("turns", lambda found: len(found.turns)),
+    Column("said", lambda found: bytes_size(found.bytes)),
+)
+
+
+@command(
+    "retain",
+    "perdure retain --checkpoints 5",
+    "perdure retain --turns 50 --older-than 30d",
+    "perdure retain --checkpoints 1 --label scratch --except-label hold --apply",
+    "perdure retain --checkpoints 3 --larger-than 10MiB --apply --json",
+    "perdure retain --policy retention.toml --apply",
+)
+@click.option("--checkpoints", metavar="N", type=click.IntRange(1), help="Of each name keep the newest N checkpoints.")
+@click.option(
+    "--turns", metavar="N", type=click.IntRange(0), help="Let turns go that a summary stands for, but for the newest N."
+)
+@click.option("--older-than", metavar="AGE", help="Only what is older: 90s, 24h, 30d.")
+@click.option("--label", metavar="LABEL", help="Only of sessions with this label, and of their runs.")
+@click.option("--except-label", metavar="LABEL", help="Not of sessions with this label, nor of their runs.")
+@click.option("--larger-than", metavar="SIZE", help="Only of sessions and runs that take more: 500KiB, 10MiB.")
+@click.option(
+    "--policy", type=READABLE_FILE, help="Rules from a TOML file: a [[rule]] for each, with these very names."
+)
+@click.option(
+    "--apply", "--execute", "execute", is_flag=True, help="Really let it go; without it, only say what would."
+)
+@writes
+def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
+    """Let old checkpoints and turns that a summary stands for go, then the blobs that nothing needs. A dry run unless --apply.
+
+    What is kept reads back as before, also in forks; runs that are not over keep everything. It is recorded; hashes stay, so the
+    chain still verifies, and `perdure verify` lists what can no longer be compared. Interrupted, run it again.
+    """
+    rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})
+    with asked.open() as store, progress("letting go" if execute else "looking") as step:
+        report = store.retain(*rules, dry_run=not execute, progress=step)
+    if asked.as_json:
+        counts = {"checkpoints": report.checkpoints, "turns": report.turns}
+        say_json({**counts, **plain(report)})
+    else:
+        _say(report)
+
+
+def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
+    from perdure.planes.policy import policy_rules, rule_of  # noqa: PLC0415 - help must not load the planes
+
+    if (policy is None) == (not flags):
+        raise click.UsageError("expected rules as options (--checkpoints N, --turns N …), or --policy FILE")
+    return [rule_of(flags, "rule")] if policy is None else policy_rules(policy.read_bytes())
+
+
+def _say(report: RetainReport) -> None:
+    if report.streams:
+        say_table(COLUMNS, report.streams)
+    gone = (
+        f"{counted(report.checkpoints, 'checkpoint')}, {counted(report.turns, 'turn')}, {counted(report.blobs, 'blob')}"
+    )
+    if not (report.streams or report.blobs):
+        note("nothing to let go")
+    elif report.dry_run:
+        note(f"would go: {gone}: {bytes_size(report.bytes)}. A dry run; --apply lets it go")
+    else:
+        note(f"gone: {gone}: {bytes_size(report.bytes)}")

@@ -1,0 +1,193 @@
+"""`perdure diff` and `perdure fork`: two points side by side, and another way on from one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.names import run_names
+from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.output import compact, note, plain, say_heading, say_json
+from perdure.doors.cli.show import find_session
+from perdure.errors import Invalid, NotFound
+from perdure.model.display import shortened, visible
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.session import Session
+    from perdure.handles.sync.store import Store
+    from perdure.model.records.conversation import Turn
+    from perdure.model.records.differences import Difference, SessionDiff
+
+SHOWN_CHARS = 100
+PARTS = ("about", "values", "tasks", "decisions", "checkpoints", "artifacts")
+HEADINGS = {"about": "Session", "values": "Values", "tasks": "Plan", "decisions": "Decisions"}
+MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+def moment_of(text: str) -> int | str:
+    """A point as a command takes it: the number of an event, an instant, an age; or a place in a run."""
+    return int(text) if text.isdecimal() else text
+
+
+def at_point(store: Store, text: str) -> Session:
+    """A session, or NAME@WHEN: as it was then. A name may itself hold an @."""
+    try:
+        return find_session(store, text)
+    except NotFound:
+        name, at, when = text.rpartition("@")
+        if not at:
+            raise
+        return find_session(store, name).at(moment_of(when))
+
+
+@command(
+    "diff",
+    "perdure diff issue-42@17",
+    "perdure diff issue-42@2h issue-42@1h",
+    "perdure diff issue-42 try-b",
+    "perdure diff issue-42@17 issue-42 --json",
+)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="[B]", required=False)
+@reads
+def diff(asked: Asked, *, a: str, b: str | None) -> None:
+    """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said.
+
+    Each is a session, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same session now. Two forks are
+    compared from where they parted. The past is folded, which costs what the history is long.
+    """
+    with asked.open() as store:
+        first = at_point(store, a)
+        found = first.diff(at_point(store, first.name if b is None else b))
+    if asked.as_json:
+        say_json({"same": found.same, **plain(found)})
+    else:
+        _say(found)
+
+
+def _say(found: SessionDiff) -> None:
+    if found.same:
+        note("nothing differs")
+    for part in PARTS:
+        _say_part(HEADINGS.get(part, part.capitalize()), getattr(found, part))
+    turns = [*_turns("removed", found.turns_removed), *_turns("added", found.turns_added)]
+    if turns:
+        say_heading("Turns")
+        for line in turns:
+            click.echo(line)
+
+
+def _say_part(heading: str, differences: Iterable[Difference]) -> None:
+    lines = [line for each in differences for line in _lines(each)]
+    if lines:
+        say_heading(heading)
+        for line in lines:
+            click.echo(line)
+
+
+def _lines(each: Difference) -> list[str]:
+    how = each.how.value
+    if isinstance(each.before, dict) and isinstance(each.after, dict) and how == "changed":
+        names = dict.fromkeys([*each.before, *each.after])
+        changes = [f"{name}: {_shown(each.before.get(name))} → {_shown(each.after.get(name))}" for name in names]
+        return [marked(how, each.name), *(marked("", f"    {line}") for line in changes)]
+    if how == "changed":
+        return [marked(how, f"{each.name}: {_shown(each.before)} → {_shown(each.after)}")]
+    return [marked(how, f"{each.name}: {_told(each.name, each.after if how == 'added' else each.before)}")]
+
+
+def _told(name: str, value: Any) -> str:
+    """A value as it is; of a thing with fields, those that its name does not say."""
+    if not isinstance(value, dict):
+        return _shown(value)
+    return shortened(
+        ", ".join(f"{field} {compact(said)}" for field, said in value.items() if str(said) not in name), SHOWN_CHARS
+    )
+
+
+def _turns(how: str, turns: Iterable[Turn]) -> list[str]:
+    said = [(turn, compact(turn.content) if turn.content is not None else _calls(turn)) for turn in turns]
+    return [marked(how, f"{turn.seq} {turn.role.value}: {shortened(text, SHOWN_CHARS)}") for turn, text in said]
+
+
+def _calls(turn: Turn) -> str:
+    return ", ".join(f"→ {call.tool}" for call in turn.calls)
+
+
+def _shown(value: Any) -> str:
+    return shortened(compact(value), SHOWN_CHARS)
+
+
+def marked(how: str, text: str) -> str:
+    """A line of a difference, with its mark; in colour where somebody looks (and NO_COLOR is not set)."""
+    mark, colour = MARKS.get(how, (" ", ""))
+    line = f"{mark} {visible(text)}"
+    return click.style(line, fg=colour) if colour and not os.environ.get("NO_COLOR") else line
+
+
+@command(
+    "fork",
+    "perdure fork issue-42 --name try-b",
+    "perdure fork issue-42 --at 117 --name try-b",
+    "perdure fork issue-42 --at 2h --name before-lunch --json",
+    "perdure fork run:4f1c2a9b77d0 --at 0//3 --replace '\"hold\"'",
+    "perdure fork run:4f1c2a9b77d0 --at 12 --replace '{\"hits\": 0}' --allow-effects",
+)
+@click.argument("name", shell_complete=run_names)
+@click.option(
+    "--at", metavar="SEQ|WHEN|PLACE", help="From there; of a run: a place or number that it shows. Else from now."
+)
+@click.option("--name", "called", metavar="NAME", help="What the fork of a session is called.")
+@click.option("--replace", metavar="JSON", help="Of a run: what the step, effect or answer there gives instead.")
+@click.option("--allow-effects", is_flag=True, help="Of a run: let it act outside without asking anybody.")
+@writes
+def fork(
+    asked: Asked, *, name: str, at: str | None, called: str | None, replace: str | None, allow_effects: bool
+) -> None:
+    """Go on from a point of session NAME in another one; or from a place of run:NAME as if that had given something else.
+
+    Of a session, what was said, saved and attached up to there is shared; values, plan and decisions are restated; what was under
+    way outside stays the parent's. Of a run, what it had done by then is not done again; whoever drives the fork asks a person
+    before it does anything outside. Both are left as they are.
+    """
+    with asked.open() as store:
+        if not name.startswith("run:"):
+            if called is None or replace is not None or allow_effects:
+                raise click.UsageError("a session is forked with --name NAME and --at; --replace is for run:NAME")
+            _fork_session(store, name, at, called, as_json=asked.as_json)
+            return
+        if at is None or replace is None or called is not None:
+            raise click.UsageError("a run is forked with --at PLACE and --replace JSON")
+        made = store.run(name.removeprefix("run:")).fork(moment_of(at), _value_of(replace), allow_effects=allow_effects)
+    if asked.as_json:
+        say_json({"run": made.record})
+    else:
+        note(f"forked as run {made.id}; a worker drives it, `perdure asks` shows what it asks")
+
+
+def _value_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"it is not JSON: {error}", path="replace", hint="text stands in quotes: '\"hold\"'") from None
+
+
+def _fork_session(store: Store, name: str, at: str | None, called: str, *, as_json: bool) -> None:
+    parent = _existing(store, name)
+    made = parent.fork(at=None if at is None else moment_of(at), name=called)
+    about = made.info()
+    if as_json:
+        say_json({"session": about, "uid": made.uid, "parent": parent.name})
+    else:
+        note(f"forked {visible(parent.name)} as {visible(called)}, at {about.last_seq}")
+
+
+def _existing(store: Store, name: str) -> Session:
+    """The session of this name; NotFound instead of making it, also in a store that is open for writing."""
+    if not store.events(session=name, limit=1):
+        raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
+    return store.session(name)

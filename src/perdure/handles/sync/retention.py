@@ -1,0 +1,93 @@
+# Generated from handles/aio/retention.py by tools/unasync.py: edit that one.
+"""Handles for retention: what may go, goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perdure.handles.sync.upkeep import Upkeep
+from perdure.model.records.retention import Retained, RetainReport, Retention
+from perdure.planes import retain
+from perdure.planes.spans import Duration
+
+
+class Retaining(Upkeep):
+    """Letting old state go."""
+
+    __slots__ = ()
+
+    def retain(
+        self,
+        *rules: Retention,
+        dry_run: bool = True,
+        grace: Duration = "1h",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RetainReport:
+        """Let old checkpoints and covered turns of this tenant go, by rule, and then the blobs that nothing needs any more.
+
+        Only with `dry_run=False`; without, the report says what would go. What is kept reads back as before, in forks too;
+        what is emptied is recorded, the chain stays, and `verify` lists it. Atomic in pages of 500; safe beside writers and
+        forks; after a crash, call it again. grace: as in `collect`. progress: called with (done, total) for streams.
+        Raises Invalid for a rule that is none, Damaged when a checkpoint cannot be read whole.
+        """
+        checked = retain.check_rules(rules)
+        found = self._judged()
+        if dry_run:
+            return self._would_go(found, checked, grace, progress)
+        streams = [self._let_go(each, checked, at, len(found), progress) for at, each in enumerate(found, 1)]
+        collected = self.collect(grace, dry_run=False)
+        gone = tuple(each for each in streams if each.checkpoints or each.turns)
+        size = sum(each.bytes for each in gone) + collected.bytes
+        return RetainReport(gone, collected.blobs, size, dry_run=False)
+
+    def _judged(self) -> list[retain.Judged]:
+        upto = self._caller.read(retain.last_stream)
+        found: list[retain.Judged] = []
+        while page := self._caller.read(retain.judged, found[-1].stream.id if found else 0, upto):
+            found += page
+        return found
+
+    def _would_go(
+        self,
+        found: list[retain.Judged],
+        rules: list[Retention],
+        grace: Duration,
+        progress: Callable[[int, int], None] | None,
+    ) -> RetainReport:
+        doomed: list[retain.Doomed] = []
+        for at, each in enumerate(found, 1):
+            doomed += [self._caller.read(retain.choose, each, rule) for rule in rules]
+            if progress is not None:
+                progress(at, len(found))
+        doomed = [each for each in retain.united(doomed) if each]
+        weighed = tuple([self._caller.read(retain.weigh, each) for each in doomed])
+        blobs, size = self._caller.read(retain.freed, doomed)
+        left = self.collect(grace)
+        said = sum(each.bytes for each in weighed)
+        return RetainReport(weighed, blobs + left.blobs, said + size + left.bytes, dry_run=True)
+
+    def _let_go(
+        self,
+        judged: retain.Judged,
+        rules: Sequence[Retention],
+        at: int,
+        total: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> Retained:
+        """Take from one stream what the rules let go. Not in its name: whoever looks after a store does not attend a session."""
+        saved: list[int] = []
+        turns: list[int] = []
+        size = 0
+        for rule in rules:
+            doomed = self._caller.read(retain.choose, judged, rule)
+            for page in retain.pages_of(doomed.checkpoints):
+                taken = self._caller.write(retain.take_checkpoints, doomed, page)
+                saved += taken.seqs
+                size += taken.bytes
+            for page in retain.pages_of(doomed.turns):
+                taken = self._caller.write(retain.take_turns, doomed, page)
+                turns += taken.seqs
+                size += taken.bytes
+        if progress is not None:
+            progress(at, total)
+        return retain.retained(judged.stream, sorted(saved), sorted(turns), size)

@@ -1,0 +1,52 @@
+"""Records of differences between two points of a session, or two sessions: what `planes.difference` gives."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from perdure.model.records.conversation import Turn
+
+
+class How(enum.StrEnum):
+    """What became of a thing from the one point to the other."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One thing that is not the same at both points. before, after: what it says; None where it is not there.
+
+    Of a thing with fields (a task, a decision) that changed, both hold only the fields that differ.
+    """
+
+    how: How
+    name: str
+    before: Any
+    after: Any
+
+
+class SessionDiff(msgspec.Struct, frozen=True):
+    """What differs from one point of a session to another, or from one session to another.
+
+    about: goal, status, title, labels, pins. checkpoints: the newest of each name. turns_added, turns_removed: what was said
+    only there.
+    """
+
+    about: tuple[Difference, ...]
+    values: tuple[Difference, ...]
+    tasks: tuple[Difference, ...]
+    decisions: tuple[Difference, ...]
+    checkpoints: tuple[Difference, ...]
+    artifacts: tuple[Difference, ...]
+    turns_added: tuple[Turn, ...]
+    turns_removed: tuple[Turn, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not any(getattr(self, name) for name in self.__struct_fields__)

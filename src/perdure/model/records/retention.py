@@ -1,0 +1,54 @@
+"""Records of retention: the rules of what may go, and what went. Read and returned by `store.retain`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule of what may go. What it does not name stays.
+
+    checkpoints: how many of each name are kept, of sessions and of runs that are over (also what models were given).
+    turns: turns that a summary stands for go, but for the newest so many turns of the session.
+    older_than: only what is older ("30d"). label, except_label: only sessions, and runs of sessions, that have it, or have it
+    not. larger_than: only sessions and runs that take more bytes than this.
+    """
+
+    checkpoints: int | None = None
+    turns: int | None = None
+    older_than: str | float | None = None
+    label: str | None = None
+    except_label: str | None = None
+    larger_than: int | None = None
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """What went of one session or run: sequence numbers, oldest first, and the bytes of what their events said."""
+
+    kind: str
+    name: str
+    checkpoints: tuple[int, ...]
+    turns: tuple[int, ...]
+    bytes: int
+
+
+class RetainReport(msgspec.Struct, frozen=True):
+    """What retention took away, or with `dry_run` would: of each session and run, and the blobs that nothing needs then.
+
+    bytes: of all of it. Headers and hashes stay: the chain verifies, and `verify` lists what it can no longer compare.
+    """
+
+    streams: tuple[Retained, ...]
+    blobs: int
+    bytes: int
+    dry_run: bool
+
+    @property
+    def checkpoints(self) -> int:
+        """How many checkpoints."""
+        return sum(len(each.checkpoints) for each in self.streams)
+
+    @property
+    def turns(self) -> int:
+        """How many turns."""
+        return sum(len(each.turns) for each in self.streams)

@@ -1,0 +1,268 @@
+"""Retention: old checkpoints and covered turns go, by rule. The plane behind `store.retain` (docs/decisions/0016).
+
+    choose   outside the lane, one stream at a time: what each rule lets go
+    take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
+             after; `log.pruned` names the events whose bodies are emptied, and what only they gave goes in the same commit
+    collect  blobs that nothing reaches any more go last (planes/collect)
+
+Nothing that is emptied feeds a live row, so what is kept reads as before, from every fork too. A retention that dies has
+taken some of it: the next one finds the rest. Keeps P1, P5, P6, P11, P15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from perdure.artifacts import tree
+from perdure.errors import Invalid
+from perdure.log.change import Change, Op, Stream
+from perdure.model.instants import duration_us
+from perdure.model.limits import check_name
+from perdure.model.records.retention import Retained, Retention
+from perdure.planes import checkpoints
+from perdure.planes.covered import Covering, Said, free_to_go, whole
+from perdure.planes.labels import from_labels
+from perdure.planes.lineage import MAX_SEQ
+from perdure.planes.snapshots import one_state
+from perdure.planes.spans import store_now
+from perdure.planes.stored import stored_address
+from perdure.planes.tables import CALLS, COVERS, TURNS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, Tx
+
+Q = Statements("perdure.planes", "retain.sql")
+
+PAGE_STREAMS = 200
+PAGE_EVENTS = 500  # emptied in one transaction
+_PAGE_BLOBS = 500
+
+
+class Judged(NamedTuple):
+    """A session, or a run that is over, and the labels that count for it."""
+
+    stream: Stream
+    labels: tuple[str, ...]
+
+
+class Doomed(NamedTuple):
+    """What one rule lets go of one stream, by number, and where forks had left it when that was looked at."""
+
+    stream: Stream
+    rule: Retention
+    checkpoints: list[int]
+    turns: list[int]
+    forks: set[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.checkpoints or self.turns)
+
+
+# -- rules ---------------------------------------------------------------------------------------------------
+
+
+def check_rules(rules: object) -> list[Retention]:
+    """Accept rules; Invalid names what is wrong in which of them."""
+    if not isinstance(rules, (list, tuple)) or not rules:
+        raise Invalid("expected at least one rule", path="rules", hint="Retention(checkpoints=5, older_than='30d')")
+    for i, rule in enumerate(rules):
+        if not isinstance(rule, Retention):
+            raise Invalid(f"expected a Retention, got {type(rule).__name__}", path=f"rules[{i}]")
+        _check(rule, f"rules[{i}]")
+    return list(rules)
+
+
+def _check(rule: Retention, path: str) -> None:
+    if rule.checkpoints is None and rule.turns is None:
+        raise Invalid("it lets nothing go", path=path, hint="say checkpoints= (how many to keep) or turns=")
+    _check_count(rule.checkpoints, 1, f"{path}.checkpoints")
+    _check_count(rule.turns, 0, f"{path}.turns")
+    _check_count(rule.larger_than, 0, f"{path}.larger_than")
+    if rule.older_than is not None:
+        duration_us(rule.older_than, f"{path}.older_than")
+    for name in ("label", "except_label"):
+        if getattr(rule, name) is not None:
+            check_name(getattr(rule, name), f"{path}.{name}")
+
+
+def _check_count(value: object, least: int, path: str) -> None:
+    if value is not None and (type(value) is not int or value < least):
+        raise Invalid(f"expected a number, at least {least}, got {value!r}", path=path)
+
+
+def _is_for(rule: Retention, labels: Collection[str]) -> bool:
+    return (rule.label is None or rule.label in labels) and rule.except_label not in labels
+
+
+# -- choosing ------------------------------------------------------------------------------------------------
+
+
+def last_stream(reads: Reads) -> int:
+    """What begins after this is not judged: so judging ends."""
+    return reads.query(Q.streams_last)[0][0]
+
+
+def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
+    """A page of what there is to judge, after a stream."""
+    rows = reads.query(Q.streams_judged, tenant=reads.tenant, after=after, upto=upto, limit=PAGE_STREAMS)
+    return [Judged(Stream(*row[:7]), from_labels(row[7])) for row in rows]
+
+
+@one_state
+def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
+    """What a rule lets go of a session or run. Reads its turns, summaries and checkpoints, not what they say."""
+    stream = found.stream
+    nothing = Doomed(stream, rule, [], [], set())
+    if not _is_for(rule, found.labels) or _is_small(reads, stream, rule):
+        return nothing
+    saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
+    turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
+    return Doomed(
+        stream, rule, [seq for seq, _ in saved.doomed] if saved else [], turns, saved.forks if saved else forks
+    )
+
+
+def _saved(rule: Retention) -> dict[str, Any]:
+    return {"keep": rule.checkpoints, "older_than": rule.older_than}
+
+
+def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], set[int]]:
+    forks = checkpoints.forks_of(reads, stream)
+    covers = reads.query(Q.covers_own, touches=[(COVERS, stream.id)], stream=stream.id)
+    if not covers:
+        return [], forks
+    turns = list(_said(reads, stream))
+    before = MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
+    free = free_to_go(turns, [Covering(*row) for row in covers], forks, rule.turns or 0)
+    old = {turn.seq for turn in turns if turn.at < before}
+    return sorted(whole(turns, free & old)), forks
+
+
+def _said(reads: Reads, stream: Stream) -> Iterator[Said]:
+    makers = dict(reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id))
+    for seq, role, call, at in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
+        yield Said(seq, role, makers.get(call), at)
+
+
+def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:
+    return rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than
+
+
+def size_of(reads: Reads, stream: Stream) -> int:
+    """What a session or run takes in bytes: what its events say, and the blobs that they lead to."""
+    named = {bytes(address) for (address,) in reads.query(Q.stream_blobs, stream=stream.id)}
+    roots = [stored_address(root, "checkpoints.root") for (root,) in reads.query(Q.stream_roots, stream=stream.id)]
+    said = reads.query(Q.stream_size, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+    return said + _blobs_size(reads, named | tree.reachable(roots, reads.fetch))[1]
+
+
+def _blobs_size(reads: Reads, addresses: Collection[bytes]) -> tuple[int, int]:
+    counts = [reads.query(Q.blobs_size, tenant=reads.tenant, addresses=page)[0] for page in _listed(addresses)]
+    return sum(count for count, _ in counts), sum(size for _, size in counts)
+
+
+def _listed(addresses: Collection[bytes]) -> Iterator[str]:
+    ordered = sorted(addresses)
+    for start in range(0, len(ordered), _PAGE_BLOBS):
+        yield json.dumps([address.hex() for address in ordered[start : start + _PAGE_BLOBS]])
+
+
+# -- what it would free --------------------------------------------------------------------------------------
+
+
+@one_state
+def freed(reads: Reads, doomed: Sequence[Doomed]) -> tuple[int, int]:
+    """How many blobs nothing needs once all this is gone, and their bytes. Walks the trees of all checkpoints."""
+    gone = {(each.stream.id, seq) for each in doomed for seq in (*each.checkpoints, *each.turns)}
+    rows = reads.query(Q.roots_named, tenant=reads.tenant)
+    roots = {(stream, seq): stored_address(root, "checkpoints.root") for stream, seq, root in rows}
+    live = tree.reachable([root for place, root in roots.items() if place not in gone], reads.fetch)
+    lost = tree.reachable([root for place, root in roots.items() if place in gone], reads.fetch, live)
+    for each in doomed:
+        lost |= _named_by(reads, each.stream, [*each.checkpoints, *each.turns])
+    lost -= live
+    return _blobs_size(reads, lost - _named_otherwise(reads, lost, gone))
+
+
+def _named_by(reads: Reads, stream: Stream, seqs: list[int]) -> set[bytes]:
+    pages = (reads.query(Q.blobs_named, stream=stream.id, seqs=json.dumps(page)) for page in pages_of(seqs))
+    return {bytes(address) for page in pages for (address,) in page}
+
+
+def _named_otherwise(reads: Reads, addresses: Collection[bytes], gone: set[tuple[int, int]]) -> set[bytes]:
+    found: set[bytes] = set()
+    for page in _listed(addresses):
+        rows = reads.query(Q.blobs_naming, tenant=reads.tenant, addresses=page)
+        found |= {bytes(address) for stream, seq, address in rows if (stream, seq) not in gone}
+    return found
+
+
+def united(doomed: Iterable[Doomed]) -> list[Doomed]:
+    """What several rules let go of the same stream, once."""
+    found: dict[int, Doomed] = {}
+    for each in doomed:
+        known = found.get(each.stream.id, each._replace(checkpoints=[], turns=[]))
+        saved = sorted({*known.checkpoints, *each.checkpoints})
+        found[each.stream.id] = known._replace(checkpoints=saved, turns=sorted({*known.turns, *each.turns}))
+    return list(found.values())
+
+
+def weigh(reads: Reads, doomed: Doomed) -> Retained:
+    """What would go of a stream, with the bytes of what these events say."""
+    sizes = _sizes(reads, doomed.stream, [*doomed.checkpoints, *doomed.turns])
+    return retained(doomed.stream, doomed.checkpoints, doomed.turns, sum(sizes.values()))
+
+
+def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for page in pages_of(seqs):
+        rows = reads.query(Q.bodies_size, touches=[(EVENTS, stream.id)], stream=stream.id, seqs=json.dumps(page))
+        found.update(rows)
+    return found
+
+
+def retained(stream: Stream, saved: Iterable[int], turns: Iterable[int], size: int) -> Retained:
+    """What is told of one stream."""
+    return Retained(stream.kind, stream.name, tuple(saved), tuple(turns), size)
+
+
+def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:
+    """So many at a time as one transaction takes."""
+    return (list(seqs[start : start + PAGE_EVENTS]) for start in range(0, len(seqs), PAGE_EVENTS))
+
+
+# -- taking --------------------------------------------------------------------------------------------------
+
+
+class Taken(NamedTuple):
+    """What one transaction took, and the bytes of what it emptied."""
+
+    seqs: list[int]
+    bytes: int
+
+
+def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
+    """Take away checkpoints that were chosen outside the lane, if they are still there. May be run again."""
+    sizes = _sizes(tx, doomed.stream, seqs)
+    taken = checkpoints.prune(tx, doomed.stream, seqs, doomed.forks, **_saved(doomed.rule))
+    return Taken(taken, sum(sizes[seq] for seq in taken))
+
+
+def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
+    """Take away turns that were chosen outside the lane, if they are still there. May be run again.
+
+    What was said since only makes them older, and a summary that stands for them stays: only a new fork makes us choose
+    again. Recorded by one event that names them.
+    """
+    stream = doomed.stream
+    tx.lock(stream)
+    if checkpoints.forks_of(tx, stream) != doomed.forks:
+        still = {*_covered(tx, stream, doomed.rule)[0]}
+        seqs = [seq for seq in seqs if seq in still]
+    sizes = _sizes(tx, stream, seqs)
+    if sizes:
+        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
+        tx.empty(stream, sizes)
+    return Taken(sorted(sizes), sum(sizes.values()))

@@ -1,0 +1,75 @@
+-- The statements of retention: what there is to judge, and what it takes.
+
+-- streams_judged: sessions, and runs that are over, each with the labels that count for it, in pages.
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.labels
+FROM streams t JOIN sessions s ON s.stream = t.id
+WHERE s.tenant = :tenant AND t.id > :after AND t.id <= :upto
+UNION ALL
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, coalesce(s.labels, '[]')
+FROM streams t JOIN runs r ON r.stream = t.id
+LEFT JOIN streams st ON st.tenant = r.tenant AND st.kind = 'session' AND st.name = r.session
+LEFT JOIN sessions s ON s.stream = st.id
+WHERE r.tenant = :tenant AND r.ended_at IS NOT NULL AND t.id > :after AND t.id <= :upto
+ORDER BY 1 LIMIT :limit
+
+-- streams_last: the last stream there is: what begins later is not judged.
+SELECT coalesce(max(id), 0) FROM streams
+
+-- turns_own: all turns of a stream, in order.
+SELECT t.seq, t.role, t.call, e.at FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.stream = :stream ORDER BY t.seq
+
+-- calls_own: the calls that turns of a stream made.
+SELECT call, seq FROM calls WHERE stream = :stream
+
+-- covers_own: the summaries of a stream.
+SELECT seq, first_seq, last_seq FROM covers WHERE stream = :stream ORDER BY seq
+
+-- bodies_size: these events (a JSON list of numbers) that still say something, and in how many bytes.
+SELECT seq, length(body) FROM events
+WHERE stream = :stream AND body IS NOT NULL AND seq IN (SELECT value FROM json_each(:seqs))
+
+-- bodies_size @postgres: lists come in by another function.
+SELECT seq, length(body) FROM events WHERE stream = :stream AND body IS NOT NULL
+  AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
+
+-- stream_size: what all events of a stream say, in bytes.
+SELECT CAST(coalesce(sum(length(body)), 0) AS BIGINT) FROM events WHERE stream = :stream
+
+-- stream_blobs: the blobs that events of a stream name.
+SELECT DISTINCT address FROM blob_refs WHERE stream = :stream
+
+-- stream_roots: the roots of a stream's checkpoints.
+SELECT DISTINCT root FROM checkpoints WHERE stream = :stream
+
+-- roots_named: every checkpoint of a tenant and its root.
+SELECT c.stream, c.seq, c.root FROM checkpoints c JOIN streams s ON s.id = c.stream WHERE s.tenant = :tenant
+
+-- blobs_named: what these events (a JSON list of numbers) of a stream name.
+SELECT DISTINCT address FROM blob_refs WHERE stream = :stream AND seq IN (SELECT value FROM json_each(:seqs))
+
+-- blobs_named @postgres: lists come in by another function.
+SELECT DISTINCT address FROM blob_refs
+WHERE stream = :stream AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
+
+-- blobs_naming: which events name these blobs (a JSON list in hex), and which of them are pinned (stream 0).
+SELECT r.stream, r.seq, r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
+WHERE s.tenant = :tenant AND r.address IN (SELECT unhex(value) FROM json_each(:addresses))
+UNION ALL
+SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
+  AND p.address IN (SELECT unhex(value) FROM json_each(:addresses))
+
+-- blobs_naming @postgres: lists come in by another function.
+SELECT r.stream, r.seq, r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
+WHERE s.tenant = :tenant AND r.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+UNION ALL
+SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
+  AND p.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+
+-- blobs_size: what these blobs (a JSON list in hex) hold: how many there are, and their bytes.
+SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs
+WHERE tenant = :tenant AND address IN (SELECT unhex(value) FROM json_each(:addresses))
+
+-- blobs_size @postgres: lists come in by another function.
+SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs
+WHERE tenant = :tenant AND address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))

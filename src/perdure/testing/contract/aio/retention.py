@@ -1,0 +1,222 @@
+"""What every store promises about letting old state go: what is kept reads as before, from everywhere, and the chain holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.errors import Invalid, NotFound
+from perdure.handles.aio.run import AsyncRun
+from perdure.handles.aio.session import AsyncSession
+from perdure.handles.aio.store import AsyncStore
+from perdure.model.records.conversation import Call
+from perdure.model.records.retention import Retention
+from perdure.runtime.agent import agent
+from perdure.testing.openers import AsyncOpener
+
+EVERYTHING = Retention(checkpoints=1, turns=0)
+BIG = "x" * 20_000
+
+
+async def talked(store: AsyncStore, name: str = "a", rounds: int = 6) -> AsyncSession:
+    """A session with something in every plane, and a conversation of several rounds."""
+    session = await store.session(name, goal="Login works", labels=["prod"], pins={"model": "m-1"})
+    await session.say("system", "Be brief")
+    for n in range(rounds):
+        await session.say("user", f"question {n}", key=f"m{n}")
+        await session.say("assistant", "Let me look", calls=[Call(f"c{n}", "grep", {"q": n}), Call(f"d{n}", "ls", {})])
+        await session.result(f"c{n}", {"hits": n, "text": BIG + str(n)})
+        await session.result(f"d{n}", "ok")
+        await session.say("assistant", f"answer {n}")
+        await session.checkpoint({"n": n, "big": BIG})
+        await session.set("round", n)
+    decision = await session.decide("Use A", because="B breaks", refs=[(await session.turns(last=1))[0]], tags=["auth"])
+    await decision.close("worked")
+    await session.decide("Use Z", because="why not")
+    task = await session.task("Write the test", detail={"file": "t.py"})
+    await session.task("Run it", needs=[task])
+    await session.attach("build.log", BIG.encode(), media_type="text/plain")
+    await session.emit("deploy.begun", {"n": 1})
+    return session
+
+
+async def kept(session: AsyncSession) -> dict[str, Any]:
+    """What every read verb says, but for what a rule lets go."""
+    return {
+        "openai": await session.transcript(format="openai"),
+        "anthropic": await session.transcript(format="anthropic"),
+        "last": await session.transcript(format="openai", last=3),
+        "pending": await session.pending(),
+        "covers": await session.covers(),
+        "nested": await session.covers(nested=True),
+        "values": [replace(each, age=None) for each in await session.entries()],
+        "decisions": [each.record for each in await session.decisions()],
+        "tasks": [each.record for each in await session.tasks()],
+        "ready": [each.record for each in await session.ready()],
+        "restored": await session.restore(),
+        "newest": (await session.checkpoints(limit=1))[0],
+        "artifacts": [each.record for each in await session.artifacts()],
+        "content": [await each.read() for each in await session.artifacts()],
+        "emitted": await session.events(emitted=True),
+        "folded": await session.fold(lambda state, event: (state or 0) + event.data["n"]),
+        "info": replace(await session.info(), last_seq=0, last_at=None),
+    }
+
+
+async def covered_upto(session: AsyncSession, turns: int) -> None:
+    """Cover the first so many turns."""
+    seqs = [turn.seq for turn in await session.turns(after=0, limit=1000)]
+    await session.summarise(upto=seqs[turns - 1], text=f"the first {turns} turns")
+
+
+class AsyncRetentionContract:
+    """`retain`."""
+
+    async def test_what_is_kept_reads_as_before(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            await covered_upto(session, 21)
+            before = await kept(session)
+            headers = [(event.seq, event.kind, event.actor, event.at) for event in await session.events(limit=1000)]
+            turns = await session.turns(after=0, limit=1000)
+            report = await store.retain(EVERYTHING, dry_run=False)
+            assert (report.checkpoints, report.turns) == (5, 19)  # the rule, and the ends of the summary stay
+            assert await kept(session) == before
+            left = await session.turns(after=0, limit=1000)
+            assert left == [turn for turn in turns if turn.seq not in report.streams[0].turns]
+            events = await session.events(limit=1000)
+            assert [(event.seq, event.kind, event.actor, event.at) for event in events][: len(headers)] == headers
+            gone = {*report.streams[0].turns, *report.streams[0].checkpoints}
+            assert {event.seq for event in events if event.emptied} == gone
+            verified = await store.verify()
+            assert verified.ok, verified
+            assert {each.seq for each in verified.unverifiable} == gone
+
+    async def test_a_dry_run_changes_nothing_and_says_exactly_what_goes(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            await covered_upto(session, 21)
+            await talked(store, "untouched", rounds=1)
+            events = len(await session.events(limit=1000))
+            said = await store.retain(EVERYTHING)
+            assert said.dry_run
+            assert len(await session.events(limit=1000)) == events
+            done = await store.retain(EVERYTHING, dry_run=False)
+            assert replace(said, dry_run=False) == done
+            assert done.bytes > 3 * len(
+                BIG
+            )  # three results are blobs of their own; the other session has said the first one too
+            assert [(each.kind, each.name) for each in done.streams] == [("session", "a")]
+            again = await store.retain(EVERYTHING, dry_run=False)
+            assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
+
+    async def test_what_a_fork_sees_stays(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            early = await session.fork(at=16, name="early")  # before there was a summary
+            await covered_upto(session, 21)
+            late = await session.fork(name="late")
+            before = [await kept(each) for each in (early, late, session)]
+            said = await early.turns(after=0, limit=1000)
+            report = await store.retain(EVERYTHING, dry_run=False)
+            assert report.turns > 0
+            assert min(report.streams[0].turns) > 16
+            assert [await kept(each) for each in (early, late, session)] == before
+            assert await early.turns(after=0, limit=1000) == said
+            assert (await store.verify()).ok
+
+    async def test_the_past_says_what_it_lacks(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            upto = (await session.events(limit=1000))[-1].seq
+            await covered_upto(session, 21)
+            now = (await session.events(limit=1000))[-1].seq
+            whole = await (await session.at(now)).transcript()
+            await store.retain(EVERYTHING, dry_run=False)
+            assert await (await session.at(now)).transcript() == whole
+            for incomplete in (await session.at(upto), await session.fork(at=upto, name="since")):
+                with pytest.raises(NotFound, match="were pruned since"):
+                    await incomplete.transcript()
+            with pytest.raises(NotFound, match="19 turns"):
+                await session.transcript(full=True)
+
+    async def test_summaries_go_on_after_it(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            await covered_upto(session, 21)
+            await store.retain(EVERYTHING, dry_run=False)
+            await session.say("user", "more")
+            last = await session.say("assistant", "done")
+            cover = await session.summarise(upto=last.seq, text="everything")
+            assert cover.first_seq == (await session.turns(after=0, limit=1))[0].seq
+            report = await store.retain(Retention(turns=0), dry_run=False)
+            assert report.turns > 0
+            assert (await session.pending()) is None
+            assert (await store.verify()).ok
+
+    async def test_by_age_count_label_and_size(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            old = await talked(store, "old")
+            await covered_upto(old, 21)
+            opener.clock.advance("10d")
+            young = await talked(store, "young")
+            await covered_upto(young, 21)
+            await young.label("hold")
+            small = await store.session("small")
+            for n in range(3):
+                await small.checkpoint(n)
+
+            async def names(**rule: Any) -> set[str]:
+                return {each.name for each in (await store.retain(Retention(**rule))).streams}
+
+            assert await names(checkpoints=1, turns=0) == {"old", "young", "small"}
+            assert await names(checkpoints=1, older_than="5d") == {"old"}
+            assert await names(turns=0, older_than="5d") == {"old"}
+            assert await names(turns=0, older_than="20d") == set()
+            assert await names(checkpoints=3) == {"old", "young"}
+            assert await names(turns=30) == set()
+            assert await names(checkpoints=1, label="hold") == {"young"}
+            assert await names(checkpoints=1, except_label="hold") == {"old", "small"}
+            assert await names(checkpoints=1, larger_than=20_000) == {"old", "young"}
+            rules = [Retention(checkpoints=1, label="hold"), Retention(turns=0, older_than="5d")]
+            said, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
+            assert [(each.name, len(each.checkpoints), len(each.turns)) for each in done.streams] == [
+                ("old", 0, 19),
+                ("young", 5, 0),
+            ]
+            assert replace(said, dry_run=False) == done
+
+    async def test_a_rule_that_is_none_is_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            rules: list[Any] = [
+                Retention(), Retention(checkpoints=0), Retention(turns=-1), Retention(turns=True), Retention(turns=0, label=""),
+                Retention(turns=0, older_than="soon"), Retention(turns=0, larger_than=-1), "turns", None,
+            ]  # fmt: skip
+            for rule in rules:
+                with pytest.raises(Invalid, match="rules"):
+                    await store.retain(rule, dry_run=False)
+            with pytest.raises(Invalid, match="at least one rule"):
+                await store.retain()
+
+    async def test_a_run_in_flight_keeps_all_and_one_that_is_over_its_newest(self, opener: AsyncOpener) -> None:
+        @agent(name="asks models")
+        async def asks(run: AsyncRun, rounds: int) -> int:
+            for n in range(rounds):
+                await run.model(lambda messages: {"text": str(len(messages))}, [BIG] * n)
+            if rounds == 3:
+                await run.wait("go")
+            return rounds
+
+        async with await opener() as store:
+            over = await store.start(asks, 2, key="over")
+            await store.drive(asks, 2, key="over")
+            waits = await store.start(asks, 3, key="waits")
+            await store.recover(agents=[asks])
+            report = await store.retain(Retention(checkpoints=1), dry_run=False)
+            assert [(each.kind, each.name, len(each.checkpoints)) for each in report.streams] == [("run", over.id, 1)]
+            await waits.signal("go")
+            assert await store.drive(asks, 3, key="waits") == 3
+            assert (await over.refresh()).record.result == 2
+            assert (await store.verify()).ok

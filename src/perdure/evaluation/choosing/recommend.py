@@ -38,7 +38,7 @@ class Reason(msgspec.Struct, frozen=True):
     decides: bool
 
 
-class Change(msgspec.Struct, frozen=True):
+class Alternative(msgspec.Struct, frozen=True):
     """What another answer to one question would make of the recommendation: part -> what it would be."""
 
     question: str
@@ -71,7 +71,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     choice: Choice
     reasons: list[Reason]
     rungs: list[Rung]
-    changes: list[Change]
+    changes: list[Alternative]
     remaining: list[Risk]
     expect: str
     begin: str
@@ -133,7 +133,7 @@ def _reason(rule: Rule, facts: Facts) -> Reason:
     return Reason(rule.part, rule.at_least, answers, rule.because, decides=facts[rule.part] == rule.at_least)
 
 
-def _changes(answers: Answers, choice: Choice) -> Iterator[Change]:
+def _changes(answers: Answers, choice: Choice) -> Iterator[Alternative]:
     """Every other answer to one question that leads elsewhere, the others kept."""
     for question in QUESTIONS:
         for other in question.answers:
@@ -142,7 +142,7 @@ def _changes(answers: Answers, choice: Choice) -> Iterator[Change]:
             found = choose(msgspec.structs.replace(answers, **{question.name: other}))
             gives = {part: str(getattr(found, part)) for part in PARTS if getattr(found, part) != getattr(choice, part)}
             if gives:
-                yield Change(question.name, other, gives)
+                yield Alternative(question.name, other, gives)
 
 
 def _begin(choice: Choice) -> str:

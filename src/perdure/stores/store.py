@@ -195,6 +195,11 @@ class Engine(Protocol):
     url: str
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
+    blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
+
+    def prepare(self) -> None:
+        """Before anything else: make ready what lies beside the database. Mostly nothing."""
+        ...
 
     def connect(self) -> Connection:
         """A connection that may write.

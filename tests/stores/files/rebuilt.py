@@ -1,0 +1,69 @@
+"""What a cache holds, in terms that do not depend on its numbers, and the same of one that is made from the log alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+import perdure  # noqa: F401 - the planes declare the tables
+from perdure.handles import opening  # noqa: F401 - as above
+from perdure.stores.files.engine import FilesEngine, _loaded
+from perdure.stores.files.layout import Layout
+from perdure.stores.scripts import bring_up_to_date
+from perdure.stores.sqlite import SqliteEngine
+
+_OWN = {"id", "pos"}
+_LEFT_OUT = {"meta", "pruning", "tables"}
+
+
+def content(raw: apsw.Connection) -> dict[str, list[Any]]:
+    """Every table that is not ephemeral: streams by uid, and the events in the order of the feed."""
+    uids = dict(raw.execute("SELECT id, hex(uid) FROM streams"))
+    names = [name for (name,) in raw.execute("SELECT name FROM tables WHERE class <> 'ephemeral'")]
+    return {name: _rows(raw, name, uids) for name in names if name not in _LEFT_OUT}
+
+
+def _rows(raw: apsw.Connection, name: str, uids: dict[int, str]) -> list[Any]:
+    columns = [row[1] for row in raw.execute(f"PRAGMA table_info({name})")]
+    order = " ORDER BY pos" if name == "events" else ""
+    rows = [dict(zip(columns, row, strict=True)) for row in raw.execute(f"SELECT * FROM {name}{order}")]
+    for row in rows:
+        for column in ("stream", "parent"):
+            if column in row and name in ("streams", "events") or column == "stream" and column in row:
+                row[column] = uids.get(row[column], row[column])
+        if name == "streams":
+            row["id"] = row["uid"].hex()
+    said = [tuple((key, value) for key, value in row.items() if key not in _OWN - ({"id"} if name in ("tags", "tenants") else set())) for row in rows]
+    return said if name == "events" else sorted(said, key=repr)
+
+
+def made_from_the_log(folder: Path) -> tuple[dict[str, list[Any]], list[Any]]:
+    """The content of a cache that is made of the log in memory, and what could not be loaded."""
+    engine = SqliteEngine("memory:", None)
+    bring_up_to_date(engine)
+    cache = engine.connect()
+    cache.begin()
+    _, _, pieces = _loaded(cache, FilesEngine("", folder)._journal(), None)
+    found = content(cache.raw)
+    cache.rollback()
+    engine.close()
+    return found, pieces
+
+
+def cached(folder: Path) -> dict[str, list[Any]]:
+    connection = apsw.Connection(str(Layout(folder).cache))
+    try:
+        return content(connection)
+    finally:
+        connection.close()
+
+
+def check(folder: Path) -> None:
+    """The cache says what the log says, and nothing else."""
+    made, pieces = made_from_the_log(folder)
+    assert not pieces
+    kept = cached(folder)
+    for name, rows in kept.items():
+        assert made[name] == rows, name

@@ -18,7 +18,8 @@ def opener(request: pytest.FixtureRequest, tmp_path):
             "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip
     kind = AsyncOpener if request.cls.__name__.startswith("TestAsync") else Opener
     yield kind(urls[request.param](), artifacts=f"file://{tmp_path}/blobs")
-    if request.param == "files" and (tmp_path / "agent").is_dir():
+    changes_rows_itself = "altered" in request.node.name
+    if request.param == "files" and (tmp_path / "agent").is_dir() and not changes_rows_itself:
         rebuilt.check(tmp_path / "agent")  # whatever the contract does, the log alone gives the same tables
 
 

@@ -64,7 +64,7 @@ class FilesConnection(SqliteConnection):
         self._facts: WrittenStore | None = None
         self._pending: list[Writes] = []
         self._new_tenants: list[WrittenTenant] = []
-        self._drops: list[tuple[int, bytes]] = []
+        self._drops: dict[tuple[int, bytes], None] = {}
         self._tenants: dict[int, str] = {}
         self._uids: dict[int, bytes] = {}
 
@@ -183,11 +183,13 @@ class FilesConnection(SqliteConnection):
     def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
         """Delete blob rows; the log says so too."""
         super().drop_blobs(tenant, addresses)
-        self._drops += [(tenant, address) for address in addresses]
+        self._drops.update(dict.fromkeys((tenant, address) for address in addresses))
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush; with `commit` append what was recorded, synced, and then commit the cache."""
         self._pending.append(writes)
+        for row in writes.blobs:
+            self._drops.pop((row[0], row[1]), None)  # dropped by an earlier job of this batch, and kept again
         super().write(writes, commit=False)
         if commit:
             try:
@@ -228,7 +230,7 @@ class FilesConnection(SqliteConnection):
         self._journal.close()
 
     def _forget(self) -> None:
-        self._pending, self._new_tenants, self._drops = [], [], []
+        self._pending, self._new_tenants, self._drops = [], [], {}
 
     # -- the lines of a batch --------------------------------------------------------------------------------------------
 

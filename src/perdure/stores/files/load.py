@@ -96,7 +96,10 @@ class Loader:
     def _line(self, tx: Tx, found: Found) -> None:
         line = found.line
         self._begins(tx, line)
+        begun = {stream.uid: stream for stream in line.streams}
         for event in line.events:
+            if event.stream in begun:  # only now: it may be a fork of what the same line says
+                self._begin(tx, begun.pop(event.stream))
             self._event(tx, event)
         self._ends(tx, line)
 
@@ -109,8 +112,6 @@ class Loader:
         for blob in line.blobs:
             tx.tenant = self._tenant_number(blob.tenant)
             tx.keep_row((tx.tenant, from_hex(blob.address, 32, "blobs.address"), blob.size, 0, None))
-        for stream in line.streams:
-            self._begin(tx, stream)
 
     def _ends(self, tx: Tx, line: Line) -> None:
         """What goes. Emptying reads nothing; dropping must not leave what is still buffered."""

@@ -18,13 +18,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from perdure.errors import Damaged, Error, Invalid, NotFound
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
-from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
 from perdure.planes import guards
 from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
@@ -67,7 +69,13 @@ def verify_store(
     def snapshots(verb: Callable[..., Any], *args: Any) -> Any:
         return core.snapshot(verb, *args, tenant=0)
 
-    return verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
+    report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
+    lost = [_set_aside(each) for each in core.engine.asides() if each.lost]
+    return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
+
+
+def _set_aside(found: Aside) -> Problem:
+    return Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{found.place}: {found.reason}")
 
 
 def verify(

@@ -23,6 +23,7 @@ from perdure.errors import Invalid
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_types import COLUMN_TYPES
 from perdure.stores.statements import Statement
@@ -412,6 +413,10 @@ class PostgresEngine:
 
     def prepare(self) -> None:
         """Nothing: there is only the database."""
+
+    def asides(self) -> list[Aside]:
+        """Nothing, likewise."""
+        return []
 
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.

@@ -19,6 +19,7 @@ import apsw
 from perdure.log.table import Table
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.model.points import reach
+from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, Writes
@@ -297,6 +298,10 @@ class SqliteEngine:
 
     def prepare(self) -> None:
         """Nothing: there is only the database."""
+
+    def asides(self) -> list[Aside]:
+        """Nothing, likewise."""
+        return []
 
     def connect(self) -> SqliteConnection:
         """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""

@@ -15,6 +15,7 @@ from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Re
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
+from perdure.model.records.integrity import Aside
 from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statement
 
@@ -199,6 +200,10 @@ class Engine(Protocol):
 
     def prepare(self) -> None:
         """Before anything else: make ready what lies beside the database. Mostly nothing."""
+        ...
+
+    def asides(self) -> list[Aside]:
+        """What lies beside the database, should be in it and could not be loaded. Only a log of lines can have such."""
         ...
 
     def connect(self) -> Connection:

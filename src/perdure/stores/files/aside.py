@@ -16,23 +16,8 @@ import msgspec
 
 from perdure.errors import Damaged
 from perdure.log.written import decode, encode
+from perdure.model.records.integrity import Aside
 from perdure.stores.files.line import Piece, check_of
-
-
-class Aside(msgspec.Struct, frozen=True):
-    """One stretch of a segment that is not in the cache. lost: whether it may have said what is said nowhere else now."""
-
-    segment: int
-    offset: int
-    length: int
-    reason: str
-    lost: bool
-    content: str  # what is not text is shown as escapes
-
-    @property
-    def place(self) -> str:
-        """Where it lies."""
-        return f"log/{self.segment:06}.jsonl, byte {self.offset}"
 
 
 class _Stretch(NamedTuple):

@@ -21,10 +21,11 @@ from perdure.log.event import Event
 from perdure.log.table import Table
 from perdure.log.written import decode, encode, event_written, stream_written
 from perdure.model.instants import system_clock
+from perdure.model.records.integrity import Aside
 from perdure.stores import migrate
 from perdure.stores.copies import disk_errors
 from perdure.stores.files import aside
-from perdure.stores.files.aside import Aside, gathered
+from perdure.stores.files.aside import gathered
 from perdure.stores.files.journal import START, Journal, Mark, replaced
 from perdure.stores.files.line import FORMAT, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts

@@ -15,10 +15,11 @@ import apsw
 
 from perdure.errors import Damaged, NewerSchema, NotFound, Refused
 from perdure.model.instants import system_clock
+from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors, sync
 from perdure.stores.files import aside
-from perdure.stores.files.aside import Aside, gathered
+from perdure.stores.files.aside import gathered
 from perdure.stores.files.connection import FilesConnection, mark_of, put_mark
 from perdure.stores.files.journal import START, Journal, Mark
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
@@ -72,8 +73,12 @@ class FilesEngine(SqliteEngine):
         return Journal(self.layout, self._segment_max_bytes)
 
     def asides(self) -> list[Aside]:
-        """What of the log is not in the cache, and why."""
-        return self._unkept or aside.listed(self.layout.aside)
+        """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
+        pieces = [entry for _, entries in self._journal().read_on(START) for entry in entries]
+        damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
+        kept = {(each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)}
+        kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
+        return [kept[place] for place in sorted(kept)]
 
     # -- opening -------------------------------------------------------------------------------------------------------
 

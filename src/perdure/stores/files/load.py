@@ -7,6 +7,7 @@ the caller's. Callers: `engine`, `merge`. Keeps P5, P6, P10.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -130,16 +131,20 @@ class Loader:
             self.facts = said if self.facts is None else WrittenStore(self.facts.uid, said.epoch, said.partition)
 
     def _tenant(self, said: WrittenTenant) -> None:
-        if said.name in self._tenants:
-            return
-        values = {"id": said.number, "uid": from_hex(said.uid, 16, "tenants.uid"), "name": said.name}
-        self._cache.query(Q.tenant_put, values)
-        self._tenants[said.name] = said.number
+        if said.name not in self._tenants:
+            self._make_tenant(said.name, said.number, from_hex(said.uid, 16, "tenants.uid"))
 
     def _tenant_number(self, name: str) -> int:
+        """The number of a tenant. One whose beginning was lost begins here: what names it stands."""
         if name not in self._tenants:
-            raise Damaged(f"the tenant {name[:60]!r} is not known", path="tenant")
+            self._make_tenant(name, 1, hashlib.sha256(name.encode()).digest()[:16])
         return self._tenants[name]
+
+    def _make_tenant(self, name: str, number: int, uid: bytes) -> None:
+        while number in self._tenants.values():
+            number += 1
+        self._cache.query(Q.tenant_put, {"id": number, "uid": uid, "name": name})
+        self._tenants[name] = number
 
     def _drop(self, blob: WrittenBlob) -> None:
         self._cache.drop_blobs(self._tenant_number(blob.tenant), [from_hex(blob.address, 32, "drops.address")])

@@ -24,8 +24,14 @@ RELEASE loading
 -- savepoint_undo: it is taken back.
 ROLLBACK TO loading
 
--- unsynced: while a cache is made that nobody has yet.
+-- unsynced: while a cache is made that nobody has yet, and that is synced as a whole before it gets its name.
 PRAGMA synchronous = OFF
+
+-- unlogged: likewise; every page is new, so there is nothing to keep of old ones.
+PRAGMA journal_mode = MEMORY
+
+-- roomy: likewise; 128 MiB of pages at most.
+PRAGMA cache_size = -131072
 
 -- lightly_synced: the log is what is durable; a cache that lost its last commits catches up.
 PRAGMA synchronous = NORMAL

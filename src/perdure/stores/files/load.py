@@ -41,7 +41,9 @@ class Loader:
     def __init__(self, cache: SqliteConnection) -> None:
         self._cache = cache
         self._entropy = Entropy()
+        self._tables = declared()
         self._streams: dict[bytes, Stream] = {}
+        self._named: dict[str, Stream] = {}  # the same by their uids as they are written
         self._pruned: dict[int, set[str]] = {}
         self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
         self.facts: WrittenStore | None = None
@@ -86,6 +88,7 @@ class Loader:
         except BaseException:
             self._cache.query(Q.savepoint_undo, {})
             self._streams.clear()
+            self._named.clear()
             self._pruned.clear()
             self._tenants = {name: number for number, name in self._cache.query(Q.tenants_all, {})}
             raise
@@ -97,12 +100,13 @@ class Loader:
     def _line(self, tx: Tx, found: Found) -> None:
         line = found.line
         self._begins(tx, line)
-        begun = {stream.uid: stream for stream in line.streams}
+        begun = {stream.uid: stream for stream in line.streams} if line.streams else None
         for event in line.events:
-            if event.stream in begun:  # only now: it may be a fork of what the same line says
+            if begun and event.stream in begun:  # only now: it may be a fork of what the same line says
                 self._begin(tx, begun.pop(event.stream))
             self._event(tx, event)
-        self._ends(tx, line)
+        if line.empties or line.drops:
+            self._ends(tx, line)
 
     def _begins(self, tx: Tx, line: Line) -> None:
         """What events may refer to."""
@@ -176,14 +180,19 @@ class Loader:
         self._pruned[stream.id] = set()
 
     def _event(self, tx: Tx, said: WrittenEvent) -> None:
-        stream = self._stream(from_hex(said.stream, 16, "events.stream"))
-        if stream is None:
-            raise Damaged("its stream is not known", path="events.stream")
+        stream = self._named.get(said.stream) or self._find(said.stream)
         event = event_read(said, "events")
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
-        adopt_event(tx, stream, event, tx.head(stream), declared(), pruned=event.table in pruned)
+        adopt_event(tx, stream, event, tx.head(stream), self._tables, pruned=event.table in pruned)
+
+    def _find(self, uid: str) -> Stream:
+        stream = self._stream(from_hex(uid, 16, "events.stream"))
+        if stream is None:
+            raise Damaged("its stream is not known", path="events.stream")
+        self._named[uid] = stream
+        return stream
 
     # -- a line that cannot be loaded as it is -----------------------------------------------------------------------------------
 

@@ -44,9 +44,11 @@ def mark_of(cache: SqliteConnection) -> Mark:
     return decode(rows[0][0], Mark, "meta.log_mark") if rows else START
 
 
-def put_mark(cache: SqliteConnection, mark: Mark) -> None:
-    """Say how far it has, in the transaction that brings it there."""
-    cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": encode(mark).decode()})
+def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
+    """Say how far it has, in the transaction that brings it there; returns what was said."""
+    said = encode(mark)
+    cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": said.decode()})
+    return said
 
 
 class FilesConnection(SqliteConnection):
@@ -114,6 +116,7 @@ class FilesConnection(SqliteConnection):
         if self._journal.look(self._mark.segment) == self._look:
             return []
         self._check_place()
+        self._journal.let_go()
         self._facts = None
         mark = mark_of(self._cache)
         if not self._journal.holds(mark):
@@ -204,17 +207,17 @@ class FilesConnection(SqliteConnection):
         lines = self._lines()
         if not lines:
             return super().write(Writes(), commit=True)
-        self._unsure, self._look = True, _NEVER
+        look, self._unsure, self._look = self._look, True, _NEVER
         after = self._journal.append(self._mark, lines, self._said_facts())
-        self._journal.note(after)
         try:
-            put_mark(self._cache, after)
-            super().write(Writes(), commit=True)
+            self._journal.note(put_mark(self._cache, after))
+            self._cache.write(Writes(), commit=True)
         except Fault as fault:
             log.warning("the cache is behind its log, and will catch up", extra={"cause": str(fault)})
             super().rollback()
             return None
-        self._mark, self._look, self._unsure = after, self._journal.look(after.segment) or _NEVER, False
+        look = self._journal.look_after(look, self._mark, after)
+        self._mark, self._look, self._unsure = after, look or _NEVER, False
         return None
 
     def rollback(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from perdure.errors import Damaged, NewerSchema, NotFound, Refused
+from perdure.log.written import encode
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, scripts
@@ -139,7 +140,7 @@ class FilesEngine(SqliteEngine):
             if not self.layout.numbers():
                 journal.begin(facts_of(connection), system_clock())
             lost = any(each.lost for each in connection.follow(journal))
-            journal.note(mark_of(connection))
+            journal.note(encode(mark_of(connection)))
         return lost
 
     # -- making the cache anew -------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class FilesEngine(SqliteEngine):
         _take_away(self.layout.cache)
         path.rename(self.layout.cache)
         sync(self.layout.own)
-        journal.note(mark)
+        journal.note(encode(mark))
         return False
 
     def _raised(self, journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:

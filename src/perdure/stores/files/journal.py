@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import Damaged
-from perdure.log.written import decode, encode
+from perdure.log.written import decode
 from perdure.model.points import reach
 from perdure.stores.copies import sync
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout, place_file
@@ -27,6 +27,7 @@ from perdure.stores.store import Fault, FaultKind
 
 _PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
 _HEAD_BYTES = 160
+_LOOKED_AT = 4  # what `look` sees: the folder's time and number, the file's number and size
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL, errno.EDQUOT: FaultKind.FULL, errno.EROFS: FaultKind.READ_ONLY,
     errno.EACCES: FaultKind.REFUSED, errno.EPERM: FaultKind.REFUSED,
@@ -107,10 +108,11 @@ class Journal:
     def close(self) -> None:
         """Let everything go; the lock goes with its descriptor."""
         self._locked = False
-        for fd in (self._lock, self._head, self._file[1] if self._file else None):
+        self.let_go()
+        for fd in (self._lock, self._head):
             if fd is not None:
                 os.close(fd)
-        self._lock = self._head = self._file = None
+        self._lock = self._head = None
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -120,7 +122,13 @@ class Journal:
             folder, file = os.stat(self.layout.log), os.stat(self.layout.segment(number))  # noqa: PTH116 - in every commit
         except OSError:
             return ()
-        return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size, file.st_mtime_ns
+        return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size
+
+    def look_after(self, before: tuple[int, ...], was: Mark, mark: Mark) -> tuple[int, ...]:
+        """What `look` gives after an append of our own, under the lock; `before` is what it gave then."""
+        if was.segment != mark.segment or len(before) != _LOOKED_AT:
+            return self.look(mark.segment)
+        return *before[:-1], mark.scanned
 
     def is_at(self, mark: Mark) -> bool:
         """Whether there is nothing after a mark. That the log holds the mark is another question."""
@@ -228,12 +236,12 @@ class Journal:
 
         When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
         """
-        if mark.scanned >= self._segment_max_bytes or not self.layout.segment(mark.segment).exists():
+        if mark.scanned >= self._segment_max_bytes or self._opened_segment(mark.segment) is None:
             mark = self._rotated(mark, store, lines[0].at)
         data, after = _joined(mark, lines)
         path = self.layout.segment(mark.segment)
-        with _faults(path):
-            fd = self._opened_segment(mark.segment, path)
+        fd = self._opened_segment(mark.segment)
+        assert fd is not None
         reach("files.before_append")
         self._append(fd, path, data, mark.scanned)
         reach("files.synced")
@@ -256,14 +264,25 @@ class Journal:
                 raise Unknown(fault) from error
             raise fault from error
 
-    def _opened_segment(self, number: int, path: Path) -> int:
-        """The descriptor of the segment that is written to; opened again if it is another file by now."""
-        if self._file is not None and (self._file[0] != number or not _is_at(self._file[1], path)):
+    def _opened_segment(self, number: int) -> int | None:
+        """The descriptor of the segment that is written to; None when there is no such file."""
+        if self._file is not None and self._file[0] == number:
+            return self._file[1]
+        self.let_go()
+        path = self.layout.segment(number)
+        try:
+            self._file = number, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise fault_of(error, path) from error
+        return self._file[1]
+
+    def let_go(self) -> None:
+        """Open the segment anew when it is written to next: it may be another file by now."""
+        if self._file is not None:
             os.close(self._file[1])
             self._file = None
-        if self._file is None:
-            self._file = number, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        return self._file[1]
 
     def _rotated(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
         """Begin the next segment, and pack the one before the last: what is looked at most stays plain."""
@@ -286,12 +305,12 @@ class Journal:
 
     # -- the head ------------------------------------------------------------------------------------------------------
 
-    def note(self, mark: Mark) -> None:
+    def note(self, mark: bytes) -> None:
         """Say how far the log went, outside git. Not synced: it may say less than it could, never more."""
         with contextlib.suppress(OSError):
             if self._head is None:
                 self._head = os.open(self.layout.head, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._head, encode(mark).ljust(_HEAD_BYTES), 0)
+            os.pwrite(self._head, mark.ljust(_HEAD_BYTES), 0)
 
     def noted(self) -> Mark | None:
         """What was said last; None when that cannot be told."""

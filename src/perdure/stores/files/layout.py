@@ -40,6 +40,7 @@ class Layout:
         self.lock = self.own / "lock"
         self.head = self.own / "head"
         self.aside = self.own / "set-aside"
+        self._segments: dict[int, Path] = {}
 
     def make(self) -> None:
         """Make what is missing. The folder above must be there. OSError from the disk."""
@@ -62,8 +63,11 @@ class Layout:
         return sorted({int(found[1]) for found in map(_NAME.fullmatch, names) if found})
 
     def segment(self, number: int) -> Path:
-        """The file of a segment while it is written to."""
-        return self.log / f"{number:06}.jsonl"
+        """The file of a segment while it is written to. The same object each time: a commit asks for it often."""
+        found = self._segments.get(number)
+        if found is None:
+            found = self._segments[number] = self.log / f"{number:06}.jsonl"
+        return found
 
     def packed(self, number: int) -> Path:
         """The file of a closed segment."""

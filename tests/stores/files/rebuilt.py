@@ -45,7 +45,7 @@ def made_from_the_log(folder: Path) -> tuple[dict[str, list[Any]], list[Any]]:
     bring_up_to_date(engine)
     cache = engine.connect()
     cache.begin()
-    _, _, pieces = _loaded(cache, FilesEngine("", folder)._journal(), None)
+    _, _, pieces = _loaded(cache, FilesEngine("", folder).journal(), None)
     found = content(cache.raw)
     cache.rollback()
     engine.close()

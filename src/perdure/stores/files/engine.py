@@ -57,11 +57,11 @@ class FilesEngine(SqliteEngine):
 
     def connect(self) -> SqliteConnection:
         """A connection that may write, and that knows the end of the log before it answers."""
-        return super().connect() if self.path is None or self.read_only else self._files(self._journal(), unsure=True)
+        return super().connect() if self.path is None or self.read_only else self._files(self.journal(), unsure=True)
 
     def reader(self) -> SqliteConnection:
         """A connection for reading."""
-        return super().reader() if self.path is None or self.read_only else self._files(self._journal(), unsure=False)
+        return super().reader() if self.path is None or self.read_only else self._files(self.journal(), unsure=False)
 
     def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
         def made(raw: apsw.Connection) -> FilesConnection:
@@ -72,12 +72,13 @@ class FilesEngine(SqliteEngine):
         connection.raw.execute(Q.lightly_synced.source)
         return connection
 
-    def _journal(self) -> Journal:
+    def journal(self) -> Journal:
+        """The log, for a connection or a merge of its own."""
         return Journal(self.layout, self._segment_max_bytes)
 
     def asides(self) -> list[Aside]:
         """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
-        pieces = [entry for _, entries in self._journal().read_on(START) for entry in entries]
+        pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
         damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
         kept = {(each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)}
         kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
@@ -94,7 +95,7 @@ class FilesEngine(SqliteEngine):
             return self._prepare_to_read()
         with disk_errors(self.layout.folder, "store"):
             self.layout.make()
-            journal = self._journal()
+            journal = self.journal()
             journal.lock(self._busy_wait_ms / 1000)
             try:
                 lost = self._settle(journal)
@@ -136,7 +137,7 @@ class FilesEngine(SqliteEngine):
 
     def _follow(self, journal: Journal) -> bool:
         """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
-        with closing(self._files(self._journal(), unsure=False)) as connection:
+        with closing(self._files(self.journal(), unsure=False)) as connection:
             if not self.layout.numbers():
                 journal.begin(facts_of(connection), system_clock())
             lost = any(each.lost for each in connection.follow(journal))
@@ -193,7 +194,7 @@ class FilesEngine(SqliteEngine):
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
             raise NotFound(f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing")
-        journal = self._journal()
+        journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)
             scripts.bring_up_to_date(engine)

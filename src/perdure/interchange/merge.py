@@ -157,6 +157,7 @@ class Merging:
         self._placed: dict[str, Stream] = {}  # where their streams are here
         self._after: dict[str, int] = {}  # of streams that come over as they are: the event after which they do
         self._common: dict[str, int] = {}  # of streams that both changed: the last event that both have
+        self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
         self.added = 0
         self.forked: list[Forked] = []
@@ -169,8 +170,7 @@ class Merging:
     def run(self) -> None:
         """First what is to become of each stream; then the lines that come over, in their order; then what stands apart."""
         for blob in _kept(self._theirs):
-            self._tx.tenant = self._tenant(blob.tenant)
-            self._tx.keep_row((self._tx.tenant, from_hex(blob.address, 32, "blobs"), blob.size, 0, None))
+            self._keep(blob)
         for uid, said in self._said.items():
             if self._events.get(uid):
                 self._decide(uid, said, self._events[uid])
@@ -181,8 +181,13 @@ class Merging:
             self._copy(uid, self._said[uid], self._events[uid])
         for line in self._theirs.lines:
             for uid, seq in line.empties:
-                if uid in self._placed:
+                if (uid, seq) in self._brought:
                     self._tx.empty(self._placed[uid], [seq])
+
+    def _keep(self, blob: WrittenBlob) -> None:
+        self._tx.tenant, address = self._tenant(blob.tenant), from_hex(blob.address, 32, "blobs.address")
+        if not self._tx.known([address]):
+            self._tx.keep_row((self._tx.tenant, address, blob.size, 0, None))
 
     # -- what is to become of a stream ---------------------------------------------------------------------------------------
 
@@ -229,7 +234,7 @@ class Merging:
             return
         said = self._said[uid]
         stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
-        self._adopt(stream, [event_read(event, "events")])
+        self._adopt(uid, stream, [event_read(event, "events")])
         self._after[uid] = event.seq
         self.added += 1
         if event is self._events[uid][-1] and stream.name != said.name:
@@ -243,7 +248,7 @@ class Merging:
         self._placed[uid] = stream
         head = self._tx.head(stream)
         rest = [event_read(each, "events") for each in events if each.seq > head[0]]
-        self._adopt(stream, [*_chained(own, rest, head)])
+        self._adopt(uid, stream, [*_chained(own, rest, head)])
         if self._tx.head(stream)[0] == events[-1].seq:
             self._name(stream, said, self._common[uid])
 
@@ -272,9 +277,10 @@ class Merging:
             raise Damaged(f"the parent has no event {seq}", path=parent.name)
         return event_of(rows[0]).hash
 
-    def _adopt(self, stream: Stream, events: list[Event]) -> None:
+    def _adopt(self, uid: str, stream: Stream, events: list[Event]) -> None:
         pruned = self._pruned.setdefault(stream.id, set())
         for event in events:
+            self._brought.add((uid, event.seq))
             if event.body is None:
                 pruned.add(event.table)
             adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, pruned=event.table in pruned)
@@ -295,7 +301,7 @@ class Merging:
 
     def _name(self, stream: Stream, said: WrittenStream, common: int) -> None:
         """Say in the stream itself what it is called here, and where it comes from."""
-        doc: dict[str, Any] = {"of": said.uid, "after": common, "branch": self._branch}
+        doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": common, "branch": self._branch}
         if said.kind == "session":
             change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
         else:

@@ -43,6 +43,7 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
+MERGED = ("session.merged", "stream.merged")  # what names a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
 
@@ -257,6 +258,7 @@ class StreamCheck:
         self._head: tuple[int, bytes] = (row[7], row[8])
         self._findings = findings
         self._rebuild = Rebuild()
+        self._renamed: str | None = None
         self._named: set[int] = set()  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
@@ -321,6 +323,8 @@ class StreamCheck:
             body = self._rebuild.add(event)
             if body is not None and event.seq == self._stream.fork_seq + 1:
                 self._opening = (event.kind, body)
+            if body is not None and event.kind in MERGED and isinstance(body.doc, Mapping):
+                self._renamed = body.doc.get("name")
             if body is not None and event.kind == PRUNED and not event.table:
                 self._named |= _emptied_by(self._tenant_reader(), event, body)
         except Error as error:
@@ -347,7 +351,7 @@ class StreamCheck:
             self._problem(
                 ProblemKind.STREAM_ALTERED, None, "streams", f"it is a {kind} in its log, not a {self._stream.kind}"
             )
-        if name != self._stream.name:
+        if (self._renamed or name) != self._stream.name:
             self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
 
     def _problem(self, kind: ProblemKind, seq: int | None, table: str, message: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure.stores.files.engine import FilesEngine
+from stores.files.in_git import commit, git, url
 
 SENT: list[str] = []
 
@@ -28,17 +28,6 @@ def mailing(run: perdure.Run) -> str:
     return run.act(send, "mail")
 
 
-def git(folder: Path, *command: str) -> str:
-    identity = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main"]
-    done = subprocess.run(["git", *identity, *command], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-def commit(folder: Path, what: str) -> None:
-    git(folder, "add", "-A")
-    git(folder, "commit", "-qm", what)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     SENT.clear()
@@ -48,10 +37,6 @@ def folder(tmp_path: Path) -> Path:
     git(place, "init", "-q")
     commit(place, "first")
     return place
-
-
-def url(folder: Path) -> str:
-    return f"files:///{folder}"
 
 
 def contents(folder: Path) -> list[str]:

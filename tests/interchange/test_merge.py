@@ -13,7 +13,7 @@ from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
 from perdure.model import points
 from stores.files import rebuilt
-from stores.files.test_git import commit, git, url
+from stores.files.in_git import commit, git, url
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: there are no branches")
 

@@ -1,4 +1,4 @@
-"""The grounds of the sweeps, on SQLite, on files and on PostgreSQL. The witness and the program that forks are shared by all tests."""
+"""The grounds of the sweeps, on each store. The witness and the program that forks are shared by all tests."""
 
 from __future__ import annotations
 

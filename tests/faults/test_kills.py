@@ -108,9 +108,7 @@ def test_a_kill_before_the_commit_keeps_nothing_and_one_after_it_everything(
     assert everything(url) == Counter(map(str, range(len(acked) + unheard)))
 
 
-@pytest.mark.parametrize(
-    ("point", "unheard"), [("files.before_append", 0), ("files.appended", 1), ("files.synced", 1)]
-)
+@pytest.mark.parametrize(("point", "unheard"), [("files.before_append", 0), ("files.appended", 1), ("files.synced", 1)])
 @pytest.mark.parametrize("nth", [4, 17])
 def test_a_kill_before_the_append_keeps_nothing_and_one_after_it_everything(point, unheard, nth, tmp_path):
     url = f"files:///{tmp_path}/agent"

@@ -1,4 +1,4 @@
-"""Two branches that both went on: the union of what they wrote; what both changed stands side by side, chains intact (P3, P5, P6)."""
+"""Two branches that both went on: the union of what they wrote; what both changed stands side by side (P3, P5, P6)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from stores.files import rebuilt
 from stores.files.in_git import commit, git, url
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: there are no branches")
+
+
+class Stopped(BaseException):
+    """As a Ctrl-C would, and nobody else's."""
 
 
 @pytest.fixture
@@ -70,7 +74,16 @@ def check(folder: Path, name: str) -> None:
         assert turns(store, f"same name@{name}") == ["theirs"]
         assert store.scope("user:alice").get("colour") == "red"
         names = {session.name for session in store.sessions()}
-        assert names == {"both", "mine", "yours", "new", "same name", f"both@{name}", f"twig@{name}", f"same name@{name}"}
+        assert names == {
+            "both",
+            "mine",
+            "yours",
+            "new",
+            "same name",
+            f"both@{name}",
+            f"twig@{name}",
+            f"same name@{name}",
+        }
     rebuilt.check(folder)
 
 
@@ -79,7 +92,7 @@ def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
     assert {(each.name, each.now) for each in done.forked} == {
         ("both", "both@other"), ("twig", "twig@other"), ("same name", "same name@other"),
     }  # fmt: skip
-    assert next(each for each in done.forked if each.name == "both").common == 3
+    assert next(each for each in done.forked if each.name == "both").parted_after == 3
     assert done.added > 5
     check(folder, "other")
 
@@ -119,10 +132,10 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     conflicted(folder)
 
     def stop() -> None:
-        raise KeyboardInterrupt
+        raise Stopped
 
     disarm = points.arm(point, stop)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped):
         merge(url(folder), None)
     disarm()
     merge(url(folder), None)

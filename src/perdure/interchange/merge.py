@@ -3,7 +3,7 @@
 What only they wrote follows ours, verbatim, hashes and all. A stream that both changed keeps ours; theirs becomes a stream of its
 own, `name@branch`, with every event as it was said: the same bodies, numbers and commitments, chained anew, because a chain names
 its stream. A run is never doubled: it would be driven twice (P3). Nothing is lost in silence: the report names whatever did not
-come over as it was. Atomic but for a crash, after which it is repeated; repeating it adds nothing. Callers: `perdure merge`. Keeps P5, P6.
+come over as it was. After a crash it is repeated; repeating it adds nothing. Callers: `perdure merge`. Keeps P3, P5, P6.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Forked(msgspec.Struct, frozen=True):
     kind: str
     name: str
     now: str
-    common: int
+    parted_after: int
     events: int
 
 
@@ -156,7 +156,7 @@ class Merging:
         self._events: dict[str, list[WrittenEvent]] = {}
         self._placed: dict[str, Stream] = {}  # where their streams are here
         self._after: dict[str, int] = {}  # of streams that come over as they are: the event after which they do
-        self._common: dict[str, int] = {}  # of streams that both changed: the last event that both have
+        self._parted: dict[str, int] = {}  # of streams that both changed: the last event that both have
         self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
         self.added = 0
@@ -177,7 +177,7 @@ class Merging:
         for line in self._theirs.lines:
             for event in line.events:
                 self._bring(event)
-        for uid in self._common:
+        for uid in self._parted:
             self._copy(uid, self._said[uid], self._events[uid])
         for line in self._theirs.lines:
             for uid, seq in line.empties:
@@ -193,8 +193,8 @@ class Merging:
 
     def _decide(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         found = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
-        if said.parent in self._common and said.fork > self._common[said.parent]:
-            self._common[uid] = said.fork  # it began from an event that stands apart here
+        if said.parent in self._parted and said.fork > self._parted[said.parent]:
+            self._parted[uid] = said.fork  # it began from an event that stands apart here
         elif found:
             self._placed[uid] = Stream(*found[0])
             self._decide_shared(uid, said, events)
@@ -207,15 +207,15 @@ class Merging:
         """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
         ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
-        common = max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
-        if common == events[-1].seq:
+        parted = max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
+        if parted == events[-1].seq:
             return
-        if common == max(ours):
-            self._after[uid] = common
+        if parted == max(ours):
+            self._after[uid] = parted
         elif said.kind == "run":
-            self.refused.append((said.name, f"both went on after event {common}: ours goes on"))
+            self.refused.append((said.name, f"both went on after event {parted}: ours goes on"))
         else:
-            self._common[uid] = common
+            self._parted[uid] = parted
 
     def _has_run(self, said: WrittenStream, first: WrittenEvent) -> bool:
         body = decode_body(bytes(first.body)) if bytes(first.body) else None
@@ -250,7 +250,7 @@ class Merging:
         rest = [event_read(each, "events") for each in events if each.seq > head[0]]
         self._adopt(uid, stream, [*_chained(own, rest, head)])
         if self._tx.head(stream)[0] == events[-1].seq:
-            self._name(stream, said, self._common[uid])
+            self._name(stream, said, self._parted[uid])
 
     def _begin(self, said: WrittenStream, name: str, uid: bytes) -> Stream:
         self._tx.tenant = self._tenant(said.tenant)
@@ -264,7 +264,7 @@ class Merging:
         if not said.parent:
             return None
         found = self._placed.get(said.parent)
-        if found is not None and said.fork <= self._common.get(said.parent, 0):
+        if found is not None and said.fork <= self._parted.get(said.parent, 0):
             rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(said.parent, 16, "streams.parent"))
             found = Stream(*rows[0])
         if found is None:
@@ -299,16 +299,16 @@ class Merging:
         names = (f"{said.name}@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
         return next(name for name in names if self._tx.find_stream(said.kind, name) is None)
 
-    def _name(self, stream: Stream, said: WrittenStream, common: int) -> None:
+    def _name(self, stream: Stream, said: WrittenStream, parted: int) -> None:
         """Say in the stream itself what it is called here, and where it comes from."""
-        doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": common, "branch": self._branch}
+        doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": parted, "branch": self._branch}
         if said.kind == "session":
             change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
         else:
             change = Change("stream.merged", stream, None, op=Op.NOTE, doc=doc)
         self._tx.record(change)
-        theirs = self._events[said.uid][-1].seq - common
-        self.forked.append(Forked(said.kind, said.name, stream.name, common, theirs))
+        theirs = self._events[said.uid][-1].seq - parted
+        self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
 
 
 def _append_next(events: list[WrittenEvent], event: WrittenEvent) -> None:

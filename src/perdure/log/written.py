@@ -86,7 +86,12 @@ def event_read(written: WrittenEvent, path: str) -> Event:
 def _digests(written: WrittenEvent, path: str) -> tuple[bytes, bytes, bytes, bytes]:
     """All that is hexadecimal, read at once: a log of a hundred thousand events is read while somebody waits."""
     text = written.commitment + written.hash + written.tx + written.salt
-    if len(written.commitment) == 64 and len(written.hash) == 64 and len(written.tx) == 32 and len(written.salt) in (0, 32):
+    if (
+        len(written.commitment) == 64
+        and len(written.hash) == 64
+        and len(written.tx) == 32
+        and len(written.salt) in (0, 32)
+    ):
         try:
             read = bytes.fromhex(text)
         except ValueError:

@@ -119,9 +119,7 @@ def _adopt(
     return stream
 
 
-def adopt_event(
-    tx: Tx, stream: Stream, event: Event, head: Head, tables: Mapping[str, Table], *, pruned: bool
-) -> Head:
+def adopt_event(tx: Tx, stream: Stream, event: Event, head: Head, tables: Mapping[str, Table], *, pruned: bool) -> Head:
     """One event into a stream whose head this is, with its rows; returns the head after it. Damaged when it does not follow."""
     after = _check(stream.uid, event, head)
     _apply(tx, stream, event, _table(event, tables), pruned=pruned)

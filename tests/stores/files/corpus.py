@@ -36,7 +36,7 @@ def told(folder: Path) -> list[bytes]:
         sessions = [store.session(f"s{number}") for number in range(4)]
         for number in range(12):
             session = sessions[number % 4]
-            session.say("user", f"word {number} with a brace {{\"v\":1 and " + "a1" * 16)
+            session.say("user", f'word {number} with a brace {{"v":1 and ' + "a1" * 16)
             session.set("count", number)
             if number % 5 == 0:
                 store.atomic(lambda tx: [tx.session(f"s{n}").set("both", n) for n in (0, 1)])

@@ -14,7 +14,6 @@ from perdure.stores.files.layout import Layout
 from perdure.stores.scripts import bring_up_to_date
 from perdure.stores.sqlite import SqliteEngine
 
-_OWN = {"id", "pos"}
 _LEFT_OUT = {"meta", "pruning", "tables"}
 
 
@@ -28,15 +27,18 @@ def content(raw: apsw.Connection) -> dict[str, list[Any]]:
 def _rows(raw: apsw.Connection, name: str, uids: dict[int, str]) -> list[Any]:
     columns = [row[1] for row in raw.execute(f"PRAGMA table_info({name})")]
     order = " ORDER BY pos" if name == "events" else ""
-    rows = [dict(zip(columns, row, strict=True)) for row in raw.execute(f"SELECT * FROM {name}{order}")]
-    for row in rows:
-        for column in ("stream", "parent"):
-            if column in row and name in ("streams", "events") or column == "stream" and column in row:
-                row[column] = uids.get(row[column], row[column])
-        if name == "streams":
-            row["id"] = row["uid"].hex()
-    said = [tuple((key, value) for key, value in row.items() if key not in _OWN - ({"id"} if name in ("tags", "tenants") else set())) for row in rows]
-    return said if name == "events" else sorted(said, key=repr)
+    found = [dict(zip(columns, row, strict=True)) for row in raw.execute(f"SELECT * FROM {name}{order}")]
+    rows = [_named(name, row, uids) for row in found]
+    return rows if name == "events" else sorted(rows, key=repr)
+
+
+def _named(name: str, row: dict[str, Any], uids: dict[int, str]) -> tuple[Any, ...]:
+    """A row without the numbers that are the cache's own."""
+    own = {"events": {"pos"}, "blobs": {"id"}, "streams": {"id"}}.get(name, set())
+    numbered = {"stream", "parent"} if name == "streams" else {"stream"}
+    return tuple(
+        (key, uids.get(value, value) if key in numbered else value) for key, value in row.items() if key not in own
+    )
 
 
 def made_from_the_log(folder: Path) -> tuple[dict[str, list[Any]], list[Any]]:

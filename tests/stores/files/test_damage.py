@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 import perdure
@@ -42,7 +41,11 @@ def unlisted(lines: list[bytes], case: Case, streams: dict[str, list[str]], piec
     missing = set()
     for number, text in enumerate(lines):
         for event in corpus.msgspec.json.decode(text[:-33]).get("events", []):
-            if event["hash"] not in kept and event["hash"].encode() not in said and not (number in damaged and explained):
+            if (
+                event["hash"] not in kept
+                and event["hash"].encode() not in said
+                and not (number in damaged and explained)
+            ):
                 missing.add(event["hash"])
     return missing
 
@@ -106,4 +109,3 @@ def test_a_damaged_store_opens_goes_on_and_says_what_it_lost(lines, tmp_path, na
     with perdure.open(f"files:///{folder}") as store:
         assert store._caller.core.epoch == epoch
         assert store.session("s0").turns(last=1)[0].content == "goes on"
-    assert isinstance(apsw.apsw_version(), str)

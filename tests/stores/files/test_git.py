@@ -1,4 +1,4 @@
-"""A log in git: put back, checked out, cloned, fast-forwarded. Another world is noticed, and nothing is simply done again (P3, P4)."""
+"""A log in git: put back, checked out, cloned, fast-forwarded: another world is noticed, nothing is simply done again (P3)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ FORKED = (
     Column("kind", lambda each: each.kind),
     Column("theirs", lambda each: each.name),
     Column("is now", lambda each: each.now),
-    Column("parted after", lambda each: each.common),
+    Column("parted after", lambda each: each.parted_after),
     Column("events", lambda each: each.events),
 )
 

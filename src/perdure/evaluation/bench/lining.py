@@ -42,17 +42,17 @@ def _says(url: str, count: int) -> Rate:
 
 def appending(context: Context) -> list[Figure]:
     """One writer on a files store with 100 lines and with 100,000, beside a plain file that is appended to and synced."""
-    figures = []
-    for full, least in ((100, 100), (100_000, 2_000)):
-        lines, count = context.count(full, least), context.count(2_000, 200)
-        with context.scratch() as folder:
-            url = f"files:///{folder}/bench"
-            asyncio.run(_filled(url, lines))
-            floor, rate = between(lambda folder=folder: append_floor(folder, count), lambda url=url: _says(url, count))
-        detail = f"{rate.per_second:,.0f}/s of {floor.per_second:,.0f}/s, {rate.cpu_us:.0f} µs of CPU each"
-        ratio = rate.per_second / floor.per_second
-        figures.append(at_least(f"appends of 1 KiB, files, {lines:,} lines", ratio, 0.5, detail=detail))
-    return figures
+    return [_appended(context, context.count(full, least)) for full, least in ((100, 100), (100_000, 2_000))]
+
+
+def _appended(context: Context, lines: int) -> Figure:
+    count = context.count(2_000, 200)
+    with context.scratch() as folder:
+        url = f"files:///{folder}/bench"
+        asyncio.run(_filled(url, lines))
+        floor, rate = between(lambda: append_floor(folder, count), lambda: _says(url, count))
+    detail = f"{rate.per_second:,.0f}/s of {floor.per_second:,.0f}/s, {rate.cpu_us:.0f} µs of CPU each"
+    return at_least(f"appends of 1 KiB, files, {lines:,} lines", rate.per_second / floor.per_second, 0.5, detail=detail)
 
 
 def _opened_s(url: str) -> tuple[float, float]:

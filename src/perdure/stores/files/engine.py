@@ -80,7 +80,9 @@ class FilesEngine(SqliteEngine):
         """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
         pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
         damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
-        kept = {(each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)}
+        kept = {
+            (each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)
+        }
         kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
         return [kept[place] for place in sorted(kept)]
 
@@ -193,7 +195,9 @@ class FilesEngine(SqliteEngine):
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
-            raise NotFound(f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing")
+            raise NotFound(
+                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
+            )
         journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)

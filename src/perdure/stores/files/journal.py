@@ -208,8 +208,7 @@ class Journal:
                 os.pwrite(fd, b"\n", mark.scanned + len(data))
                 os.fsync(fd)
                 return None
-            torn = Piece(mark.scanned + start, data[start:], "torn: it was being written, and was never acknowledged")
-            return torn
+        return Piece(mark.scanned + start, data[start:], "torn: it was being written, and was never acknowledged")
 
     def cut(self, mark: Mark, torn: Piece) -> None:
         """Take a torn end off, once it was set aside."""
@@ -251,8 +250,7 @@ class Journal:
 
     def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
         try:
-            if os.write(fd, data) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _write_whole(fd, data)
             reach("files.appended")
             os.fdatasync(fd)
         except OSError as error:
@@ -318,6 +316,12 @@ class Journal:
             return decode(self.layout.head.read_bytes(), Mark, "head")
         except (OSError, Damaged):
             return None
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """In one write: what is cut short has met the end of the disk."""
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _joined(mark: Mark, lines: Sequence[Line]) -> tuple[bytes, Mark]:

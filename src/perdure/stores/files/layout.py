@@ -14,7 +14,6 @@ Callers: `journal`, `engine`, `merge`. Holds no state.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -57,7 +56,7 @@ class Layout:
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""
         try:
-            names = os.listdir(self.log)
+            names = [path.name for path in self.log.iterdir()]
         except FileNotFoundError:
             return []
         return sorted({int(found[1]) for found in map(_NAME.fullmatch, names) if found})

@@ -3,7 +3,7 @@
     {"v":1,"prev":"…","at":…,"tx":"…","events":[…]} 32 hex digits
 
 `prev` is the checksum of the line before, so the last one speaks for the whole log: a line that is taken out, moved or put in
-shows. Fields that are empty are left out. Called by `journal`, `load` and `merge`. Keeps P1 (what is torn is not a line), P6, P10.
+shows. Empty fields are left out. Called by `journal`, `load` and `merge`. Keeps P1 (what is torn is not a line), P6, P10.
 """
 
 from __future__ import annotations

@@ -90,11 +90,11 @@ def from_conflict(layout: Layout, name: str = "") -> Theirs:
     lines: list[Line] = []
     for number in layout.numbers():
         file = kept / layout.segment(number).name
-        common, ours, theirs, marked = split(file.read_bytes() if file.exists() else layout.content(number))
+        shared, ours, theirs, marked = split(file.read_bytes() if file.exists() else layout.content(number))
         name = name or marked
-        lines += [each.line for each in lines_in(common + theirs, 0) if isinstance(each, Found)]
+        lines += [each.line for each in lines_in(shared + theirs, 0) if isinstance(each, Found)]
         if file.exists():
-            place_file(layout.segment(number), common + ours)
+            place_file(layout.segment(number), shared + ours)
     return Theirs(name or "theirs", lines, layout.blobs)
 
 
@@ -115,8 +115,8 @@ def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
 
 def split(data: bytes) -> tuple[bytes, bytes, bytes, str]:
     """A file with conflict marks: what both have, what only we have, what only they have, and their name."""
-    parts: dict[str, list[bytes]] = {"common": [], "ours": [], "base": [], "theirs": []}
-    side, name = "common", ""
+    parts: dict[str, list[bytes]] = {"shared": [], "ours": [], "base": [], "theirs": []}
+    side, name = "shared", ""
     for line in data.splitlines(keepends=True):
         if line.startswith(_OURS):
             side = "ours"
@@ -125,7 +125,7 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes, str]:
         elif line.startswith(_BETWEEN) and side in ("ours", "base"):
             side = "theirs"
         elif line.startswith(_THEIRS) and side == "theirs":
-            side, name = "common", line[len(_THEIRS) :].decode(errors="replace").strip()
+            side, name = "shared", line[len(_THEIRS) :].decode(errors="replace").strip()
         else:
             parts[side].append(line)
-    return b"".join(parts["common"]), b"".join(parts["ours"]), b"".join(parts["theirs"]), name
+    return b"".join(parts["shared"]), b"".join(parts["ours"]), b"".join(parts["theirs"]), name

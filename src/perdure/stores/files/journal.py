@@ -20,7 +20,7 @@ from perdure.errors import Damaged
 from perdure.log.written import decode
 from perdure.model.points import reach
 from perdure.stores.copies import sync
-from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout, place_file
+from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
 from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, written
 from perdure.stores.lane import Unknown
 from perdure.stores.store import Fault, FaultKind
@@ -296,7 +296,7 @@ class Journal:
         data, check = written(Line(FORMAT, prev, at, store=store))
         path = self.layout.segment(number)
         with _faults(path):
-            place_file(path, data)
+            self.layout.place(path, data)
             sync(self.layout.folder)
         reach("files.rotated")
         return Mark(number, len(data) - 1, check, len(data))

@@ -92,27 +92,29 @@ class Layout:
         except zstd.ZstdError as error:
             raise Damaged(f"the segment cannot be unpacked: {error}", path=str(path)) from None
 
+    def place(self, path: Path, data: bytes) -> None:
+        """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.
+
+        What is not whole yet lies where git does not look.
+        """
+        partial = self.own / f"{path.name}.partial"
+        partial.unlink(missing_ok=True)
+        new_file(partial)
+        partial.write_bytes(data)
+        sync(partial)
+        partial.rename(path)
+        sync(path.parent)
+
     def pack(self, number: int) -> None:
         """Compress a segment that is closed. Atomic: after a crash there is the one file, the other, or both alike."""
         plain, packed = self.segment(number), self.packed(number)
         if not plain.exists():
             return
         data = plain.read_bytes()
-        place_file(packed, zstd.compress(data))
+        self.place(packed, zstd.compress(data))
         if self._unpacked(number) == data:
             plain.unlink()
             sync(self.log)
-
-
-def place_file(path: Path, data: bytes) -> None:
-    """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    new_file(partial)
-    partial.write_bytes(data)
-    sync(partial)
-    partial.rename(path)
-    sync(path.parent)
 
 
 def _write_once(path: Path, text: str) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from perdure.errors import Invalid, NotFound
 from perdure.stores.files.journal import START, Journal
-from perdure.stores.files.layout import Layout, place_file
+from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
 
 _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
@@ -94,7 +94,7 @@ def from_conflict(layout: Layout, name: str = "") -> Theirs:
         name = name or marked
         lines += [each.line for each in lines_in(shared + theirs, 0) if isinstance(each, Found)]
         if file.exists():
-            place_file(layout.segment(number), shared + ours)
+            layout.place(layout.segment(number), shared + ours)
     return Theirs(name or "theirs", lines, layout.blobs)
 
 
@@ -110,7 +110,7 @@ def _has_marks(layout: Layout, number: int) -> bool:
 def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
     kept.mkdir(mode=0o700, exist_ok=True)
     for number in numbers:
-        place_file(kept / layout.segment(number).name, layout.content(number))
+        layout.place(kept / layout.segment(number).name, layout.content(number))
 
 
 def split(data: bytes) -> tuple[bytes, bytes, bytes, str]:

@@ -305,7 +305,7 @@ class Merging:
         if said.kind == "session":
             change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
         else:
-            change = Change("stream.merged", stream, None, op=Op.NOTE, doc=doc)
+            change = Change("log.merged", stream, None, op=Op.NOTE, doc=doc)
         self._tx.record(change)
         theirs = self._events[said.uid][-1].seq - parted
         self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))

@@ -43,7 +43,7 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
-MERGED = ("session.merged", "stream.merged")  # what names a stream anew: see interchange/merge.py
+MERGED = ("session.merged", "log.merged")  # what names a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import perdure
+from perdure.artifacts.compress import zstd
 from perdure.stores.files import line as lines_module
 from perdure.stores.files.line import Piece
 from perdure.stores.files.load import Loader
@@ -89,6 +91,18 @@ def test_a_missing_segment_is_listed_and_the_others_load(lines, tmp_path):
     assert found["events"]
     reasons = {piece.reason for number, piece in pieces if number in (2, 3)}
     assert {"the segment is missing", "lines are missing before this one"} <= reasons
+
+
+@pytest.mark.parametrize("how", ["torn", "changed"])
+def test_of_a_packed_segment_that_is_damaged_what_comes_before_that_loads(lines, tmp_path, how):
+    noisy = [line + b" " + os.urandom(20_000).hex().encode() for line in lines]
+    (tmp_path / "log").mkdir()
+    packed = zstd.compress(corpus.joined([*lines[:20], *noisy, *lines[20:]]))
+    damaged = packed[:-200_000] if how == "torn" else packed[:-200_000] + b"?" * 200_000
+    (tmp_path / "log" / "000001.jsonl.zst").write_bytes(damaged)
+    found, pieces = rebuilt.made_from_the_log(tmp_path)
+    assert len(found["events"]) >= 15
+    assert any(b"cannot be unpacked" in piece.data and piece.lost for _, piece in pieces)
 
 
 @pytest.mark.parametrize("name", corpus.KINDS)

@@ -83,6 +83,25 @@ def test_segments_rotate_and_old_ones_are_packed(url, folder, monkeypatch):
     assert len(everything(url)) == 40
 
 
+def test_a_log_whose_last_segments_are_gone_goes_on_in_a_new_one(url, folder, monkeypatch):
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        for number in range(40):
+            store.write(append, stream, str(number))
+    for path in (folder / "log").glob("*.jsonl"):
+        path.unlink()
+    left = max(Layout(folder).numbers())
+    with opened(url) as store:  # the log is not the one that was seen: another world
+        assert store.core.epoch == 2
+        store.write(append, stream, "goes on")
+        assert store.contents(stream)[-1] == "goes on"
+    assert Layout(folder).numbers()[-1] == left + 1
+    with opened(url) as store:
+        assert store.core.epoch == 2
+    rebuilt.check(folder)
+
+
 @pytest.mark.parametrize("point", ["files.rotated", "files.before_append"])
 def test_a_crash_while_a_segment_begins_loses_nothing(url, folder, monkeypatch, point):
     monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 1_500))

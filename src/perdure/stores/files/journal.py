@@ -137,7 +137,7 @@ class Journal:
         try:
             return self.layout.segment(mark.segment).stat().st_size == mark.scanned
         except FileNotFoundError:
-            return len(self._content(mark.segment) or b"") == mark.scanned
+            return len(self.layout.content(mark.segment)) == mark.scanned
 
     def holds(self, mark: Mark) -> bool:
         """Whether the log went on from this mark: its last line stands where it stood, and speaks for all before it."""
@@ -147,15 +147,9 @@ class Journal:
                 file.seek(begin)
                 found, size = file.read(mark.end - begin), os.fstat(file.fileno()).st_size
         except FileNotFoundError:
-            data = self._content(mark.segment) or b""
+            data = self.layout.content(mark.segment)
             found, size = data[begin : mark.end], len(data)
         return size >= mark.scanned and (mark.end == 0 or found == mark.check.encode())
-
-    def _content(self, number: int, offset: int = 0) -> bytes | None:
-        try:
-            return self.layout.content(number, offset)
-        except Damaged:
-            return None
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -165,12 +159,11 @@ class Journal:
         seen = {mark.check}
         for number in range(mark.segment, max(numbers, default=mark.segment - 1) + 1):
             offset = mark.scanned if number == mark.segment else 0
-            data = self._content(number, offset) if number in numbers else b""
-            if data is None or number not in numbers:
-                what = "the segment cannot be unpacked" if data is None else "the segment is missing"
+            if number not in numbers:
                 mark = Mark(number, 0, mark.check, 0)
-                yield mark, [(number, Piece(0, b"", what))]
+                yield mark, [(number, Piece(0, b"", "the segment is missing"))]
                 continue
+            data = self.layout.content(number, offset)
             entries = [(number, each) for each in lines_in(data, offset)]
             mark = _after(mark, number, offset + len(data), entries)
             yield mark, [*self._with_gaps(entries, mark, seen)]
@@ -188,7 +181,7 @@ class Journal:
         """The checksums of all lines up to this segment, into `seen`; asked only when a line does not follow what was read."""
         for each in self.layout.numbers():
             if each <= number:
-                for raw in (self._content(each) or b"").split(b"\n"):
+                for raw in self.layout.content(each).split(b"\n"):
                     seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
         return seen
 
@@ -198,7 +191,7 @@ class Journal:
         A last line without its end gets it; what is no line goes.
         """
         path = self.layout.segment(mark.segment)
-        data = self._content(mark.segment, mark.scanned) or b""
+        data = self.layout.content(mark.segment, mark.scanned)
         if not data or data.endswith(b"\n"):
             return None
         start = data.rfind(b"\n") + 1

@@ -18,11 +18,13 @@ import re
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
-from perdure.errors import Damaged, NotFound
+from perdure.errors import NotFound
 from perdure.stores.copies import new_file, sync
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
+_UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
 _NAME = re.compile(r"(\d{6,})\.jsonl(\.zst)?")
 _ATTRIBUTES = "log/* -text\nblobs/** binary\n"
 
@@ -73,7 +75,7 @@ class Layout:
         return self.log / f"{number:06}.jsonl.zst"
 
     def content(self, number: int, offset: int = 0) -> bytes:
-        """The bytes of a segment from `offset` on. One that is not there is empty. Damaged when it cannot be unpacked."""
+        """The bytes of a segment from `offset` on. One that is not there is empty; one that is damaged says where it ends."""
         try:
             with self.segment(number).open("rb") as file:
                 file.seek(offset)
@@ -82,15 +84,19 @@ class Layout:
             return self._unpacked(number)[offset:]
 
     def _unpacked(self, number: int) -> bytes:
-        path = self.packed(number)
+        """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
         try:
-            packed = path.read_bytes()
+            packed = self.packed(number).read_bytes()
         except FileNotFoundError:
             return b""
-        try:
-            return zstd.ZstdDecompressor().decompress(packed, _UNPACKED_MAX_BYTES)
-        except zstd.ZstdError as error:
-            raise Damaged(f"the segment cannot be unpacked: {error}", path=str(path)) from None
+        unpacking, parts, size = zstd.ZstdDecompressor(), [], 0
+        for start in range(0, len(packed), _PIECE_BYTES):
+            try:
+                parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], _UNPACKED_MAX_BYTES - size))
+            except (zstd.ZstdError, EOFError):
+                break
+            size += len(parts[-1])
+        return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])
 
     def place(self, path: Path, data: bytes) -> None:
         """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.

@@ -208,6 +208,16 @@ def test_a_cache_that_cannot_be_committed_is_behind_and_what_was_appended_counts
     rebuilt.check(folder)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_log_that_may_not_be_read_is_an_error_of_ours(url, folder):
+    with perdure.open(url) as store:
+        store.session("a")
+        (folder / "log" / "000001.jsonl").chmod(0)
+        with pytest.raises(perdure.Error):
+            store.session("a").say("user", "x")
+        (folder / "log" / "000001.jsonl").chmod(0o600)
+
+
 # -- several at once ---------------------------------------------------------------------------------------------------
 
 

@@ -26,9 +26,10 @@ from perdure.stores import migrate
 from perdure.stores.copies import disk_errors
 from perdure.stores.files import aside
 from perdure.stores.files.aside import gathered
-from perdure.stores.files.journal import START, Journal, Mark, replaced
+from perdure.stores.files.journal import START, Journal, Mark, fault_of, replaced
 from perdure.stores.files.line import FORMAT, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
+from perdure.stores.lane import HINTS_MAX
 from perdure.stores.sqlite import SqliteConnection, place_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, NewEvent, Params, Rows, Writes
@@ -115,6 +116,12 @@ class FilesConnection(SqliteConnection):
         """Under the lock: bring the cache to the end of the log. DAMAGED when the log does not hold what was read from it."""
         if self._journal.look(self._mark.segment) == self._look:
             return []
+        try:
+            return self._catch_up()
+        except OSError as error:
+            raise fault_of(error, self._journal.layout.log) from error
+
+    def _catch_up(self) -> list[Aside]:
         self._check_place()
         self._journal.let_go()
         self._facts = None
@@ -288,6 +295,8 @@ class FilesConnection(SqliteConnection):
 
     def _uid(self, stream: int) -> bytes:
         if stream not in self._uids:
+            if len(self._uids) >= HINTS_MAX:
+                self._uids.clear()
             self._uids[stream] = bytes(self._cache.query(Q.stream_uid, {"id": stream})[0][0])
         return self._uids[stream]
 

@@ -148,3 +148,33 @@ def test_the_guide_names_all_of_its_pages() -> None:
 def test_control_a_page_that_is_wrong_is_noticed(broken: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         follow(tmp_path, broken)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_a_files_store_runs_and_its_branches_merge(tmp_path: Path) -> None:
+    """docs/files.md: the store lies in a repository; both branches append, git finds a conflict, and the commands end it."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return run(tmp_path, "git", "-c", "user.name=me", "-c", "user.email=me@example.org", *words)
+
+    page = (ROOT / "docs" / "files.md").read_text()
+    ((_, example), (_, commands)) = BLOCK.findall(page)
+    (tmp_path / "example.py").write_text(example)
+    git("init", "-qb", "main")
+    for branch in ("", "other", "main"):
+        if branch:
+            git("checkout", "-q", *(["-b"] if branch == "other" else []), branch)
+        assert run(tmp_path, sys.executable, "example.py").returncode == 0
+        git("add", "state")
+        git("commit", "-qm", branch or "first")
+    first, second, third = (line.partition("#")[0].split() for line in commands.strip().splitlines())
+    assert git(*first[1:]).returncode == 1
+    assert "other" in run(tmp_path, *second).stdout
+    assert git("add", "state").returncode == git("commit", "-qm", "merged").returncode == 0
+    assert run(tmp_path, *third).returncode == 0
+    names = json.loads(run(tmp_path, "perdure", "sessions", "--json", "--store", "files:///state").stdout)["items"]
+    assert {each["name"] for each in names} == {"issue-42", "issue-42@other"}
+    assert run(tmp_path, "perdure", "verify", "--store", "files:///state").returncode == 0
+    assert run(tmp_path, "perdure", "doctor", "--store", "files:///state").returncode == 0

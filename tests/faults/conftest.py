@@ -1,4 +1,4 @@
-"""The grounds of the sweeps, on SQLite and on PostgreSQL. The witness and the program that forks are shared by all tests."""
+"""The grounds of the sweeps, on each store. The witness and the program that forks are shared by all tests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def the_forks() -> Iterator[Forks]:
         yield forks
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "files", "postgres"])
 def swept(request: pytest.FixtureRequest, the_witness: Witness, the_forks: Forks) -> Iterator[Ground]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     with in_memory() as folder:
-        yield Ground(folder, the_witness, the_forks, url)
+        yield Ground(folder, the_witness, the_forks, url, request.param)
 
 
 @pytest.fixture

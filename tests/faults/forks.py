@@ -30,7 +30,8 @@ from perdure.stores.tx import Tx
 
 LATER = (
     "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.aio.driving", "perdure.handles.crossing",
-    "perdure.artifacts.local", "perdure.stores.postgres", "concurrent.futures.thread", "encodings.idna",
+    "perdure.artifacts.local", "perdure.stores.postgres", "perdure.stores.files.engine",
+    "concurrent.futures.thread", "encodings.idna",
 )  # fmt: skip
 ERROR_CHARS = 600
 LIFE_SECONDS = 120

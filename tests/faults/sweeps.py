@@ -45,24 +45,26 @@ class Outcome(NamedTuple):
 
 
 class Ground:
-    """Cases on one kind of store. folder: for SQLite files; url: of the PostgreSQL schema, if it is one."""
+    """Cases on one kind of store. folder: for files; url: of the PostgreSQL schema, if it is one."""
 
     _numbers = itertools.count()  # over all grounds: they may share a witness
 
-    def __init__(self, folder: Path, witness: Witness, forks: Forks, url: str | None) -> None:
+    def __init__(self, folder: Path, witness: Witness, forks: Forks, url: str | None, kind: str = "sqlite") -> None:
         self.witness = witness
         self.forks = forks
         self._folder = folder
         self._url = url
-        with perdure.open(url or f"sqlite:///{folder}/template.db"):
+        self._kind = kind
+        with perdure.open(url or f"{kind}:///{folder}/template.db"):
             pass
 
     def case(self, **options: Any) -> Order:
-        """A fresh case: a SQLite file of its own, or runs of its own in the one schema."""
+        """A fresh case: a file or a folder of its own, or runs of its own in the one schema."""
         name = f"c{next(self._numbers):05}"
         if self._url is None:
-            shutil.copy(self._folder / "template.db", self.path(name))
-        url = self._url or f"sqlite:///{self.path(name)}"
+            copy = shutil.copy if self._kind == "sqlite" else shutil.copytree
+            copy(self._folder / "template.db", self.path(name))
+        url = self._url or f"{self._kind}:///{self.path(name)}"
         return Order(url=url, case=name, port=self.witness.port, **options)
 
     def path(self, case: str) -> Path:

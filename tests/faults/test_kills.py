@@ -24,6 +24,11 @@ from stores.verbs import Called, everything, opened
 log = logging.getLogger(__name__)
 
 
+def url_of(kind: str, request, tmp_path) -> str:
+    on_disk = {"sqlite": f"sqlite:///{tmp_path}/agent.db", "files": f"files:///{tmp_path}/agent"}
+    return on_disk.get(kind) or request.getfixturevalue("postgres_url")
+
+
 def prepared(url: str) -> str:
     with opened(url):
         return url
@@ -32,9 +37,9 @@ def prepared(url: str) -> str:
 # -- at random, among 200 writers ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])
 def test_random_kills_among_200_writers(kind, request, tmp_path):
-    url = f"sqlite:///{tmp_path}/agent.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    url = url_of(kind, request, tmp_path)
     rng = random.Random(SEED)
     acked: set[str] = set()
     for round_number in range(ROUNDS):
@@ -92,20 +97,35 @@ def killed_at(url: str, what: str, point: str) -> list[str]:
     return run.stdout.split()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])
 @pytest.mark.parametrize(("point", "unheard"), [("lane.before_commit", 0), ("lane.after_commit", 1)])
 @pytest.mark.parametrize("nth", [2, 17])
 def test_a_kill_before_the_commit_keeps_nothing_and_one_after_it_everything(
     kind, point, unheard, nth, request, tmp_path
 ):
-    url = f"sqlite:///{tmp_path}/agent.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    url = url_of(kind, request, tmp_path)
     acked = killed_at(url, "one", f"{point}:{nth}")
     assert everything(url) == Counter(map(str, range(len(acked) + unheard)))
 
 
-def test_control_who_acknowledges_before_the_commit_is_caught(tmp_path):
-    url = f"sqlite:///{tmp_path}/agent.db"
+@pytest.mark.parametrize(("point", "unheard"), [("files.before_append", 0), ("files.appended", 1), ("files.synced", 1)])
+@pytest.mark.parametrize("nth", [4, 17])
+def test_a_kill_before_the_append_keeps_nothing_and_one_after_it_everything(point, unheard, nth, tmp_path):
+    url = f"files:///{tmp_path}/agent"
+    acked = killed_at(url, "one", f"{point}:{nth}")
+    assert everything(url) == Counter(map(str, range(len(acked) + unheard)))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_control_who_acknowledges_before_the_commit_is_caught(kind, request, tmp_path):
+    url = url_of(kind, request, tmp_path)
     acked = killed_at(url, "eager", "lane.before_commit:9")
+    assert not set(acked) <= set(everything(url))
+
+
+def test_control_who_acknowledges_before_the_append_is_caught(tmp_path):
+    url = f"files:///{tmp_path}/agent"
+    acked = killed_at(url, "late", "lane.before_commit:9")
     assert not set(acked) <= set(everything(url))
 
 
@@ -124,6 +144,27 @@ def strace() -> str:
     if found is None or not works(found):
         pytest.skip("strace is missing or may not trace here: no kills at single system calls")
     return found
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync", "ftruncate", "rename", "unlink"])
+def test_a_kill_at_every_call_that_a_log_rests_on(strace, call, tmp_path):
+    """The same for a files store, with whatever it does to its folder."""
+    step = 1 if "PERDURE_ROUNDS" in os.environ else 5
+    for nth in range(1, 10_000, step):
+        folder = tmp_path / f"{nth}"
+        inject = ["-P", f"{folder}/log/000001.jsonl", "-e", f"trace={call}"]
+        inject += ["-e", f"inject={call}:signal=KILL:when={nth}"]
+        traced = [strace, "-f", "-qq", "-o", os.devnull, *inject, *command(f"files:///{folder}", "one", "12")]
+        run = subprocess.run(traced, capture_output=True, text=True, timeout=120, env=environment(), check=False)
+        acked = run.stdout.split()
+        stored = everything(f"files:///{folder}")
+        assert set(acked) <= set(stored), f"{call} {nth}"
+        assert len(stored) <= len(acked) + 1
+        if run.returncode == 0:
+            assert len(acked) == 12
+            return log.info("%s: killed at %d points", call, len(range(1, nth, step)))
+        assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
+    raise AssertionError("the program never ended by itself")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -156,14 +197,16 @@ def test_a_kill_at_every_call_that_durability_rests_on(strace, call, tmp_path):
     raise AssertionError("the program never ended by itself")
 
 
-def test_errors_of_the_disk_at_every_sync(strace, tmp_path):
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_errors_of_the_disk_at_every_sync(strace, kind, tmp_path):
     """EIO, once and for good, from the n-th sync on: an error or an outcome, never a false one."""
     for nth in (1, 2, 5, 9):
         for when in (f"{nth}", f"{nth}+"):
             path = tmp_path / f"{when}.db"
-            files = ["-P", str(path), "-P", f"{path}-wal"]
+            files = [path, f"{path}-wal"] if kind == "sqlite" else [path / "log" / "000001.jsonl"]
+            files = [flag for each in files for flag in ("-P", str(each))]
             inject = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:error=EIO:when={when}"]
-            program = command(prepared(f"sqlite:///{path}"), "one", "6")
+            program = command(prepared(f"{kind}:///{path}"), "one", "6")
             run = subprocess.run(
                 [strace, "-f", "-qq", "-o", os.devnull, *files, *inject, *program],
                 text=True,
@@ -172,7 +215,7 @@ def test_errors_of_the_disk_at_every_sync(strace, tmp_path):
                 env=environment(),
                 check=False,
             )
-            stored = everything(f"sqlite:///{path}")
+            stored = everything(f"{kind}:///{path}")
             assert set(run.stdout.split()) <= set(stored)
             assert set(stored.values()) <= {1}
             assert run.returncode == 0 or "Unavailable" in run.stderr

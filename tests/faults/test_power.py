@@ -49,20 +49,20 @@ class Moment(enum.StrEnum):
 class Disk(disks.Disk):
     """One with a store, and a file that tells whether the power is gone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: str = "sqlite") -> None:
         super().__init__(folder)
         self.witness = self.place / "witness"
-        self.url = f"sqlite:///{self.place}/agent.db"
+        self.url = f"{kind}:///{self.place}/agent.db"
         with self.mounted():
             self.witness.write_text("here")
 
 
-@pytest.fixture
-def disk(tmp_path) -> Disk:
+@pytest.fixture(params=["sqlite", "files"])
+def disk(request, tmp_path) -> Disk:
     if os.geteuid():
         pytest.skip("only root can mount a filesystem to lose: power loss is not tested")
     try:
-        disk = Disk(tmp_path)
+        disk = Disk(tmp_path, request.param)
         with disk.mounted():
             disk.lose_power()
     except OSError as error:
@@ -121,7 +121,9 @@ def test_power_losses_among_200_writers(disk, moment):
 
 
 @pytest.mark.parametrize("moment", Moment)
-@pytest.mark.parametrize("what", ["normal", "loose"])
+@pytest.mark.parametrize(
+    ("disk", "what"), [("sqlite", "normal"), ("sqlite", "loose"), ("files", "dull")], indirect=["disk"]
+)
 def test_control_without_syncs_acknowledged_writes_are_lost(disk, what, moment):
     acked = counted(said(disk, command(disk.url, what, "1000000"), 40, moment), moment)
     with disk.mounted():
@@ -135,6 +137,7 @@ def test_control_without_syncs_acknowledged_writes_are_lost(disk, what, moment):
 # -- the rig itself -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("disk", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("moment", Moment)
 def test_a_bare_sync_that_counts_is_never_lost(disk, moment):
     file = disk.place / "bare"
@@ -149,6 +152,7 @@ def test_a_bare_sync_that_counts_is_never_lost(disk, moment):
     log.info("%s: %d losses, %d syncs lost that returned 0 but do not count", moment, ROUNDS, uncounted)
 
 
+@pytest.mark.parametrize("disk", ["sqlite"], indirect=True)
 def test_the_witness_knows_of_the_loss(disk):
     with disk.mounted(), disk.witness.open("rb", buffering=0) as witness:
         assert os.pread(witness.fileno(), 1, 0) == b"h"
@@ -157,6 +161,7 @@ def test_the_witness_knows_of_the_loss(disk):
             os.pread(witness.fileno(), 1, 0)
 
 
+@pytest.mark.parametrize("disk", ["sqlite"], indirect=True)
 def test_only_a_mounted_disk_can_be_lost(disk):
     with pytest.raises(RuntimeError, match="is not mounted"):
         disk.lose_power()

@@ -42,7 +42,7 @@ from perdure.planes import runs, waits
 log = logging.getLogger(__name__)
 
 AT_THE_CALL = re.compile(
-    r"lane\..*|tool\..*|effect\.(call\..*|dispatch\.after|again\.after|(commit|fail|doubt|absent)\.before)"
+    r"lane\..*|files\..*|tool\..*|effect\.(call\..*|dispatch\.after|again\.after|(commit|fail|doubt|absent)\.before)"
 )
 
 

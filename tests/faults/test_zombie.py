@@ -29,6 +29,9 @@ OF_ITS_OWN_ATTEMPT = ("its sender", judging.LATE)  # what a sender may say about
 OF_ITSELF = ("effect.late", "effect.quiet")  # the same: what came back too late, and that it will send nothing more
 
 
+COMMITTING = {"lane.before_commit", "files.before_append", "files.appended", "files.synced"}
+
+
 class Haunted(NamedTuple):
     """What became of a case with a zombie. heir: how far it got; woken: what the zombie said in the end."""
 
@@ -67,6 +70,8 @@ def lapse(order: Order) -> bool:
     """Let every heartbeat lapse, as if time had passed. False if the zombie holds the store's lock."""
     if order.url.startswith("sqlite"):
         return lapse_sqlite(order.url.removeprefix("sqlite:///"))
+    if order.url.startswith("files"):
+        return lapse_sqlite(f"{order.url.removeprefix('files:///')}/.perdure/cache.db")
     return lapse_postgres(*order.url.split("?schema="))
 
 
@@ -156,7 +161,7 @@ def test_a_driver_that_wakes_up_past_its_lease_writes_nothing_and_does_nothing_t
     assert not [(point, each.broken) for point, each in cases.items() if each.broken]
     assert len(cases) >= len(points) * 0.95
     inside = {point for point, each in cases.items() if each.blocked}
-    assert {name for name, _ in inside} <= {"lane.before_commit"}  # nobody takes over from who is about to commit
+    assert {name for name, _ in inside} <= COMMITTING  # nobody takes over from who is about to commit
     assert any(each.heir.unsettled for each in cases.values())  # what it may still send waits for a person
     verified(swept)
     log.info("stopped at %d points: %d taken over, %d of them waited for a person", len(cases), len(cases) - len(inside),

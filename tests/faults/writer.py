@@ -5,6 +5,8 @@ writer.py URL one COUNT     one writer, COUNT turns in one session
 writer.py URL eager COUNT   a control: prints while the verb runs, before anything is committed
 writer.py URL normal COUNT  another: commits with synchronous=NORMAL, which in WAL mode syncs no commit
 writer.py URL loose COUNT   another: commits with synchronous=OFF
+writer.py URL late COUNT    another, of a files store: says so before the line is appended
+writer.py URL dull COUNT    another, of a files store: appends, and does not sync
 writer.py FILE bare COUNT   no store at all: appends a block, syncs it, says so
 
 PERDURE_WITNESS names a file on the disk that is written to: it is read after each acknowledged write and before
@@ -22,6 +24,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from perdure.stores.files import journal
+from perdure.stores.files.journal import Journal
 from stores.verbs import Opened, append, begin, opened
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "5"))
@@ -109,6 +113,35 @@ def unsynced(synchronous: int, store: Opened, count: str) -> None:
     one(store, count)
 
 
+def late(store: Opened, count: str) -> None:
+    held: list[Any] = []
+
+    def append_the_one_before(journal: Journal, *about: Any) -> None:
+        held.append(about)
+        if len(held) > 1:
+            really(journal, *held.pop(0))
+
+    stream = store.write(begin, "a")
+    really, Journal._append = Journal._append, append_the_one_before  # type: ignore[method-assign]
+    Journal.look = lambda *_: (1,)  # type: ignore[method-assign] - nobody may notice
+    for number in range(int(count)):
+        store.write(append, stream, str(number))
+        say_so(str(number))
+
+
+def dull(store: Opened, count: str) -> None:
+    store.write(begin, "a")
+    journal.os = Dull()  # type: ignore[assignment]
+    one(store, count)
+
+
+class Dull:
+    """The operating system, as far as the log uses it, without its syncs."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_: None) if name in ("fsync", "fdatasync") else getattr(os, name)
+
+
 def bare(path: str, count: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for number in range(int(count)):
@@ -123,6 +156,8 @@ MODES = {
     "eager": eager,
     "normal": functools.partial(unsynced, 1),
     "loose": functools.partial(unsynced, 0),
+    "late": late,
+    "dull": dull,
 }
 
 if __name__ == "__main__":

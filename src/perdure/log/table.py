@@ -6,6 +6,7 @@ Declared beside the plane that owns them; a contract test compares every declara
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -61,3 +62,19 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     def key_of(self, row: Row) -> tuple[Any, ...]:
         """The key of a row, without its stream."""
         return tuple(row[column] for column in self.key)
+
+
+_declared: dict[str, Table] = {}
+
+
+def declare(tables: Iterable[Table]) -> dict[str, Table]:
+    """Say which recorded tables there are, for a store that folds by itself (`stores/files`). Returns them by name."""
+    _declared.update({table.name: table for table in tables if table.table_class is TableClass.RECORDED})
+    return _declared
+
+
+def declared() -> Mapping[str, Table]:
+    """Every recorded table by its name. A store that would fold without them would lose what it reads."""
+    if not _declared:
+        raise AssertionError("the planes are not loaded")
+    return _declared

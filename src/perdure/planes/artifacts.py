@@ -76,7 +76,7 @@ def address_ahead(blobs: Blobs, data: Source) -> bytes | None:
     if blobs.place is None or not isinstance(data, (bytes, bytearray, memoryview, str)):
         return None
     (content,) = pieces_from(data)
-    return hashlib.sha256(content).digest() if len(content) > BLOB_IN_DATABASE_MAX_BYTES else None
+    return hashlib.sha256(content).digest() if len(content) > blobs.inside_max_bytes else None
 
 
 def pin(tx: Tx, address: bytes, holder: str) -> None:

@@ -18,13 +18,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from perdure.errors import Damaged, Error, Invalid, NotFound
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
-from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
 from perdure.planes import guards
 from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
@@ -41,6 +43,7 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
+MERGED = ("session.merged", "log.merged")  # what names a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
 
@@ -67,7 +70,13 @@ def verify_store(
     def snapshots(verb: Callable[..., Any], *args: Any) -> Any:
         return core.snapshot(verb, *args, tenant=0)
 
-    return verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
+    report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
+    lost = [_set_aside(each) for each in core.engine.asides() if each.lost]
+    return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
+
+
+def _set_aside(found: Aside) -> Problem:
+    return Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{found.place}: {found.reason}")
 
 
 def verify(
@@ -249,6 +258,7 @@ class StreamCheck:
         self._head: tuple[int, bytes] = (row[7], row[8])
         self._findings = findings
         self._rebuild = Rebuild()
+        self._renamed: str | None = None
         self._named: set[int] = set()  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
@@ -313,6 +323,8 @@ class StreamCheck:
             body = self._rebuild.add(event)
             if body is not None and event.seq == self._stream.fork_seq + 1:
                 self._opening = (event.kind, body)
+            if body is not None and event.kind in MERGED and isinstance(body.doc, Mapping):
+                self._renamed = body.doc.get("name")
             if body is not None and event.kind == PRUNED and not event.table:
                 self._named |= _emptied_by(self._tenant_reader(), event, body)
         except Error as error:
@@ -339,7 +351,7 @@ class StreamCheck:
             self._problem(
                 ProblemKind.STREAM_ALTERED, None, "streams", f"it is a {kind} in its log, not a {self._stream.kind}"
             )
-        if name != self._stream.name:
+        if (self._renamed or name) != self._stream.name:
             self._problem(ProblemKind.STREAM_ALTERED, None, "streams", "the log knows this stream by another name")
 
     def _problem(self, kind: ProblemKind, seq: int | None, table: str, message: str) -> None:

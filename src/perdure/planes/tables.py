@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
-from perdure.log.table import Row, Table, TableClass
+from perdure.log.table import Row, Table, TableClass, declare
 from perdure.planes.stored import stored_names, stored_numbers
 
 _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
@@ -83,7 +83,7 @@ ALL = (
     SIGNALS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
 )  # fmt: skip
-RECORDED: dict[str, Table] = {table.name: table for table in (*ALL, STEPS) if table.table_class is _R}
+RECORDED: dict[str, Table] = declare((*ALL, STEPS))
 
 
 def _tagged(thing: str, column: str, at: str, *, own_id: bool) -> Deriver:

@@ -21,8 +21,9 @@ BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
 class Blobs:
     """Makes and reads blob rows. `owner` keeps stores that share one place apart, a restored copy from its original too."""
 
-    def __init__(self, place: Place | None, owner: str) -> None:
+    def __init__(self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES) -> None:
         self.place = place
+        self.inside_max_bytes = inside_max_bytes  # what is larger goes outside; -1: everything does
         self._owner = owner
 
     def partition(self, tenant: int) -> str:
@@ -32,7 +33,7 @@ class Blobs:
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
         """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
         address = hashlib.sha256(data).digest()
-        if self.place is not None and len(data) > BLOB_IN_DATABASE_MAX_BYTES:
+        if self.place is not None and len(data) > self.inside_max_bytes:
             self.place.put(self.partition(tenant), [data])
             return address, (tenant, address, len(data), 0, None)
         codec, packed = pack(data)

@@ -148,7 +148,7 @@ class Core:
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
-        self.blobs = Blobs(place, identity.partition)
+        self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes)
         self.timeout_seconds = timeout_seconds
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
         self._idle: list[Connection] = []
@@ -311,6 +311,7 @@ def open_core(
         place = ReadOnlyPlace(place)
     engine = engine_for(address, timeout_seconds, read_only=read_only)
     try:
+        engine.prepare()
         if read_only and not engine.one_connection:
             scripts.check_readable(engine)
         else:
@@ -338,12 +339,17 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
         except ImportError:
             raise Refused("PostgreSQL needs an extra", path="store", hint="pip install 'perdure[postgres]'") from None
         return PostgresEngine(address.url, address.conninfo, address.schema, timeout_seconds, read_only=read_only)
+    if address.scheme == "files":
+        from perdure.stores.files.engine import FilesEngine  # noqa: PLC0415 - it replays, and a replay has a core
+
+        assert address.path is not None
+        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only)
     return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
 
 
 def place_for(address: url.Address, artifacts: str | None) -> Place | None:
-    """Where large blobs of this store go: what was said, or a folder beside the SQLite file."""
+    """Where blobs outside go: what was said, or a folder beside the SQLite file, or in the folder of a files store."""
     where = artifacts or address.artifacts
     if where is None and address.path is not None:
-        where = f"file://{quote(str(address.path.absolute()))}.blobs"
+        where = f"file://{quote(str(address.path.absolute()))}{'/' if address.scheme == 'files' else '.'}blobs"
     return place_from_url(where) if where else None

@@ -44,7 +44,7 @@ def run_sql(tx: Tx, statement: str, params: Sequence[Any] | Mapping[str, Any] = 
     Invalid or Conflict when the database refuses it: then only this statement is undone.
     """
     connection = tx.lend()
-    if not isinstance(connection, SqliteConnection) or not connection.file:
+    if not isinstance(connection, SqliteConnection) or not connection.file or connection.is_cache:
         hint = "on PostgreSQL: store.atomic(fn, on=connection), with your own psycopg connection"
         raise Refused("tx.sql needs a store in an SQLite file", path="sql", hint=hint)
     if not isinstance(statement, str):

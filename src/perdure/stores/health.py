@@ -77,9 +77,36 @@ def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     engine = engine_for(address, timeout_seconds, read_only=address.scheme != "memory")
     advice = Advice(address)
     try:
-        return Health(url.without_password(store_url), [*_around(address), *_inside(engine, advice)])
+        around = [*_around(address), *_log(engine, advice)]
+        return Health(url.without_password(store_url), [*around, *_inside(engine, advice)])
     finally:
         engine.close()
+
+
+ASIDES_SHOWN = 20
+
+
+def _log(engine: Engine, advice: Advice) -> Findings:
+    """What a log of lines holds that is not in its cache. The cache is looked at afterwards, as `prepare` leaves it."""
+    if advice.address.scheme != "files":
+        return
+    try:
+        engine.prepare()
+        asides = engine.asides()
+    except (Fault, Error) as error:
+        told = error.as_error() if isinstance(error, Fault) else error
+        yield wrong("log", told.message, advice.about_error(told))
+        return
+    for each in asides[:ASIDES_SHOWN]:
+        says = f"{each.place}: {each.reason}"
+        if each.lost:
+            yield wrong("log", says, "take it from another clone (perdure merge), or from a backup")
+        else:
+            yield warning("log", says, "nothing is lost: look at .perdure/set-aside, and delete it there")
+    if not asides:
+        yield ok("log", "every line of the log is in the cache")
+    elif len(asides) > ASIDES_SHOWN:
+        yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))
 
 
 def _around(address: url.Address) -> Findings:
@@ -96,6 +123,7 @@ def _around(address: url.Address) -> Findings:
 def _beside(path: Path) -> Findings:
     if path.is_file():
         yield from _file(path)
+    if path.exists():
         yield space(path, shutil.disk_usage(path.absolute().parent).free)
         yield network(path, _mounts())
 
@@ -231,7 +259,7 @@ def _settings(connection: Connection, _advice: Advice) -> Findings:
             f"journal_mode={journal}: readers and writers block each other",
             "open it for writing: perdure.open sets this right",
         )
-    if synchronous not in (2, 3):
+    if synchronous not in (2, 3) and not connection.is_cache:
         yield wrong(
             "synchronous",
             f"synchronous={synchronous}: a power loss takes acknowledged commits",

@@ -387,7 +387,7 @@ class Lane:
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
         """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
         lost = isinstance(error, Fault)
-        if not batch.trail or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
+        if isinstance(error, Unknown) or not batch.trail or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
             return False
         if lost:
             self._disconnect()

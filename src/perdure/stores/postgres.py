@@ -22,6 +22,8 @@ from psycopg.pq import TransactionStatus
 from perdure.errors import Invalid
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
+from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_types import COLUMN_TYPES
 from perdure.stores.statements import Statement
@@ -395,6 +397,7 @@ class PostgresEngine:
 
     dialect = "postgres"
     exact_heads = False
+    blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
     one_connection = False
 
     def __init__(
@@ -407,6 +410,13 @@ class PostgresEngine:
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         self._lost: set[str] = set()
         self._spare: list[PostgresConnection] = []  # at most one; a list, because threads may ask at the same time
+
+    def prepare(self) -> None:
+        """Nothing: there is only the database."""
+
+    def asides(self) -> list[Aside]:
+        """Nothing, likewise."""
+        return []
 
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.

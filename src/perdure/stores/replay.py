@@ -113,11 +113,17 @@ def _adopt(
     stream, head = _place(tx, template, parent)
     pruned = set(before)
     for event in page:
-        head = _check(template.uid, event, head)
         if event.body is None:
             pruned.add(event.table)
-        _apply(tx, stream, event, _table(event, tables), pruned=event.table in pruned)
+        head = adopt_event(tx, stream, event, head, tables, pruned=event.table in pruned)
     return stream
+
+
+def adopt_event(tx: Tx, stream: Stream, event: Event, head: Head, tables: Mapping[str, Table], *, pruned: bool) -> Head:
+    """One event into a stream whose head this is, with its rows; returns the head after it. Damaged when it does not follow."""
+    after = _check(stream.uid, event, head)
+    _apply(tx, stream, event, _table(event, tables), pruned=pruned)
+    return after
 
 
 def _apply(tx: Tx, stream: Stream, event: Event, table: Table | None, *, pruned: bool) -> None:

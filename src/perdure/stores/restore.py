@@ -76,8 +76,8 @@ def restore(
     address = url.parse(target_url)
     if not source.is_file():
         raise NotFound("there is no such backup", path=str(source))
-    if address.scheme == "memory":
-        raise Invalid("a backup is restored into a file or a PostgreSQL schema", path="store")
+    if address.scheme in ("memory", "files"):
+        raise Invalid("a backup is restored into an SQLite file or a PostgreSQL schema", path="store")
     with told("restore"), disk_errors(source):
         if address.scheme == "postgresql":
             return _restore_archive(source, address, check, artifacts, progress)

@@ -31,7 +31,7 @@ from perdure.stores.copies import (
 from perdure.stores.migrate import Migration, Q
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, fault_of, foreign, opened_to_read, opened_to_recover
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault, FaultKind
+from perdure.stores.store import Engine, Fault, FaultKind, Writes
 from perdure.stores.url import without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
@@ -218,7 +218,7 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
     nothing."""
     with _closing(engine) as connection:
         if isinstance(connection, SqliteConnection):
-            with _transaction(connection, "BEGIN IMMEDIATE"):
+            with _batch(connection):
                 yield SqliteScript(connection)
         else:
             with _transaction(connection, "BEGIN"):
@@ -253,6 +253,17 @@ def _closing(engine: Engine) -> Iterator[Any]:
     finally:
         if not engine.one_connection:
             connection.close()
+
+
+@contextmanager
+def _batch(connection: SqliteConnection) -> Iterator[None]:
+    """As the lane does it: a store that keeps a log of its own (files) has it there too."""
+    try:
+        connection.begin()
+        yield
+        connection.write(Writes(), commit=True)
+    finally:
+        connection.rollback()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from urllib.parse import quote
 import apsw
 
 from perdure.log.table import Table
+from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.model.points import reach
+from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, Writes
@@ -101,13 +103,14 @@ class SqliteConnection:
     """One connection to one file. Not for two threads at once; it may go from one to the other."""
 
     dialect = "sqlite"
+    is_cache = False  # whether what it keeps can be made again, so that nothing of others belongs into it
 
     def __init__(self, connection: apsw.Connection, still: Path | None = None) -> None:
         self._still = still  # the file, if it is read as one that does not change
         self._seen = _look_of(still) if still else None
         self.raw = connection
         self.file = connection.filename
-        self._place = _place_of(
+        self._place = place_of(
             self.file
         )  # which file that is: whoever deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
@@ -207,7 +210,7 @@ class SqliteConnection:
 
     def _check_place(self) -> None:
         """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""
-        if self._place is not None and _place_of(self.file) != self._place:
+        if self._place is not None and place_of(self.file) != self._place:
             raise Fault(FaultKind.DAMAGED, f"{self.file} was deleted, moved or replaced while it was open", _GONE)
 
     def _flush(self, writes: Writes) -> None:
@@ -264,7 +267,7 @@ class SqliteConnection:
             return
 
 
-def _place_of(file: str) -> tuple[int, int] | None:
+def place_of(file: str) -> tuple[int, int] | None:
     """Which file has this name now; None when none has, and for a database in memory, which has no name."""
     try:
         found = os.stat(file) if file else None  # noqa: PTH116 - twice in every commit: a Path costs more than the call
@@ -283,6 +286,7 @@ class SqliteEngine:
 
     dialect = "sqlite"
     exact_heads = True
+    blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
 
     def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
         self.url = url
@@ -291,6 +295,13 @@ class SqliteEngine:
         self._busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self._memory: SqliteConnection | None = None
+
+    def prepare(self) -> None:
+        """Nothing: there is only the database."""
+
+    def asides(self) -> list[Aside]:
+        """Nothing, likewise."""
+        return []
 
     def connect(self) -> SqliteConnection:
         """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""
@@ -330,6 +341,14 @@ def opened_untouched(path: Path) -> SqliteConnection:
     return _opened(path, apsw.SQLITE_OPEN_READONLY, immutable=still)
 
 
+def opened_to_write(
+    path: Path, busy_wait_ms: int, made: Callable[[apsw.Connection], SqliteConnection]
+) -> SqliteConnection:
+    """A connection that may write, as `made` makes it of the bare one."""
+    flags = apsw.SQLITE_OPEN_READWRITE
+    return _opened(path, flags, busy_wait_ms, wal=True, made=lambda raw, _still: made(raw))
+
+
 def opened_to_recover(path: Path) -> SqliteConnection:
     """A connection that rolls back what a crash left behind, and switches nothing: it may be somebody else's file."""
     return _opened(path, apsw.SQLITE_OPEN_READWRITE)
@@ -357,13 +376,14 @@ def _has_bytes(path: Path, suffix: str) -> bool:
 
 
 def _opened(
-    path: Path, flags: int, busy_wait_ms: int = BUSY_WAIT_MS, *, immutable: bool = False, wal: bool = False
-) -> SqliteConnection:
+    path: Path, flags: int, busy_wait_ms: int = BUSY_WAIT_MS, *, immutable: bool = False, wal: bool = False,
+    made: Callable[[apsw.Connection, Path | None], SqliteConnection] = SqliteConnection,
+) -> SqliteConnection:  # fmt: skip
     name = f"file:{quote(str(path.absolute()))}?immutable=1" if immutable else str(path)
     connection: SqliteConnection | None = None
     try:
         raw = apsw.Connection(name, flags=flags | (apsw.SQLITE_OPEN_URI if immutable else 0))
-        connection = SqliteConnection(raw, path if immutable else None)
+        connection = made(raw, path if immutable else None)
         configured(raw, wal=wal, busy_wait_ms=busy_wait_ms)
         raw.pragma("schema_version")  # now, not at the first query, it shows whether the file can be read
     except apsw.Error as error:

@@ -15,6 +15,7 @@ from perdure.errors import Conflict, Damaged, Error, Full, Invalid, ReadOnly, Re
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
+from perdure.model.records.integrity import Aside
 from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statement
 
@@ -195,6 +196,15 @@ class Engine(Protocol):
     url: str
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
+    blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
+
+    def prepare(self) -> None:
+        """Before anything else: make ready what lies beside the database. Mostly nothing."""
+        ...
+
+    def asides(self) -> list[Aside]:
+        """What lies beside the database, should be in it and could not be loaded. Only a log of lines can have such."""
+        ...
 
     def connect(self) -> Connection:
         """A connection that may write.

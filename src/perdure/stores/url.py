@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.errors import Invalid
 
-_SCHEMES = "memory:, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
+_SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OURS = ("schema", "artifacts")
 
@@ -38,8 +38,8 @@ def parse(url: str) -> Address:
         raise Invalid(f"{url[:80]!r} is not a store URL; known are {_SCHEMES}", path="store",
                       hint=f"did you mean sqlite:///{url[:80]} ?" if not url.endswith(":") else "")  # fmt: skip
     scheme = url.partition("://")[0]
-    if scheme == "sqlite":
-        return _sqlite(url)
+    if scheme in ("sqlite", "files"):
+        return _on_disk(url, scheme)
     if scheme in ("postgresql", "postgres"):
         return _postgres(url)
     raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
@@ -62,15 +62,15 @@ def _options(query: str, known: tuple[str, ...], path: str) -> dict[str, str]:
     return options
 
 
-def _sqlite(url: str) -> Address:
+def _on_disk(url: str, scheme: str) -> Address:
     rest, _, query = url.partition("?")
-    place = rest.removeprefix("sqlite://")
+    place = rest.removeprefix(f"{scheme}://")
     if not place.startswith("/") or place in ("/", "//"):
-        raise Invalid(
-            "expected a path: sqlite:///agent.db, or sqlite:////srv/agent.db for an absolute one", path="store"
-        )
+        name = "agent.db" if scheme == "sqlite" else "folder"
+        shown = f"{scheme}:///{name}, or {scheme}:////srv/{name} for an absolute one"
+        raise Invalid(f"expected a path: {shown}", path="store")
     options = _options(query, ("artifacts",), "store")
-    return Address(url, "sqlite", path=Path(unquote(place[1:])).absolute(), artifacts=options.get("artifacts"))
+    return Address(url, scheme, path=Path(unquote(place[1:])).absolute(), artifacts=options.get("artifacts"))
 
 
 def _postgres(url: str) -> Address:

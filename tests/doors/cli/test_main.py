@@ -54,7 +54,7 @@ def test_every_command_on_a_store_takes_store_and_json(name) -> None:
     assert {"--store", "--json", "--log-level"} <= options
 
 
-WHOLE = ("verify", "anchor", "backup", "doctor", "restore", "migrate")
+WHOLE = ("verify", "anchor", "backup", "doctor", "restore", "migrate", "merge")
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))

@@ -69,6 +69,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("perdure.doors.cli.upkeep", "A store from a backup, checked first."),
         "import": ("perdure.doors.cli.importing", "Bring in what other programs kept: sessions, turns, state."),
         "retain": ("perdure.doors.cli.retain", "Let old checkpoints and covered turns go, by rule."),
+        "merge": ("perdure.doors.cli.merging", "Another branch or clone of a files store into this one."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
     },

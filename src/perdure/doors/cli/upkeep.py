@@ -32,6 +32,7 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
     engine = core.engine_for(url.parse(store))
     try:
         with scripts.told("store"):
+            engine.prepare()  # of a files store: its cache may have to be made first
             steps = scripts.plan(engine) if dry_run else scripts.bring_up_to_date(engine)
     finally:
         engine.close()

@@ -1,4 +1,5 @@
-"""The raw floor: BEGIN, one row of 1 KiB, COMMIT, with the same driver and settings on the same disk, and nothing else."""
+"""The raw floor: BEGIN, one row of 1 KiB, COMMIT, with the same driver and settings on the same disk, and nothing else; of a log
+of lines, an append and a sync."""
 
 from __future__ import annotations
 
@@ -47,6 +48,24 @@ def sqlite_floor(folder: Path, count: int = 1_000) -> Rate:
         return timed(count, act)
     finally:
         raw.close()
+
+
+def append_floor(folder: Path, count: int = 1_000) -> Rate:
+    """Appends of 1 KiB to a plain file per second, each synced."""
+    path = folder / "floor.txt"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    line = b"x" * (ROW_BYTES - 1) + b"\n"
+
+    def act() -> None:
+        for _ in range(count):
+            os.write(fd, line)
+            os.fdatasync(fd)
+
+    try:
+        return timed(count, act)
+    finally:
+        os.close(fd)
+        path.unlink()
 
 
 def postgres_floor(conninfo: str, count: int = 500) -> Rate:

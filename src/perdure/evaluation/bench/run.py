@@ -9,12 +9,11 @@ from pathlib import Path
 
 from perdure.errors import Error, Invalid
 from perdure.evaluation import peers
-from perdure.evaluation.bench import beside, past, reading, running, working, writing
+from perdure.evaluation.bench import beside, lining, past, reading, running, working, writing
 from perdure.evaluation.bench.case import Case, Context, Figure
 
-CASES: dict[str, Case] = {
-    case.name: case for case in [*writing.CASES, *reading.CASES, *running.CASES, *working.CASES, *past.CASES]
-}
+_KINDS = (writing, reading, running, working, past, lining)
+CASES: dict[str, Case] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 
 def chosen(names: Iterable[str]) -> list[Case]:

@@ -32,6 +32,7 @@ class ProblemKind(enum.StrEnum):
     BLOB_ALTERED = "blob-altered"
     GUARD_MISSING = "guard-missing"  # what makes the database refuse to change events is gone
     DATABASE_DAMAGED = "database-damaged"  # the database cannot read its own pages
+    SET_ASIDE = "set-aside"  # a stretch of a files store's log that is no valid line, or follows nothing
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -48,6 +49,22 @@ class Problem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         where = " ".join(filter(None, [self.stream, f"seq {self.seq}" if self.seq else "", self.table]))
         return f"{self.kind}: {where}: {self.message}" if where else f"{self.kind}: {self.message}"
+
+
+class Aside(msgspec.Struct, frozen=True):
+    """A stretch of a files store's log that could not be loaded. lost: whether it may have said what is said nowhere else."""
+
+    segment: int
+    offset: int
+    length: int
+    reason: str
+    lost: bool
+    content: str  # what is not text is shown as escapes
+
+    @property
+    def place(self) -> str:
+        """Where it lies."""
+        return f"log/{self.segment:06}.jsonl, byte {self.offset}"
 
 
 class Unverifiable(msgspec.Struct, frozen=True):

@@ -121,7 +121,8 @@ class AsyncArtifactsContract:
             session = await store.session("a")
             small = await session.attach("s", SMALL)
             large = await session.attach("l", LARGE)
-            assert await place_content(store, small.hash) is None
+            inside = store._caller.core.blobs.inside_max_bytes >= len(SMALL)  # a files store keeps all blobs as files
+            assert await place_content(store, small.hash) == (None if inside else SMALL)
             assert await place_content(store, large.hash) == LARGE
 
     async def test_the_same_content_is_stored_once_and_the_same_name_is_a_new_version(

@@ -122,7 +122,8 @@ class ArtifactsContract:
             session = store.session("a")
             small = session.attach("s", SMALL)
             large = session.attach("l", LARGE)
-            assert place_content(store, small.hash) is None
+            inside = store._caller.core.blobs.inside_max_bytes >= len(SMALL)  # a files store keeps all blobs as files
+            assert place_content(store, small.hash) == (None if inside else SMALL)
             assert place_content(store, large.hash) == LARGE
 
     def test_the_same_content_is_stored_once_and_the_same_name_is_a_new_version(self, opener: Opener) -> None:

@@ -1,0 +1,325 @@
+"""Two logs that went on from a common one, as one: the union of what both wrote (docs/decisions/0013).
+
+What only they wrote follows ours, verbatim, hashes and all. A stream that both changed keeps ours; theirs becomes a stream of its
+own, `name@branch`, with every event as it was said: the same bodies, numbers and commitments, chained anew, because a chain names
+its stream. A run is never doubled: it would be driven twice (P3). Nothing is lost in silence: the report names whatever did not
+come over as it was. After a crash it is repeated; repeating it adds nothing. Callers: `perdure merge`. Keeps P3, P5, P6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.artifacts.disk import DiskPlace
+from perdure.errors import Damaged, NotFound, Refused
+from perdure.log.change import Change, Op, Stream
+from perdure.log.event import GENESIS, Event, decode_body, hash_event
+from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.planes.tables import RECORDED, SESSIONS
+from perdure.stores import scripts
+from perdure.stores.core import Core, open_core
+from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.line import WrittenBlob
+from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, opened
+from perdure.stores.replay import adopt_event
+from perdure.stores.statements import Statements
+from perdure.stores.store import Head, event_of
+from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.url import parse
+
+Q = Statements("perdure.interchange", "merge.sql")
+_NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
+NAME_MAX_CHARS = 40
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """A stream of theirs that could not keep its place: under which name it is here, and the last event that both have."""
+
+    kind: str
+    name: str
+    now: str
+    parted_after: int
+    events: int
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What a merge did. added: events that came over as they were; refused: streams of theirs that stay out, and why."""
+
+    branch: str
+    added: int
+    forked: list[Forked]
+    refused: list[tuple[str, str]]
+    epoch: int
+
+
+def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
+    """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
+
+    Raises Refused (not a files store), NotFound or Invalid (no such other side), Damaged (its blobs are not there).
+    """
+    address = parse(url)
+    if address.scheme != "files" or address.path is None:
+        raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
+    layout = Layout(address.path)
+    if where is None:
+        theirs = _out_of_the_log(url, layout, name)
+        merged = _into(url, theirs, actor)
+        conflict_is_over(layout)
+        return merged
+    with opened(layout, where, name) as theirs:
+        return _into(url, theirs, actor)
+
+
+def _out_of_the_log(url: str, layout: Layout, name: str) -> Theirs:
+    journal = FilesEngine(url, layout.folder).journal()
+    journal.lock(10.0)
+    try:
+        return from_conflict(layout, name)
+    finally:
+        journal.close()
+
+
+def _into(url: str, theirs: Theirs, actor: str) -> Merged:
+    core = open_core(url)
+    try:
+        _bring_blobs(core, theirs)
+        branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"
+        merging: Merging = core.write(_merge, theirs, branch, actor=actor, tenant=0)
+        if merging.added or merging.forked:
+            _raise_epoch(core, theirs)
+        return Merged(branch, merging.added, merging.forked, merging.refused, core.epoch)
+    finally:
+        core.close()
+
+
+def _raise_epoch(core: Core, theirs: Theirs) -> None:
+    """What was under way on either side is settled anew: the other one may have done it."""
+    least = theirs.store.epoch if theirs.store else 0
+    core.epoch = scripts.raise_epoch(core.engine)
+    while core.epoch <= least:
+        core.epoch = scripts.raise_epoch(core.engine)
+
+
+# -- blobs -----------------------------------------------------------------------------------------------------------------
+
+
+def _bring_blobs(core: Core, theirs: Theirs) -> None:
+    """Their blobs into our place, before anything refers to them."""
+    numbers = {tenant.name: tenant.number for line in theirs.lines for tenant in line.tenants}
+    store = theirs.store
+    for blob in _kept(theirs):
+        number = core.tenant_id(blob.tenant)
+        partition = core.blobs.partition(number)
+        if core.blobs.place is None or core.blobs.place.exists(partition, blob.address):
+            continue
+        uid = (store.partition or store.uid) if store else core.uid
+        source = DiskPlace(theirs.blobs)
+        try:
+            core.blobs.place.put(partition, source.open(f"{uid}-{numbers.get(blob.tenant, 1)}", blob.address))
+        except NotFound:
+            raise Damaged("a blob of theirs is not there", path=f"blob:{blob.address}") from None
+
+
+def _kept(theirs: Theirs) -> list[WrittenBlob]:
+    """Every blob that they keep in the end."""
+    kept: dict[tuple[str, str], WrittenBlob] = {}
+    for line in theirs.lines:
+        kept.update({(blob.tenant, blob.address): blob for blob in line.blobs})
+        for gone in line.drops:
+            kept.pop((gone.tenant, gone.address), None)
+    return [*kept.values()]
+
+
+# -- events ----------------------------------------------------------------------------------------------------------------
+
+
+def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
+    merging = Merging(tx, theirs, branch)
+    merging.run()
+    return merging
+
+
+class Merging:
+    """One merge, inside one transaction."""
+
+    def __init__(self, tx: Tx, theirs: Theirs, branch: str) -> None:
+        self._tx = tx
+        self._theirs = theirs
+        self._branch = branch
+        self._said: dict[str, WrittenStream] = {}
+        self._events: dict[str, list[WrittenEvent]] = {}
+        self._placed: dict[str, Stream] = {}  # where their streams are here
+        self._after: dict[str, int] = {}  # of streams that come over as they are: the event after which they do
+        self._parted: dict[str, int] = {}  # of streams that both changed: the last event that both have
+        self._brought: set[tuple[str, int]] = set()
+        self._pruned: dict[int, set[str]] = {}
+        self.added = 0
+        self.forked: list[Forked] = []
+        self.refused: list[tuple[str, str]] = []
+        for line in theirs.lines:
+            self._said.update({stream.uid: stream for stream in line.streams if stream.uid not in self._said})
+            for event in line.events:
+                _append_next(self._events.setdefault(event.stream, []), event)
+
+    def run(self) -> None:
+        """First what is to become of each stream; then the lines that come over, in their order; then what stands apart."""
+        for blob in _kept(self._theirs):
+            self._keep(blob)
+        for uid, said in self._said.items():
+            if self._events.get(uid):
+                self._decide(uid, said, self._events[uid])
+        for line in self._theirs.lines:
+            for event in line.events:
+                self._bring(event)
+        for uid in self._parted:
+            self._copy(uid, self._said[uid], self._events[uid])
+        for line in self._theirs.lines:
+            for uid, seq in line.empties:
+                if (uid, seq) in self._brought:
+                    self._tx.empty(self._placed[uid], [seq])
+
+    def _keep(self, blob: WrittenBlob) -> None:
+        self._tx.tenant, address = self._tenant(blob.tenant), from_hex(blob.address, 32, "blobs.address")
+        if not self._tx.known([address]):
+            self._tx.keep_row((self._tx.tenant, address, blob.size, 0, None))
+
+    # -- what is to become of a stream ---------------------------------------------------------------------------------------
+
+    def _decide(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
+        found = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
+        if said.parent in self._parted and said.fork > self._parted[said.parent]:
+            self._parted[uid] = said.fork  # it began from an event that stands apart here
+        elif found:
+            self._placed[uid] = Stream(*found[0])
+            self._decide_shared(uid, said, events)
+        elif said.kind == "run" and self._has_run(said, events[0]):
+            self.refused.append((said.name, "a run with this key was started here too: ours goes on"))
+        else:
+            self._after[uid] = said.fork
+
+    def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
+        """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
+        stream = self._placed[uid]
+        ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
+        parted = max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
+        if parted == events[-1].seq:
+            return
+        if parted == max(ours):
+            self._after[uid] = parted
+        elif said.kind == "run":
+            self.refused.append((said.name, f"both went on after event {parted}: ours goes on"))
+        else:
+            self._parted[uid] = parted
+
+    def _has_run(self, said: WrittenStream, first: WrittenEvent) -> bool:
+        body = decode_body(bytes(first.body)) if bytes(first.body) else None
+        key = body.set.get("key") if body else None
+        if body is None or key is None:
+            return False
+        about = {"tenant": self._tenant(said.tenant), "agent": body.set.get("agent"), "key": key}
+        return bool(self._tx.query(Q.run_by_key, **about)[0][0])
+
+    # -- bringing it over ----------------------------------------------------------------------------------------------------
+
+    def _bring(self, event: WrittenEvent) -> None:
+        """One event of a stream that comes over as it is."""
+        uid = event.stream
+        if uid not in self._after or event.seq != self._after[uid] + 1:
+            return
+        said = self._said[uid]
+        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        self._adopt(uid, stream, [event_read(event, "events")])
+        self._after[uid] = event.seq
+        self.added += 1
+        if event is self._events[uid][-1] and stream.name != said.name:
+            self._name(stream, said, said.fork)
+
+    def _copy(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
+        """Theirs as a stream of its own: the same every time, so that a repeated merge finds it."""
+        own = hashlib.sha256(f"perdure.merge {uid} {events[-1].hash}".encode()).digest()[:16]
+        found = self._tx.query(LOG.stream_by_uid, uid=own)
+        stream = Stream(*found[0]) if found else self._begin(said, self._free_name(said, always=True), own)
+        self._placed[uid] = stream
+        head = self._tx.head(stream)
+        rest = [event_read(each, "events") for each in events if each.seq > head[0]]
+        self._adopt(uid, stream, [*_chained(own, rest, head)])
+        if self._tx.head(stream)[0] == events[-1].seq:
+            self._name(stream, said, self._parted[uid])
+
+    def _begin(self, said: WrittenStream, name: str, uid: bytes) -> Stream:
+        self._tx.tenant = self._tenant(said.tenant)
+        parent = self._parent(said)
+        head: Head = (0, GENESIS) if parent is None else (said.fork, self._hash_at(parent, said.fork))
+        self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
+        return self._placed[said.uid]
+
+    def _parent(self, said: WrittenStream) -> Stream | None:
+        """What it was forked from, as it stands here: of a stream that parted, ours up to where it did, then theirs."""
+        if not said.parent:
+            return None
+        found = self._placed.get(said.parent)
+        if found is not None and said.fork <= self._parted.get(said.parent, 0):
+            rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(said.parent, 16, "streams.parent"))
+            found = Stream(*rows[0])
+        if found is None:
+            raise Damaged("what it was forked from is not in their log", path=said.name)
+        return found
+
+    def _hash_at(self, parent: Stream, seq: int) -> bytes:
+        rows = self._tx.query(LOG.event_by_seq, touches=[(EVENTS, parent.id)], stream=parent.id, seq=seq)
+        if not rows:
+            raise Damaged(f"the parent has no event {seq}", path=parent.name)
+        return event_of(rows[0]).hash
+
+    def _adopt(self, uid: str, stream: Stream, events: list[Event]) -> None:
+        pruned = self._pruned.setdefault(stream.id, set())
+        for event in events:
+            self._brought.add((uid, event.seq))
+            if event.body is None:
+                pruned.add(event.table)
+            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, pruned=event.table in pruned)
+
+    # -- names -------------------------------------------------------------------------------------------------------------
+
+    def _tenant(self, name: str) -> int:
+        rows = self._tx.query(LOG.tenant_by_name, name=name)
+        return rows[0][0] if rows else self._tx.new_tenant(name)
+
+    def _free_name(self, said: WrittenStream, *, always: bool = False) -> str:
+        """Its own, if nobody has it; else with the branch, and a number if need be."""
+        self._tx.tenant = self._tenant(said.tenant)
+        if not always and self._tx.find_stream(said.kind, said.name) is None:
+            return said.name
+        names = (f"{said.name}@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
+        return next(name for name in names if self._tx.find_stream(said.kind, name) is None)
+
+    def _name(self, stream: Stream, said: WrittenStream, parted: int) -> None:
+        """Say in the stream itself what it is called here, and where it comes from."""
+        doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": parted, "branch": self._branch}
+        if said.kind == "session":
+            change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
+        else:
+            change = Change("log.merged", stream, None, op=Op.NOTE, doc=doc)
+        self._tx.record(change)
+        theirs = self._events[said.uid][-1].seq - parted
+        self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
+
+
+def _append_next(events: list[WrittenEvent], event: WrittenEvent) -> None:
+    """Each sequence number once, in order: a log that git put together may say things twice."""
+    if not events or event.seq == events[-1].seq + 1:
+        events.append(event)
+
+
+def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:
+    """The same events in another stream: each follows the one before it there."""
+    previous = head[1]
+    for event in events:
+        previous = hash_event(uid, event, previous)
+        yield msgspec.structs.replace(event, hash=previous)

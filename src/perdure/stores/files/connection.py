@@ -1,0 +1,312 @@
+"""A connection to the cache of a files store: it keeps the cache at the end of the log, and the append is the commit.
+
+A batch holds the lock of the store from its begin to its end: the cache is brought up to the log, the verbs run on it, the lines
+of the batch are appended and synced, and only then is the cache committed. A crash before the append leaves nothing, one after it
+leaves a line that the next one who looks replays. What fails after the append is the cache's loss, never the caller's. Callers:
+lane and readers, through `engine`. Keeps P1, P5, P9.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import apsw
+from msgspec.structs import replace
+
+from perdure.log.change import Stream
+from perdure.log.event import Event
+from perdure.log.table import Table
+from perdure.log.written import decode, encode, event_written, stream_written
+from perdure.model.instants import system_clock
+from perdure.model.records.integrity import Aside
+from perdure.stores import migrate
+from perdure.stores.copies import disk_errors
+from perdure.stores.files import aside
+from perdure.stores.files.aside import gathered
+from perdure.stores.files.journal import START, Journal, Mark, fault_of, replaced
+from perdure.stores.files.line import FORMAT, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
+from perdure.stores.files.load import Loader, Q, facts_of, put_facts
+from perdure.stores.lane import HINTS_MAX
+from perdure.stores.sqlite import SqliteConnection, place_of
+from perdure.stores.statements import Statement
+from perdure.stores.store import Fault, NewEvent, Params, Rows, Writes
+
+log = logging.getLogger("perdure.store")
+
+_NEVER = (-1,)  # a look that no log has
+
+
+def mark_of(cache: SqliteConnection) -> Mark:
+    """How far a cache has read the log."""
+    rows = cache.query(Q.mark_get, {})
+    return decode(rows[0][0], Mark, "meta.log_mark") if rows else START
+
+
+def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
+    """Say how far it has, in the transaction that brings it there; returns what was said."""
+    said = encode(mark)
+    cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": said.decode()})
+    return said
+
+
+class FilesConnection(SqliteConnection):
+    """A connection to the cache that keeps it at the end of the log, and appends to that."""
+
+    is_cache = True
+
+    def __init__(self, connection: apsw.Connection, journal: Journal, wait_seconds: float, *, unsure: bool) -> None:
+        super().__init__(connection)
+        self._journal = journal
+        self._wait_seconds = wait_seconds
+        self._cache = SqliteConnection(connection)  # the same connection, without a log
+        self._mark = START
+        self._look = _NEVER
+        self._unsure = unsure  # whether the end of the log must be known, and not only may be
+        self._facts: WrittenStore | None = None
+        self._pending: list[Writes] = []
+        self._new_tenants: list[WrittenTenant] = []
+        self._drops: dict[tuple[int, bytes], None] = {}
+        self._tenants: dict[int, str] = {}
+        self._uids: dict[int, bytes] = {}
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def query(self, statement: Statement, params: Params) -> Rows:
+        """Run one read; outside a transaction after a look at the log."""
+        self._refresh()
+        return super().query(statement, params)
+
+    def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
+        """One row by its key, likewise."""
+        self._refresh()
+        return super().select_row(table, stream, tenant, key)
+
+    def begin_reading(self) -> None:
+        """Hold one snapshot of what the log says now."""
+        self._refresh()
+        super().begin_reading()
+
+    def _refresh(self) -> None:
+        """Follow a log that went on without this cache, unless its writer is about to bring it here himself."""
+        if self.raw.in_transaction or self._journal.look(self._mark.segment) == self._look:
+            return
+        if self._unsure:
+            self._journal.lock(self._wait_seconds)
+        elif not self._journal.try_lock():
+            return
+        try:
+            self.catch_up()
+        finally:
+            self._journal.unlock()
+
+    def follow(self, journal: Journal) -> list[Aside]:
+        """Catch up under a lock that somebody else took with this journal; returns what could not be loaded."""
+        own, self._journal = self._journal, journal
+        try:
+            return self.catch_up()
+        finally:
+            self._journal = own
+
+    # -- catching up -----------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> list[Aside]:
+        """Under the lock: bring the cache to the end of the log. DAMAGED when the log does not hold what was read from it."""
+        if self._journal.look(self._mark.segment) == self._look:
+            return []
+        try:
+            return self._catch_up()
+        except OSError as error:
+            raise fault_of(error, self._journal.layout.log) from error
+
+    def _catch_up(self) -> list[Aside]:
+        self._check_place()
+        self._journal.let_go()
+        self._facts = None
+        mark = mark_of(self._cache)
+        if not self._journal.holds(mark):
+            raise replaced(self._journal.layout.log)
+        asides = [] if self._journal.is_at(mark) else self._read_on(mark)
+        self._mark = mark_of(self._cache)
+        self._look = self._journal.look(self._mark.segment) or _NEVER
+        self._unsure = False
+        return asides
+
+    def _check_place(self) -> None:
+        """Refuse a cache that was taken away or replaced: another one is made from the log."""
+        if place_of(self.file) != self._place:
+            raise replaced(self._journal.layout.cache)
+
+    def _read_on(self, mark: Mark) -> list[Aside]:
+        """What follows a mark, in one transaction of the cache."""
+        torn = self._journal.mend(mark)
+        if torn is not None:
+            self._set_aside([(mark.segment, torn._replace(lost=mark == START))])
+            self._journal.cut(mark, torn)
+        self._cache.begin()
+        try:
+            loader = Loader(self._cache)
+            pieces: list[tuple[int, Piece]] = []
+            for after, entries in self._journal.read_on(mark):
+                self._journal.sync(after.segment)
+                pieces += loader.load(entries)
+                mark = after
+            asides = self._set_aside(pieces)
+            if loader.facts is not None:
+                put_facts(self._cache, loader.facts)
+            put_mark(self._cache, mark)
+            self._cache.write(Writes(), commit=True)
+        finally:
+            self._cache.rollback()
+        self._tenants.clear()
+        return asides
+
+    def _set_aside(self, pieces: list[tuple[int, Piece]]) -> list[Aside]:
+        found = gathered(pieces)
+        folder = self._journal.layout.aside
+        with disk_errors(folder, "store"):
+            aside.keep(folder, found)
+        return found
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Take the lock, see what others wrote, and begin."""
+        self._forget()
+        self._journal.lock(self._wait_seconds)
+        try:
+            self.catch_up()
+            super().begin()
+            self._said_facts()
+        except BaseException:
+            self._journal.unlock()
+            raise
+
+    def new_tenant(self, name: str, uid: bytes) -> int:
+        """Insert a tenant; the log says so too."""
+        number = super().new_tenant(name, uid)
+        self._new_tenants.append(WrittenTenant(number, uid.hex(), name))
+        self._tenants[number] = name
+        return number
+
+    def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
+        """Delete blob rows; the log says so too."""
+        super().drop_blobs(tenant, addresses)
+        self._drops.update(dict.fromkeys((tenant, address) for address in addresses))
+
+    def write(self, writes: Writes, *, commit: bool) -> None:
+        """Flush; with `commit` append what was recorded, synced, and then commit the cache."""
+        self._pending.append(writes)
+        for row in writes.blobs:
+            self._drops.pop((row[0], row[1]), None)  # dropped by an earlier job of this batch, and kept again
+        super().write(writes, commit=False)
+        if commit:
+            try:
+                self._commit()
+            finally:
+                self._forget()
+            self._journal.unlock()
+
+    def _commit(self) -> None:
+        """The append is the commit: what comes after it can only leave the cache behind."""
+        lines = self._lines()
+        if not lines:
+            return super().write(Writes(), commit=True)
+        look, self._unsure, self._look = self._look, True, _NEVER
+        after = self._journal.append(self._mark, lines, self._said_facts())
+        try:
+            self._journal.note(put_mark(self._cache, after))
+            self._cache.write(Writes(), commit=True)
+        except Fault as fault:
+            log.warning("the cache is behind its log, and will catch up", extra={"cause": str(fault)})
+            super().rollback()
+            return None
+        look = self._journal.look_after(look, self._mark, after)
+        self._mark, self._look, self._unsure = after, look or _NEVER, False
+        return None
+
+    def rollback(self) -> None:
+        """Forget what was not committed, and let others write."""
+        super().rollback()
+        self._forget()
+        self._uids.clear()
+        self._tenants.clear()
+        self._journal.unlock()
+
+    def close(self) -> None:
+        """Let the connection and the lock go."""
+        super().close()
+        self._journal.close()
+
+    def _forget(self) -> None:
+        self._pending, self._new_tenants, self._drops = [], [], {}
+
+    # -- the lines of a batch --------------------------------------------------------------------------------------------
+
+    def _lines(self) -> list[Line]:
+        """One line a transaction; what cannot be told apart (bodies that go, blobs that go) makes the batch one line."""
+        events = [event for writes in self._pending for event in writes.events]
+        empties = [(self._uid(stream).hex(), seq) for writes in self._pending for stream, seq in writes.empties]
+        drops = [WrittenBlob(self._tenant(tenant), address.hex()) for tenant, address in self._drops]
+        blobs = [
+            WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for writes in self._pending for row in writes.blobs
+        ]
+        groups = [events] if empties or drops else _by_transaction(events)
+        if not (groups or blobs or self._new_tenants or drops or empties):
+            return self._facts_line()
+        streams = {new.stream.id: new.stream for writes in self._pending for new in writes.streams}
+        lines = [self._line(group, streams) for group in groups or [[]]]
+        lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
+        lines[-1] = replace(lines[-1], drops=drops, empties=empties)
+        return lines
+
+    def _line(self, events: list[NewEvent], streams: dict[int, Stream]) -> Line:
+        """One transaction. Streams begin with the line of their first event."""
+        begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
+        for stream in begun:
+            self._uids[stream.id] = stream.uid
+        written = [event_written(self._uid(event.stream), _event(event)) for event in events]
+        tx = events[0].tx.hex() if events else ""
+        at = events[0].at if events else system_clock()
+        return Line(FORMAT, "", at, tx, streams=[self._stream_written(each) for each in begun], events=written)
+
+    def _stream_written(self, stream: Stream) -> Any:
+        parent = self._uid(stream.parent) if stream.parent is not None else b""
+        return stream_written(stream, self._tenant(stream.tenant), parent)
+
+    def _facts_line(self) -> list[Line]:
+        """A line of its own when somebody changed what the store says of itself: a new epoch."""
+        known, said = self._said_facts(), facts_of(self._cache)
+        self._facts = said
+        return [] if said == known else [Line(FORMAT, "", system_clock(), store=said)]
+
+    def _said_facts(self) -> WrittenStore:
+        """What the log says of the store, as far as this connection knows."""
+        if self._facts is None:
+            self._facts = facts_of(self._cache)
+        return self._facts
+
+    def _tenant(self, number: int) -> str:
+        if number not in self._tenants:
+            self._tenants.update(self._cache.query(Q.tenants_all, {}))  # type: ignore[arg-type] - pairs
+        return self._tenants[number]
+
+    def _uid(self, stream: int) -> bytes:
+        if stream not in self._uids:
+            if len(self._uids) >= HINTS_MAX:
+                self._uids.clear()
+            self._uids[stream] = bytes(self._cache.query(Q.stream_uid, {"id": stream})[0][0])
+        return self._uids[stream]
+
+
+def _by_transaction(events: list[NewEvent]) -> list[list[NewEvent]]:
+    """Neighbours of one transaction together: the order stays, also of events that were recorded elsewhere."""
+    return [[*group] for _, group in groupby(events, key=lambda event: event.tx)]
+
+
+def _event(new: NewEvent) -> Event:
+    return Event(
+        new.seq, new.kind, new.tbl, new.actor, new.at, new.codec, new.commitment, new.hash, new.salt, new.body, new.tx
+    )

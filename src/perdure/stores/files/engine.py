@@ -1,0 +1,279 @@
+"""The files store as an engine: SQLite on a cache that is brought to the log's end, or made anew from it, when it is opened.
+
+Whether the log is the one that this machine saw last is told by the mark in the cache, or by the head beside it: a log that does
+not hold it was put back (by git, mostly), and one without either is a clone. Both are another world: the epoch rises, in the log
+too, and whatever was under way is settled anew, as after a restore. Callers: `core`. Keeps P1, P3, P4, P5, P9.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+
+from perdure.errors import Damaged, NewerSchema, NotFound, Refused
+from perdure.log.written import encode
+from perdure.model.instants import system_clock
+from perdure.model.records.integrity import Aside
+from perdure.stores import migrate, scripts
+from perdure.stores.copies import disk_errors, sync
+from perdure.stores.files import aside
+from perdure.stores.files.aside import gathered
+from perdure.stores.files.connection import FilesConnection, mark_of, put_mark
+from perdure.stores.files.journal import START, Journal, Mark
+from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
+from perdure.stores.files.line import FORMAT, Line, Piece, WrittenStore
+from perdure.stores.files.load import Loader, Q, facts_of, put_facts
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_write
+from perdure.stores.store import Fault, FaultKind, Writes
+
+log = logging.getLogger("perdure.store")
+
+_USELESS = (FaultKind.DAMAGED, FaultKind.FOREIGN, FaultKind.BROKEN)  # a cache in this state is made again
+
+
+class FilesEngine(SqliteEngine):
+    """One folder. `prepare` comes before everything else. Blobs are files: what lay in the cache alone would go with it."""
+
+    blobs_inside_max_bytes = -1
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        timeout_seconds: float = 30.0,
+        *,
+        read_only: bool = False,
+        segment_max_bytes: int = SEGMENT_MAX_BYTES,
+    ) -> None:
+        self.layout = Layout(folder)
+        super().__init__(url, self.layout.cache, timeout_seconds, read_only=read_only)
+        self._segment_max_bytes = segment_max_bytes
+        self._unkept: list[Aside] = []  # what a reader without a cache of its own could not load
+
+    def connect(self) -> SqliteConnection:
+        """A connection that may write, and that knows the end of the log before it answers."""
+        return super().connect() if self.path is None or self.read_only else self._files(self.journal(), unsure=True)
+
+    def reader(self) -> SqliteConnection:
+        """A connection for reading."""
+        return super().reader() if self.path is None or self.read_only else self._files(self.journal(), unsure=False)
+
+    def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
+        def made(raw: apsw.Connection) -> FilesConnection:
+            return FilesConnection(raw, journal, self._busy_wait_ms / 1000, unsure=unsure)
+
+        connection = opened_to_write(self.layout.cache, self._busy_wait_ms, made)
+        assert isinstance(connection, FilesConnection)
+        connection.raw.execute(Q.lightly_synced.source)
+        return connection
+
+    def journal(self) -> Journal:
+        """The log, for a connection or a merge of its own."""
+        return Journal(self.layout, self._segment_max_bytes)
+
+    def asides(self) -> list[Aside]:
+        """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
+        pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
+        damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
+        kept = {
+            (each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)
+        }
+        kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
+        return [kept[place] for place in sorted(kept)]
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the folder if it is new, and bring the cache to the end of the log, whatever became of both.
+
+        Safe beside anybody and after any crash. Raises Fault, or NotFound.
+        """
+        if self.read_only:
+            return self._prepare_to_read()
+        with disk_errors(self.layout.folder, "store"):
+            self.layout.make()
+            journal = self.journal()
+            journal.lock(self._busy_wait_ms / 1000)
+            try:
+                lost = self._settle(journal)
+            finally:
+                journal.close()
+        if lost:
+            scripts.raise_epoch(self)
+        return None
+
+    def _settle(self, journal: Journal) -> bool:
+        """Under the lock. Whether a log that goes on from what was seen has lost something since."""
+        cached = self._cached()
+        there = bool(self.layout.numbers())
+        if cached is None:
+            noted = journal.noted()
+            if there or noted is not None:
+                return self._rebuild(journal, None, known=noted is not None and journal.holds(noted))
+            self._make_cache(self.layout.cache).close()
+        elif not journal.holds(cached[0]) or (cached[0] != START and not there):
+            return self._rebuild(journal, cached[1], known=False)
+        return self._follow(journal)
+
+    def _cached(self) -> tuple[Mark, WrittenStore] | None:
+        """How far the cache is, and of which store; None when there is none that can be used."""
+        if not self.layout.cache.exists():
+            return None
+        engine = SqliteEngine(self.url, self.layout.cache)
+        try:
+            scripts.bring_up_to_date(engine, keep_copy=False)
+            with closing(engine.connect()) as connection:
+                return mark_of(connection), facts_of(connection)
+        except NewerSchema:
+            raise
+        except (Fault, Damaged, Refused) as error:
+            if isinstance(error, Fault) and error.kind not in _USELESS:
+                raise
+            log.warning("the cache cannot be used, and is made again", extra={"cause": str(error)})
+            return None
+
+    def _follow(self, journal: Journal) -> bool:
+        """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
+        with closing(self._files(self.journal(), unsure=False)) as connection:
+            if not self.layout.numbers():
+                journal.begin(facts_of(connection), system_clock())
+            lost = any(each.lost for each in connection.follow(journal))
+            journal.note(encode(mark_of(connection)))
+        return lost
+
+    # -- making the cache anew -------------------------------------------------------------------------------------------
+
+    def _rebuild(self, journal: Journal, before: WrittenStore | None, *, known: bool) -> bool:
+        """Read the whole log into a new cache. known: this machine has seen this very log, so nothing was put back."""
+        aside.forget(self.layout.aside)
+        pieces = _mended(journal, known=known)
+        path = self.layout.own / "cache.db.new"
+        with closing(self._make_cache(path)) as cache:
+            for pragma in (Q.unsynced, Q.unlogged, Q.roomy):
+                cache.raw.execute(pragma.source)
+            cache.begin()
+            facts, mark, more = _loaded(cache, journal, before)
+            asides = gathered([*pieces, *more])
+            aside.keep(self.layout.aside, asides)
+            if not known or any(each.lost for each in asides):
+                facts, mark = self._raised(journal, facts, mark)
+            put_facts(cache, facts)
+            put_mark(cache, mark)
+            cache.write(Writes(), commit=True)
+        sync(path)
+        _take_away(self.layout.cache)
+        path.rename(self.layout.cache)
+        sync(self.layout.own)
+        journal.note(encode(mark))
+        return False
+
+    def _raised(self, journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
+        """The next epoch, in the log: what this machine does from here on is of another world."""
+        facts = WrittenStore(facts.uid, facts.epoch + 1, facts.partition)
+        if not self.layout.numbers():
+            mark = journal.begin(facts, system_clock())
+        else:
+            mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
+        log.warning(
+            "the log is not the one that was seen here last, and is treated as restored",
+            extra={"store": facts.uid, "epoch": facts.epoch},
+        )
+        return facts, mark
+
+    def _make_cache(self, path: Path) -> SqliteConnection:
+        """An empty database of our schema, in place of whatever was left there."""
+        _take_away(path)
+        engine = SqliteEngine(self.url, path)
+        scripts.bring_up_to_date(engine)
+        return engine.connect()
+
+    def _prepare_to_read(self) -> None:
+        """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
+        if not self.layout.numbers():
+            raise NotFound(
+                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
+            )
+        journal = self.journal()
+        if not self._is_readable(journal):
+            engine = SqliteEngine("memory:", None)
+            scripts.bring_up_to_date(engine)
+            cache = engine.connect()
+            cache.begin()
+            facts, _, pieces = _loaded(cache, journal, None)
+            put_facts(cache, facts)
+            cache.write(Writes(), commit=True)
+            cache.raw.execute(Q.unwritable.source)
+            self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
+            self._unkept = gathered(pieces)
+
+    def _is_readable(self, journal: Journal) -> bool:
+        if not self.layout.cache.exists():
+            return False
+        engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
+        try:
+            if scripts.schema_of(engine) != migrate.latest(migrate.migrations()):
+                return False
+            with closing(engine.connect()) as connection:
+                mark = mark_of(connection)
+        except (Fault, Damaged, Refused):
+            return False
+        return journal.holds(mark) and journal.is_at(mark)
+
+
+class _Unwritable(SqliteConnection):
+    """A log that was read into memory: whatever would be written there is refused by the database."""
+
+    is_cache = True
+
+    def begin(self) -> None:
+        """Begin to read."""
+        self.begin_reading()
+
+
+def _loaded(
+    cache: SqliteConnection, journal: Journal, before: WrittenStore | None
+) -> tuple[WrittenStore, Mark, list[tuple[int, Piece]]]:
+    """The whole log into an empty cache: who the store is, the mark after it, and what could not be loaded."""
+    loader, mark = Loader(cache), START
+    pieces: list[tuple[int, Piece]] = []
+    with _without_collecting():
+        for mark, entries in journal.read_on(START):  # noqa: B007 - the last one is needed
+            pieces += loader.load(entries)
+    facts = loader.facts or before or facts_of(cache)
+    epoch = max(facts.epoch, before.epoch if before else 0)
+    return WrittenStore(facts.uid, epoch, facts.partition), mark, pieces
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Many small things that stay for a while, and no circles: looking for those costs a fifth of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _mended(journal: Journal, *, known: bool) -> list[tuple[int, Piece]]:
+    """Take a torn end off; what was torn is kept before that."""
+    last = Mark(max(journal.layout.numbers(), default=1))
+    torn = journal.mend(last)
+    if torn is None:
+        return []
+    pieces = [(last.segment, torn._replace(lost=not known))]
+    aside.keep(journal.layout.aside, gathered(pieces))
+    journal.cut(last, torn)
+    return pieces
+
+
+def _take_away(path: Path) -> None:
+    """A database and what belongs to it; its WAL last, which nobody takes for another's while it has no database."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

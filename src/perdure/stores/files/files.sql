@@ -1,0 +1,40 @@
+-- What the files store says to its cache, besides what every store says.
+
+-- mark_get: how far the log was read into this cache.
+SELECT value FROM meta WHERE name = 'log_mark'
+
+-- tenants_all: every tenant.
+SELECT id, name FROM tenants
+
+-- tenant_put: a tenant under the number that it has in the log.
+INSERT INTO tenants (id, uid, name) VALUES (:id, :uid, :name)
+
+-- stream_uid: the identity of a stream.
+SELECT uid FROM streams WHERE id = :id
+
+-- event_hash: which event has this number in a stream.
+SELECT hash FROM events WHERE stream = :stream AND seq = :seq
+
+-- savepoint_begin: from here on everything can be taken back.
+SAVEPOINT loading
+
+-- savepoint_keep: it stays.
+RELEASE loading
+
+-- savepoint_undo: it is taken back.
+ROLLBACK TO loading
+
+-- unsynced: while a cache is made that nobody has yet, and that is synced as a whole before it gets its name.
+PRAGMA synchronous = OFF
+
+-- unlogged: likewise; every page is new, so there is nothing to keep of old ones.
+PRAGMA journal_mode = MEMORY
+
+-- roomy: likewise; 128 MiB of pages at most.
+PRAGMA cache_size = -131072
+
+-- lightly_synced: the log is what is durable; a cache that lost its last commits catches up.
+PRAGMA synchronous = NORMAL
+
+-- unwritable: a log that was read into memory is not to be changed there.
+PRAGMA query_only = ON

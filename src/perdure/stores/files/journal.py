@@ -1,0 +1,362 @@
+"""The segments as one log: reading on from a mark, and appending, under one lock. The append is the commit point (P1).
+
+A `Mark` says how far somebody has read: the last line and where it ends. A log that does not hold a mark was put back, or
+replaced. Nobody appends without the lock, and nobody builds on a line that was not synced. A `Journal` belongs to one connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import Damaged
+from perdure.log.written import decode
+from perdure.model.points import reach
+from perdure.stores.copies import sync
+from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
+from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, written
+from perdure.stores.lane import Unknown
+from perdure.stores.store import Fault, FaultKind
+
+_PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
+_HEAD_BYTES = 160
+_LOOKED_AT = 4  # what `look` sees: the folder's time and number, the file's number and size
+_KINDS = {
+    errno.ENOSPC: FaultKind.FULL, errno.EDQUOT: FaultKind.FULL, errno.EROFS: FaultKind.READ_ONLY,
+    errno.EACCES: FaultKind.REFUSED, errno.EPERM: FaultKind.REFUSED,
+}  # fmt: skip
+_REPLACED = "somebody else put other files there: open the store again"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How far a log was read. end: where its last line ends in that segment; scanned: how far there was nothing more."""
+
+    segment: int = 1
+    end: int = 0
+    check: str = ""
+    scanned: int = 0
+
+
+START = Mark()
+Entry = tuple[int, Found | Piece]  # with the number of its segment
+
+
+def fault_of(error: OSError, path: Path) -> Fault:
+    """What kind of failure this is."""
+    return Fault(_KINDS.get(error.errno or 0, FaultKind.IO), f"{path}: {error.strerror or error}")
+
+
+def replaced(path: Path) -> Fault:
+    """The log is not the one that was opened."""
+    return Fault(FaultKind.DAMAGED, f"{path} was put back, moved or replaced while it was open", _REPLACED)
+
+
+class Journal:
+    """The log of one store, for one connection."""
+
+    def __init__(self, layout: Layout, segment_max_bytes: int = SEGMENT_MAX_BYTES) -> None:
+        self.layout = layout
+        self._segment_max_bytes = segment_max_bytes
+        self._lock: int | None = None
+        self._locked = False
+        self._file: tuple[int, int] | None = None  # the segment that is written to: its number and its descriptor
+        self._head: int | None = None
+
+    # -- the lock ------------------------------------------------------------------------------------------------------
+
+    @property
+    def locked(self) -> bool:
+        """Whether this connection writes."""
+        return self._locked
+
+    def lock(self, seconds: float) -> None:
+        """Wait for the lock; BUSY when somebody else holds it all the time."""
+        deadline = time.monotonic() + seconds
+        for attempt in range(1_000_000_000):
+            if self.try_lock():
+                return
+            if time.monotonic() > deadline:
+                raise Fault(FaultKind.BUSY, f"{self.layout.lock} is held by another process")
+            time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+
+    def try_lock(self) -> bool:
+        """Take the lock if it is free."""
+        try:
+            if self._lock is None:
+                self._lock = os.open(self.layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise fault_of(error, self.layout.lock) from error
+        self._locked = True
+        return True
+
+    def unlock(self) -> None:
+        """Let others write. Calling it again does nothing."""
+        if self._locked and self._lock is not None:
+            self._locked = False
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let everything go; the lock goes with its descriptor."""
+        self._locked = False
+        self.let_go()
+        for fd in (self._lock, self._head):
+            if fd is not None:
+                os.close(fd)
+        self._lock = self._head = None
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def look(self, number: int) -> tuple[int, ...]:
+        """Something that changes whenever the log may have: two stats. Empty when there is no such segment."""
+        try:
+            folder, file = os.stat(self.layout.log), os.stat(self.layout.segment(number))  # noqa: PTH116 - in every commit
+        except OSError:
+            return ()
+        return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size
+
+    def look_after(self, before: tuple[int, ...], was: Mark, mark: Mark) -> tuple[int, ...]:
+        """What `look` gives after an append of our own, under the lock; `before` is what it gave then."""
+        if was.segment != mark.segment or len(before) != _LOOKED_AT:
+            return self.look(mark.segment)
+        return *before[:-1], mark.scanned
+
+    def is_at(self, mark: Mark) -> bool:
+        """Whether there is nothing after a mark. That the log holds the mark is another question."""
+        if max(self.layout.numbers(), default=1) != mark.segment:
+            return False
+        try:
+            return self.layout.segment(mark.segment).stat().st_size == mark.scanned
+        except FileNotFoundError:
+            return len(self.layout.content(mark.segment)) == mark.scanned
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether the log went on from this mark: its last line stands where it stood, and speaks for all before it."""
+        begin = max(mark.end - CHECK_CHARS, 0)
+        try:
+            with self.layout.segment(mark.segment).open("rb") as file:
+                file.seek(begin)
+                found, size = file.read(mark.end - begin), os.fstat(file.fileno()).st_size
+        except FileNotFoundError:
+            data = self.layout.content(mark.segment)
+            found, size = data[begin : mark.end], len(data)
+        return size >= mark.scanned and (mark.end == 0 or found == mark.check.encode())
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def read_on(self, mark: Mark) -> Iterator[tuple[Mark, list[Entry]]]:
+        """Everything after a mark, a segment at a time, each with the mark after it. A torn end is left to `mend`."""
+        numbers = [number for number in self.layout.numbers() if number >= mark.segment]
+        seen = {mark.check}
+        for number in range(mark.segment, max(numbers, default=mark.segment - 1) + 1):
+            offset = mark.scanned if number == mark.segment else 0
+            if number not in numbers:
+                mark = Mark(number, 0, mark.check, 0)
+                yield mark, [(number, Piece(0, b"", "the segment is missing"))]
+                continue
+            data = self.layout.content(number, offset)
+            entries = [(number, each) for each in lines_in(data, offset)]
+            mark = _after(mark, number, offset + len(data), entries)
+            yield mark, [*self._with_gaps(entries, mark, seen)]
+
+    def _with_gaps(self, entries: list[Entry], mark: Mark, seen: set[str]) -> Iterator[Entry]:
+        """The entries, and a piece wherever a line follows one that is not there."""
+        for number, each in entries:
+            if isinstance(each, Found):
+                if each.line.prev not in seen and each.line.prev not in self._checks_before(mark.segment, seen):
+                    yield number, Piece(each.start, b"", "lines are missing before this one")
+                seen.add(each.check)
+            yield number, each
+
+    def _checks_before(self, number: int, seen: set[str]) -> set[str]:
+        """The checksums of all lines up to this segment, into `seen`; asked only when a line does not follow what was read."""
+        for each in self.layout.numbers():
+            if each <= number:
+                for raw in self.layout.content(each).split(b"\n"):
+                    seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
+        return seen
+
+    def mend(self, mark: Mark) -> Piece | None:
+        """Under the lock: make the log end with a whole line, so that it can be appended to. What was torn off is returned.
+
+        A last line without its end gets it; what is no line goes.
+        """
+        path = self.layout.segment(mark.segment)
+        data = self.layout.content(mark.segment, mark.scanned)
+        if not data or data.endswith(b"\n"):
+            return None
+        start = data.rfind(b"\n") + 1
+        found = [*lines_in(data[start:], mark.scanned + start)]
+        with _faults(path), _opened(path) as fd:
+            if any(isinstance(each, Found) for each in found):
+                os.pwrite(fd, b"\n", mark.scanned + len(data))
+                os.fsync(fd)
+                return None
+        return Piece(mark.scanned + start, data[start:], "torn: it was being written, and was never acknowledged")
+
+    def cut(self, mark: Mark, torn: Piece) -> None:
+        """Take a torn end off, once it was set aside."""
+        path = self.layout.segment(mark.segment)
+        with _faults(path), _opened(path) as fd:
+            os.ftruncate(fd, torn.start)
+            os.fsync(fd)
+
+    def sync(self, number: int) -> None:
+        """Make what was read durable before anybody builds on it: whoever wrote it may have died before that."""
+        path = self.layout.segment(number)
+        if path.exists():
+            with _faults(path), _opened(path) as fd:
+                os.fdatasync(fd)
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    def begin(self, store: WrittenStore, at: int) -> Mark:
+        """Begin a log that has no segment yet. Durable."""
+        return self._new_segment(1, "", store, at)
+
+    def append(self, mark: Mark, lines: Sequence[Line], store: WrittenStore) -> Mark:
+        """Append these lines after a mark that nothing follows, in one write, and sync. Returns the mark after them.
+
+        When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
+        """
+        if mark.scanned >= self._segment_max_bytes or self._opened_segment(mark.segment) is None:
+            mark = self._rotated(mark, store, lines[0].at)
+        data, after = _joined(mark, lines)
+        path = self.layout.segment(mark.segment)
+        fd = self._opened_segment(mark.segment)
+        assert fd is not None
+        reach("files.before_append")
+        self._append(fd, path, data, mark.scanned)
+        reach("files.synced")
+        if not _is_at(fd, path):
+            raise replaced(path)
+        return after
+
+    def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
+        try:
+            _write_whole(fd, data)
+            reach("files.appended")
+            os.fdatasync(fd)
+        except OSError as error:
+            fault = fault_of(error, path)
+            try:
+                os.ftruncate(fd, size)
+                os.fdatasync(fd)
+            except OSError:
+                raise Unknown(fault) from error
+            raise fault from error
+
+    def _opened_segment(self, number: int) -> int | None:
+        """The descriptor of the segment that is written to; None when there is no such file."""
+        if self._file is not None and self._file[0] == number:
+            return self._file[1]
+        self.let_go()
+        path = self.layout.segment(number)
+        try:
+            self._file = number, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise fault_of(error, path) from error
+        return self._file[1]
+
+    def let_go(self) -> None:
+        """Open the segment anew when it is written to next: it may be another file by now."""
+        if self._file is not None:
+            os.close(self._file[1])
+            self._file = None
+
+    def _rotated(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
+        """Begin the next segment, and pack the one before the last: what is looked at most stays plain."""
+        new = self._new_segment(mark.segment + 1, mark.check, store, at)
+        for number in self.layout.numbers():
+            if number < mark.segment:
+                with _faults(self.layout.segment(number)):
+                    self.layout.pack(number)
+        return new
+
+    def _new_segment(self, number: int, prev: str, store: WrittenStore, at: int) -> Mark:
+        """A segment with its first line. A crash leaves it whole or not there."""
+        data, check = written(Line(FORMAT, prev, at, store=store))
+        path = self.layout.segment(number)
+        with _faults(path):
+            self.layout.place(path, data)
+            sync(self.layout.folder)
+        reach("files.rotated")
+        return Mark(number, len(data) - 1, check, len(data))
+
+    # -- the head ------------------------------------------------------------------------------------------------------
+
+    def note(self, mark: bytes) -> None:
+        """Say how far the log went, outside git. Not synced: it may say less than it could, never more."""
+        with contextlib.suppress(OSError):
+            if self._head is None:
+                self._head = os.open(self.layout.head, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._head, mark.ljust(_HEAD_BYTES), 0)
+
+    def noted(self) -> Mark | None:
+        """What was said last; None when that cannot be told."""
+        try:
+            return decode(self.layout.head.read_bytes(), Mark, "head")
+        except (OSError, Damaged):
+            return None
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """In one write: what is cut short has met the end of the disk."""
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _joined(mark: Mark, lines: Sequence[Line]) -> tuple[bytes, Mark]:
+    """The lines, each after the one before it, and the mark after them."""
+    parts, check = [], mark.check
+    for line in lines:
+        data, check = written(msgspec.structs.replace(line, prev=check))
+        parts.append(data)
+    joined = b"".join(parts)
+    size = mark.scanned + len(joined)
+    return joined, Mark(mark.segment, size - 1, check, size)
+
+
+def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
+    """The mark after what was read. What follows the last line of a segment is passed over, once it was set aside."""
+    found = [each for _, each in entries if isinstance(each, Found)]
+    if found:
+        return Mark(number, found[-1].end, found[-1].check, scanned)
+    return Mark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether a descriptor is of the file that has this name now."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - in every commit: a Path costs more than the call
+    except OSError:
+        return False
+    return os.path.samestat(found, os.fstat(fd))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise fault_of(error, path) from error

@@ -1,0 +1,128 @@
+"""The folder of a files store: what is in git, and what is of this machine and can be made again.
+
+    DIR/log/000001.jsonl        the log, in segments; all but the last may be `.jsonl.zst`
+    DIR/blobs/                  blobs by their hash
+    DIR/.gitattributes          git must not change the ends of lines
+    DIR/.perdure/               ignored by git, by its own .gitignore
+      lock                      held by whoever writes
+      cache.db                  the tables, rebuilt from the log at any time
+      head                      how far the log went when this machine saw it last
+      set-aside/                what could not be loaded
+
+Callers: `journal`, `engine`, `merge`. Holds no state.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from perdure.artifacts.compress import zstd
+from perdure.errors import NotFound
+from perdure.stores.copies import new_file, sync
+
+SEGMENT_MAX_BYTES = 16 * 1024 * 1024
+_UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
+_UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
+_NAME = re.compile(r"(\d{6,})\.jsonl(\.zst)?")
+_ATTRIBUTES = "log/* -text\nblobs/** binary\n"
+
+
+class Layout:
+    """The paths of one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.blobs = folder / "blobs"
+        self.own = folder / ".perdure"
+        self.cache = self.own / "cache.db"
+        self.lock = self.own / "lock"
+        self.head = self.own / "head"
+        self.aside = self.own / "set-aside"
+        self._segments: dict[int, Path] = {}
+
+    def make(self) -> None:
+        """Make what is missing. The folder above must be there. OSError from the disk."""
+        if not self.folder.parent.is_dir():
+            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint="make it first")
+        for folder in (self.folder, self.log, self.own):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        _write_once(self.own / ".gitignore", "*\n")
+        if not self.numbers():
+            _write_once(self.folder / ".gitattributes", _ATTRIBUTES)
+            sync(self.folder)
+            sync(self.folder.parent)
+
+    def numbers(self) -> list[int]:
+        """The numbers of the segments that are there, in order."""
+        try:
+            names = [path.name for path in self.log.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted({int(found[1]) for found in map(_NAME.fullmatch, names) if found})
+
+    def segment(self, number: int) -> Path:
+        """The file of a segment while it is written to. The same object each time: a commit asks for it often."""
+        found = self._segments.get(number)
+        if found is None:
+            found = self._segments[number] = self.log / f"{number:06}.jsonl"
+        return found
+
+    def packed(self, number: int) -> Path:
+        """The file of a closed segment."""
+        return self.log / f"{number:06}.jsonl.zst"
+
+    def content(self, number: int, offset: int = 0) -> bytes:
+        """The bytes of a segment from `offset` on. One that is not there is empty; one that is damaged says where it ends."""
+        try:
+            with self.segment(number).open("rb") as file:
+                file.seek(offset)
+                return file.read()
+        except FileNotFoundError:
+            return self._unpacked(number)[offset:]
+
+    def _unpacked(self, number: int) -> bytes:
+        """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
+        try:
+            packed = self.packed(number).read_bytes()
+        except FileNotFoundError:
+            return b""
+        unpacking, parts, size = zstd.ZstdDecompressor(), [], 0
+        for start in range(0, len(packed), _PIECE_BYTES):
+            try:
+                parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], _UNPACKED_MAX_BYTES - size))
+            except (zstd.ZstdError, EOFError):
+                break
+            size += len(parts[-1])
+        return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])
+
+    def place(self, path: Path, data: bytes) -> None:
+        """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.
+
+        What is not whole yet lies where git does not look.
+        """
+        partial = self.own / f"{path.name}.partial"
+        partial.unlink(missing_ok=True)
+        new_file(partial)
+        partial.write_bytes(data)
+        sync(partial)
+        partial.rename(path)
+        sync(path.parent)
+
+    def pack(self, number: int) -> None:
+        """Compress a segment that is closed. Atomic: after a crash there is the one file, the other, or both alike."""
+        plain, packed = self.segment(number), self.packed(number)
+        if not plain.exists():
+            return
+        data = plain.read_bytes()
+        self.place(packed, zstd.compress(data))
+        if self._unpacked(number) == data:
+            plain.unlink()
+            sync(self.log)
+
+
+def _write_once(path: Path, text: str) -> None:
+    if not path.exists() or not path.stat().st_size:
+        path.write_text(text, encoding="utf-8")

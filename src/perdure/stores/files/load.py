@@ -1,0 +1,268 @@
+"""Lines of the log into the cache: the rows follow from the events, each checked against its chain.
+
+Many lines go in at once; where one of them does not, it is found by halving, and what cannot be loaded of it is set aside, stream
+by stream: an event whose predecessor is not there ends what can be known of its stream, and of no other. Inside a transaction of
+the caller's. Callers: `engine`, `merge`. Keeps P5, P6, P10.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from perdure.errors import Damaged, Error
+from perdure.log.change import Stream
+from perdure.log.event import GENESIS
+from perdure.log.table import declared
+from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read, from_hex
+from perdure.model.ids import Entropy
+from perdure.model.instants import system_clock
+from perdure.stores.blobs import Blobs
+from perdure.stores.files.journal import Entry
+from perdure.stores.files.line import Found, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
+from perdure.stores.migrate import Q as META
+from perdure.stores.migrate import number_in, uid_in
+from perdure.stores.replay import adopt_event
+from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.statements import Statements
+from perdure.stores.store import Fault, Head
+from perdure.stores.tx import EVENTS, LOG, Batch, Clocks, Tx
+
+Q = Statements("perdure.stores.files", "files.sql")
+CHUNK_LINES = 16_384
+_CLOCKS = Clocks(system_clock, system_clock)
+_COPY = "a copy of what was loaded before"
+
+
+class Loader:
+    """Loads lines into one cache, whose transaction is open. `facts` is what the log said of the store itself."""
+
+    def __init__(self, cache: SqliteConnection) -> None:
+        self._cache = cache
+        self._entropy = Entropy()
+        self._tables = declared()
+        self._streams: dict[bytes, Stream] = {}
+        self._named: dict[str, Stream] = {}  # the same by their uids as they are written
+        self._pruned: dict[int, set[str]] = {}
+        self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
+        self.facts: WrittenStore | None = None
+
+    def load(self, entries: Sequence[Entry]) -> list[tuple[int, Piece]]:
+        """Load what can be; returns what was not, with what was no line to begin with, in the order of the log."""
+        aside: list[tuple[int, Piece]] = []
+        for start in range(0, len(entries), CHUNK_LINES):
+            aside += self._chunk(entries[start : start + CHUNK_LINES])
+        return aside
+
+    def _chunk(self, entries: Sequence[Entry]) -> list[tuple[int, Piece]]:
+        """All of it at once, or each half for itself, down to the one line that cannot be loaded as it is."""
+        if self._loaded([each for _, each in entries if isinstance(each, Found)]):
+            return [(number, each) for number, each in entries if isinstance(each, Piece)]
+        if len(entries) > 1:
+            middle = len(entries) // 2
+            return self._chunk(entries[:middle]) + self._chunk(entries[middle:])
+        ((number, found),) = entries
+        assert isinstance(found, Found)
+        return [(number, piece) for piece in self._parts(found)]
+
+    def _loaded(self, found: Sequence[Found]) -> bool:
+        """Whether all of these could be loaded; if not, nothing of them is."""
+        try:
+            with self._tx() as tx:
+                for each in found:
+                    self._line(tx, each)
+        except (Error, Fault):
+            return False
+        return True
+
+    @contextmanager
+    def _tx(self) -> Iterator[Tx]:
+        """A transaction of its own inside the caller's: all of it, or nothing."""
+        self._cache.query(Q.savepoint_begin, {})
+        batch = Batch(self._cache, Blobs(None, ""), self._entropy)
+        tx = Tx(batch, "", 0, _CLOCKS)
+        try:
+            yield tx
+            batch.absorb(tx)
+            batch.flush(commit=False)
+        except BaseException:
+            self._cache.query(Q.savepoint_undo, {})
+            self._streams.clear()
+            self._named.clear()
+            self._pruned.clear()
+            self._tenants = {name: number for number, name in self._cache.query(Q.tenants_all, {})}
+            raise
+        finally:
+            self._cache.query(Q.savepoint_keep, {})
+
+    # -- one line --------------------------------------------------------------------------------------------------------
+
+    def _line(self, tx: Tx, found: Found) -> None:
+        line = found.line
+        self._begins(tx, line)
+        begun = {stream.uid: stream for stream in line.streams} if line.streams else None
+        for event in line.events:
+            if begun and event.stream in begun:  # only now: it may be a fork of what the same line says
+                self._begin(tx, begun.pop(event.stream))
+            self._event(tx, event)
+        if line.empties or line.drops:
+            self._ends(tx, line)
+
+    def _begins(self, tx: Tx, line: Line) -> None:
+        """What events may refer to."""
+        if line.store is not None:
+            self._store(line.store)
+        for tenant in line.tenants:
+            self._tenant(tenant)
+        for blob in line.blobs:
+            tx.tenant = self._tenant_number(blob.tenant)
+            tx.keep_row((tx.tenant, from_hex(blob.address, 32, "blobs.address"), blob.size, 0, None))
+
+    def _ends(self, tx: Tx, line: Line) -> None:
+        """What goes. Emptying reads nothing; dropping must not leave what is still buffered."""
+        for uid, seq in line.empties:
+            stream = self._stream(from_hex(uid, 16, "empties"))
+            if stream is not None:
+                tx.empty(stream, [seq])
+        if line.drops:
+            tx.claim_blobs()
+        for blob in line.drops:
+            self._drop(blob)
+
+    def _store(self, said: WrittenStore) -> None:
+        from_hex(said.uid, 16, "store.uid")
+        if self.facts is None or said.epoch > self.facts.epoch:
+            self.facts = said if self.facts is None else WrittenStore(self.facts.uid, said.epoch, said.partition)
+
+    def _tenant(self, said: WrittenTenant) -> None:
+        if said.name not in self._tenants:
+            self._make_tenant(said.name, said.number, from_hex(said.uid, 16, "tenants.uid"))
+
+    def _tenant_number(self, name: str) -> int:
+        """The number of a tenant. One whose beginning was lost begins here: what names it stands."""
+        if name not in self._tenants:
+            self._make_tenant(name, 1, hashlib.sha256(name.encode()).digest()[:16])
+        return self._tenants[name]
+
+    def _make_tenant(self, name: str, number: int, uid: bytes) -> None:
+        while number in self._tenants.values():
+            number += 1
+        self._cache.query(Q.tenant_put, {"id": number, "uid": uid, "name": name})
+        self._tenants[name] = number
+
+    def _drop(self, blob: WrittenBlob) -> None:
+        self._cache.drop_blobs(self._tenant_number(blob.tenant), [from_hex(blob.address, 32, "drops.address")])
+
+    # -- streams -----------------------------------------------------------------------------------------------------------
+
+    def _stream(self, uid: bytes) -> Stream | None:
+        """A stream that is here already."""
+        found = self._streams.get(uid)
+        if found is None:
+            rows = self._cache.query(LOG.stream_by_uid, {"uid": uid})
+            if not rows:
+                return None
+            found = self._streams[uid] = Stream(*rows[0])
+            emptied = self._cache.query(LOG.pruned_tables, {"stream": found.id, "upto": 2**62})
+            self._pruned[found.id] = {table for (table,) in emptied}
+        return found
+
+    def _begin(self, tx: Tx, said: WrittenStream) -> None:
+        uid = from_hex(said.uid, 16, "streams.uid")
+        if self._stream(uid) is not None:
+            raise Damaged(f"the stream {said.name[:60]!r} begins twice", path="streams")
+        parent = self._stream(from_hex(said.parent, 16, "streams.parent")) if said.parent else None
+        if said.parent and parent is None:
+            raise Damaged(f"the parent of the stream {said.name[:60]!r} is not known", path="streams.parent")
+        tx.tenant = self._tenant_number(said.tenant)
+        stream = tx.new_stream(said.kind, said.name, parent, _fork(tx, parent, said.fork), uid=uid)
+        self._streams[uid] = stream
+        self._pruned[stream.id] = set()
+
+    def _event(self, tx: Tx, said: WrittenEvent) -> None:
+        stream = self._named.get(said.stream) or self._find(said.stream)
+        event = event_read(said, "events")
+        pruned = self._pruned[stream.id]
+        if event.body is None:
+            pruned.add(event.table)
+        adopt_event(tx, stream, event, tx.head(stream), self._tables, pruned=event.table in pruned)
+
+    def _find(self, uid: str) -> Stream:
+        stream = self._stream(from_hex(uid, 16, "events.stream"))
+        if stream is None:
+            raise Damaged("its stream is not known", path="events.stream")
+        self._named[uid] = stream
+        return stream
+
+    # -- a line that cannot be loaded as it is -----------------------------------------------------------------------------------
+
+    def _parts(self, found: Found) -> Iterator[Piece]:
+        """Load what can be of it, stream by stream; the rest is set aside."""
+        line = found.line
+        if not self._part(Line(line.v, line.prev, store=line.store, tenants=line.tenants, blobs=line.blobs)):
+            yield Piece(found.start, encode(line), "what it says of tenants and blobs cannot be loaded")
+            return
+        for uid in dict.fromkeys(event.stream for event in line.events):
+            begun = [stream for stream in line.streams if stream.uid == uid]
+            piece = self._of_stream(found.start, begun, [event for event in line.events if event.stream == uid])
+            if piece is not None:
+                yield piece
+        self._part(Line(line.v, line.prev, drops=line.drops, empties=line.empties))
+
+    def _of_stream(self, start: int, begun: list[WrittenStream], events: list[WrittenEvent]) -> Piece | None:
+        new = [event for event in events if not self._is_loaded(event)]
+        if not new:
+            return Piece(start, encode(events), _COPY, lost=False)
+        known = begun and self._known(begun[0].uid) is not None
+        if self._part(Line(1, "", streams=[] if known else begun, events=new)):
+            return None
+        return Piece(start, encode(new), self._why(begun, new[0]))
+
+    def _part(self, line: Line) -> bool:
+        return self._loaded([Found(line, "", 0, 0)])
+
+    def _known(self, uid: str) -> Stream | None:
+        """A stream by what may be no uid at all."""
+        try:
+            return self._stream(from_hex(uid, 16, "stream"))
+        except Damaged:
+            return None
+
+    def _is_loaded(self, said: WrittenEvent) -> bool:
+        stream = self._known(said.stream)
+        if stream is None:
+            return False
+        found = self._cache.query(Q.event_hash, {"stream": stream.id, "seq": said.seq})
+        return bool(found) and bytes(found[0][0]).hex() == said.hash
+
+    def _why(self, begun: list[WrittenStream], said: WrittenEvent) -> str:
+        stream = self._known(said.stream)
+        if stream is None:
+            return "its stream cannot begin here" if begun else "the beginning of its stream is missing"
+        seq = self._cache.query(LOG.stream_head, {"stream": stream.id})[0][0]
+        return f"its stream ends at {seq}: event {said.seq} does not follow, what lies between is missing or another"
+
+
+def _fork(tx: Tx, parent: Stream | None, seq: int) -> Head:
+    """Where a stream begins: at nothing, or after its parent's event."""
+    if parent is None:
+        return 0, GENESIS
+    found = tx.query(Q.event_hash, touches=[(EVENTS, parent.id)], stream=parent.id, seq=seq)
+    if not found:
+        raise Damaged(f"the parent has no event {seq}", path="streams.fork")
+    return seq, bytes(found[0][0])
+
+
+def facts_of(cache: SqliteConnection) -> WrittenStore:
+    """What the cache says of the store. Damaged when it says nothing."""
+    facts = {str(name): str(value) for name, value in cache.query(META.meta_facts, {})}
+    return WrittenStore(uid_in(facts, "uid"), number_in(facts, "epoch"), facts.get("partition", ""))
+
+
+def put_facts(cache: SqliteConnection, facts: WrittenStore) -> None:
+    """Let the cache say of the store what the log says."""
+    values = {"uid": facts.uid, "epoch": str(facts.epoch), "partition": facts.partition}
+    for name, value in values.items():
+        if value:
+            cache.query(META.meta_put, {"name": name, "value": value})

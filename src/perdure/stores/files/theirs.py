@@ -1,0 +1,131 @@
+"""The other side of a merge: the lines of a log that went on from a common one, wherever they lie.
+
+A folder is another clone; a git ref is taken out of git into a folder of its own first; and in the middle of a `git merge` they
+stand in our own log, between the marks of the conflict. Whoever takes them out of there has kept the file before: a crash loses
+nothing. Callers: `interchange/merge.py`. Changes nothing but where it says so. Keeps P10: what is no valid line is passed over.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from perdure.errors import Invalid, NotFound
+from perdure.stores.files.journal import START, Journal
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
+
+_OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
+
+
+class Theirs(msgspec.Struct, frozen=True):
+    """What the other side wrote, in its order: all of its log. blobs: where its blobs lie."""
+
+    name: str
+    lines: list[Line]
+    blobs: Path
+
+    @property
+    def store(self) -> WrittenStore | None:
+        """Who it says that it is, last."""
+        return next((line.store for line in reversed(self.lines) if line.store), None)
+
+
+@contextmanager
+def opened(ours: Layout, where: str, name: str = "") -> Iterator[Theirs]:
+    """Their side, from a folder or a git ref. NotFound when it is neither."""
+    if (Path(where) / "log").is_dir():
+        yield _in_folder(Path(where).absolute(), name or Path(where).absolute().name)
+        return
+    with TemporaryDirectory(prefix="perdure-merge-") as folder:
+        _take_out(ours.folder, where, Path(folder))
+        yield _in_folder(Path(folder), name or where)
+
+
+def _in_folder(folder: Path, name: str) -> Theirs:
+    layout = Layout(folder)
+    entries = [each for _, found in Journal(layout).read_on(START) for _, each in found]
+    return Theirs(name, [each.line for each in entries if isinstance(each, Found)], layout.blobs)
+
+
+def _take_out(folder: Path, ref: str, target: Path) -> None:
+    """A tree out of git, below the folder of the store."""
+    git = shutil.which("git")
+    if git is None or ref.startswith("-"):
+        raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs")
+    command = [git, "-C", str(folder), "archive", "--format=tar", ref]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - git, with a ref that is no option
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[:200]
+        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {said}", path="theirs")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(target, filter="data")
+    if not (target / "log").is_dir():
+        raise NotFound(f"{ref} has no log of a files store", path="theirs", hint="name a ref in which the store lies")
+
+
+# -- in the middle of a `git merge` --------------------------------------------------------------------------------------
+
+
+def from_conflict(layout: Layout, name: str = "") -> Theirs:
+    """Their side of a log with conflict marks; ours stays in the log. Under the lock of the store.
+
+    The files as git left them are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
+    Invalid when there is no conflict.
+    """
+    kept = layout.own / "merge"
+    numbers = [number for number in layout.numbers() if _has_marks(layout, number)]
+    if numbers:
+        _keep(layout, kept, numbers)
+    if not kept.is_dir():
+        raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
+    lines: list[Line] = []
+    for number in layout.numbers():
+        file = kept / layout.segment(number).name
+        shared, ours, theirs, marked = split(file.read_bytes() if file.exists() else layout.content(number))
+        name = name or marked
+        lines += [each.line for each in lines_in(shared + theirs, 0) if isinstance(each, Found)]
+        if file.exists():
+            layout.place(layout.segment(number), shared + ours)
+    return Theirs(name or "theirs", lines, layout.blobs)
+
+
+def conflict_is_over(layout: Layout) -> None:
+    """Everything is merged and durable: what git left is not needed any more."""
+    shutil.rmtree(layout.own / "merge", ignore_errors=True)
+
+
+def _has_marks(layout: Layout, number: int) -> bool:
+    return layout.segment(number).exists() and b"\n" + _OURS in b"\n" + layout.content(number)
+
+
+def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
+    kept.mkdir(mode=0o700, exist_ok=True)
+    for number in numbers:
+        layout.place(kept / layout.segment(number).name, layout.content(number))
+
+
+def split(data: bytes) -> tuple[bytes, bytes, bytes, str]:
+    """A file with conflict marks: what both have, what only we have, what only they have, and their name."""
+    parts: dict[str, list[bytes]] = {"shared": [], "ours": [], "base": [], "theirs": []}
+    side, name = "shared", ""
+    for line in data.splitlines(keepends=True):
+        if line.startswith(_OURS):
+            side = "ours"
+        elif line.startswith(_BASE) and side == "ours":
+            side = "base"
+        elif line.startswith(_BETWEEN) and side in ("ours", "base"):
+            side = "theirs"
+        elif line.startswith(_THEIRS) and side == "theirs":
+            side, name = "shared", line[len(_THEIRS) :].decode(errors="replace").strip()
+        else:
+            parts[side].append(line)
+    return b"".join(parts["shared"]), b"".join(parts["ours"]), b"".join(parts["theirs"]), name

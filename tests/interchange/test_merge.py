@@ -1,0 +1,195 @@
+"""Two branches that both went on: the union of what they wrote; what both changed stands side by side (P3, P5, P6)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.interchange import merge as merging
+from perdure.interchange.merge import merge
+from perdure.model import points
+from stores.files import rebuilt
+from stores.files.in_git import commit, git, url
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: there are no branches")
+
+
+class Stopped(BaseException):
+    """As a Ctrl-C would, and nobody else's."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store with two branches: both went on with `both`, one with `mine`, the other with `yours` and a session of its own."""
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        for name in ("both", "mine", "yours"):
+            store.session(name).say("user", "common")
+            store.session(name).set("count", 1)
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "theirs")
+        store.session("both").set("count", 3)
+        store.session("both").task("their task").done("done")
+        store.session("both").fork(name="twig").say("user", "on a twig")
+        store.session("yours").say("user", "theirs alone")
+        store.session("new").say("user", "x" * 20_000)
+        store.session("same name").say("user", "theirs")
+        store.scope("user:alice").set("colour", "red")
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "ours")
+        store.session("both").set("count", 2)
+        store.session("mine").say("user", "ours alone")
+        store.session("same name").say("user", "ours")
+    commit(place, "ours")
+    return place
+
+
+def turns(store, name: str) -> list[str]:
+    return [turn.content for turn in store.session(name).turns()]
+
+
+def check(folder: Path, name: str) -> None:
+    with perdure.open(url(folder)) as store:
+        report = store.verify()
+        assert report.ok, report
+        assert turns(store, "both") == ["common", "ours"]
+        assert turns(store, f"both@{name}") == ["common", "theirs"]
+        assert store.session("both").get("count") == 2
+        assert store.session(f"both@{name}").get("count") == 3
+        assert store.session(f"both@{name}").tasks()[0].title == "their task"
+        assert turns(store, f"twig@{name}") == ["common", "theirs", "on a twig"]
+        assert turns(store, "mine") == ["common", "ours alone"]
+        assert turns(store, "yours") == ["common", "theirs alone"]
+        assert turns(store, "new") == ["x" * 20_000]
+        assert turns(store, "same name") == ["ours"]
+        assert turns(store, f"same name@{name}") == ["theirs"]
+        assert store.scope("user:alice").get("colour") == "red"
+        names = {session.name for session in store.sessions()}
+        assert names == {
+            "both",
+            "mine",
+            "yours",
+            "new",
+            "same name",
+            f"both@{name}",
+            f"twig@{name}",
+            f"same name@{name}",
+        }
+    rebuilt.check(folder)
+
+
+def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
+    done = merge(url(folder), "other")
+    assert {(each.name, each.now) for each in done.forked} == {
+        ("both", "both@other"), ("twig", "twig@other"), ("same name", "same name@other"),
+    }  # fmt: skip
+    assert next(each for each in done.forked if each.name == "both").parted_after == 3
+    assert done.added > 5
+    check(folder, "other")
+
+
+def test_merging_again_adds_nothing(folder):
+    merge(url(folder), "other")
+    before = (folder / "log" / "000001.jsonl").read_bytes()
+    again = merge(url(folder), "other")
+    assert (again.added, again.forked) == (0, [])
+    assert (folder / "log" / "000001.jsonl").read_bytes() == before
+
+
+def test_a_folder_is_merged_with_its_blobs(folder, tmp_path):
+    git(tmp_path, "clone", "-q", "-b", "other", str(folder), "clone")
+    merge(url(folder), str(tmp_path / "clone"), name="other")
+    check(folder, "other")
+
+
+def conflicted(folder: Path) -> None:
+    done = subprocess.run(["git", "-c", "user.name=me", "-c", "user.email=m@e", "merge", "other"], cwd=folder,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode
+    assert b"<<<<<<<" in (folder / "log" / "000001.jsonl").read_bytes()
+
+
+def test_a_conflict_that_git_left_is_merged(folder):
+    conflicted(folder)
+    merge(url(folder), None)
+    check(folder, "other")
+    assert b"<<<<<<<" not in (folder / "log" / "000001.jsonl").read_bytes()
+    commit(folder, "merged")
+    check(folder, "other")
+
+
+@pytest.mark.parametrize("point", ["files.before_append", "lane.before_commit"])
+def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
+    conflicted(folder)
+
+    def stop() -> None:
+        raise Stopped
+
+    disarm = points.arm(point, stop)
+    with pytest.raises(Stopped):
+        merge(url(folder), None)
+    disarm()
+    merge(url(folder), None)
+    check(folder, "other")
+
+
+def test_the_epoch_rises_over_both(folder):
+    with perdure.open(url(folder)) as store:
+        before = store._caller.core.epoch
+    done = merge(url(folder), "other")
+    assert done.epoch > before
+
+
+@perdure.agent
+def waiting(run: perdure.Run) -> str:
+    return run.ask("?")
+
+
+def test_a_run_that_both_went_on_with_is_not_doubled(tmp_path):
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.start(waiting, key="k")
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            with pytest.raises(perdure.Waiting):
+                store.drive(waiting, key="k")
+            store.start(waiting, key="new")
+        commit(place, branch)
+    done = merge(url(place), "other")
+    assert len(done.refused) == 2
+    with perdure.open(url(place)) as store:
+        assert len(store.runs()) == 2
+        assert store.verify().ok
+
+
+def test_control_a_merge_that_appends_their_lines_as_they_are_is_caught(folder, tmp_path):
+    git(tmp_path, "clone", "-q", "-b", "other", str(folder), "clone")
+    theirs = (tmp_path / "clone" / "log" / "000001.jsonl").read_bytes()
+    with (folder / "log" / "000001.jsonl").open("ab") as log:
+        log.write(theirs)
+    with perdure.open(url(folder)) as store:
+        assert not store.verify().ok
+        assert "both@other" not in {session.name for session in store.sessions()}
+
+
+def test_what_is_no_other_side_is_said(folder):
+    for where in ("nowhere", "--output=x", str(folder / "blobs")):
+        with pytest.raises(perdure.NotFound):
+            merge(url(folder), where)
+    with pytest.raises(perdure.Invalid, match="no conflict"):
+        merge(url(folder), None)
+    with pytest.raises(perdure.Refused):
+        merging.merge(f"sqlite:///{folder}/a.db", "other")

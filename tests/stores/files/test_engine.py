@@ -1,0 +1,297 @@
+"""The files engine: segments that rotate, writers that share one lock, appends that fail, a cache that falls behind (P1, P9)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from faults.writer import environment
+from perdure.model import points
+from perdure.stores.core import Core, open_core
+from perdure.stores.files import journal
+from perdure.stores.files.connection import FilesConnection
+from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.journal import Journal
+from perdure.stores.files.layout import Layout
+from perdure.stores.store import Fault, FaultKind
+from stores.files import rebuilt, shared_writer
+from stores.verbs import append, begin, everything, opened
+
+
+class Stopped(BaseException):
+    """As a Ctrl-C would, and nobody else's."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"files:///{tmp_path}/store"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def lines(folder: Path) -> int:
+    return sum(len(Layout(folder).content(number).splitlines()) for number in Layout(folder).numbers())
+
+
+# -- what is appended --------------------------------------------------------------------------------------------------
+
+
+def test_one_transaction_is_one_line_and_what_is_ephemeral_is_in_none(url, folder):
+    with perdure.open(url) as store:
+        session = store.session("a")
+        before = lines(folder)
+        store.atomic(lambda tx: [tx.session("a").say("user", "1"), tx.session("b").say("user", "2")])
+        assert lines(folder) == before + 1
+        with session.lock("deploy", ttl="30s"):
+            pass
+        held = lines(folder)
+        session.turns()
+        store._caller.core.write(lambda tx: None, actor="me", tenant=1)
+        assert lines(folder) == held
+
+
+def test_tables_of_the_user_do_not_belong_into_a_cache(url):
+    with perdure.open(url) as store, pytest.raises(perdure.Refused, match="needs a store in an SQLite file"):
+        store.atomic(lambda tx: tx.sql("CREATE TABLE mine (x)"))
+
+
+def test_segments_rotate_and_old_ones_are_packed(url, folder, monkeypatch):
+    monkeypatch.setattr(journal, "SEGMENT_MAX_BYTES", 4_000)
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        for number in range(40):
+            store.write(append, stream, str(number))
+    names = sorted(path.name for path in (folder / "log").iterdir())
+    assert names[0] == "000001.jsonl.zst"
+    assert names[-2:] == [f"{len(names) - 1:06}.jsonl", f"{len(names):06}.jsonl"]
+    assert list(everything(url)) == [str(number) for number in range(40)]
+    rebuilt.check(folder)
+    shutil.rmtree(folder / ".perdure")
+    assert len(everything(url)) == 40
+
+
+def test_a_log_whose_last_segments_are_gone_goes_on_in_a_new_one(url, folder, monkeypatch):
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        for number in range(40):
+            store.write(append, stream, str(number))
+    for path in (folder / "log").glob("*.jsonl"):
+        path.unlink()
+    left = max(Layout(folder).numbers())
+    with opened(url) as store:  # the log is not the one that was seen: another world
+        assert store.core.epoch == 2
+        store.write(append, stream, "goes on")
+        assert store.contents(stream)[-1] == "goes on"
+    assert Layout(folder).numbers()[-1] == left + 1
+    with opened(url) as store:
+        assert store.core.epoch == 2
+    rebuilt.check(folder)
+
+
+@pytest.mark.parametrize("point", ["files.rotated", "files.before_append"])
+def test_a_crash_while_a_segment_begins_loses_nothing(url, folder, monkeypatch, point):
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 1_500))
+
+    def stop() -> None:
+        raise Stopped
+
+    said = 0
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+    for attempt in range(6):
+        with opened(url) as store:
+            disarm = points.arm(point, stop) if attempt % 2 else (lambda: None)
+            try:
+                store.write(append, stream, str(said))
+                said += 1
+            except Stopped:
+                pass
+            finally:
+                disarm()
+    assert set(everything(url)) >= {str(number) for number in range(said)}
+    rebuilt.check(folder)
+
+
+# -- appends that fail -------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """The operating system, as the log uses it, on a disk that fails."""
+
+    def __init__(self, **failing: Any) -> None:
+        self.failing = failing
+
+    def __getattr__(self, name: str) -> Any:
+        return self.failing.get(name) or getattr(os, name)
+
+
+def broken(number: int) -> Any:
+    def fail(*_: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def short(fd: int, data: bytes) -> int:
+    return os.write(fd, data[: len(data) // 2])
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        ({"write": broken(errno.ENOSPC)}, perdure.Full),
+        ({"write": broken(errno.EIO)}, perdure.Unavailable),
+        ({"write": short}, perdure.Full),
+        ({"fdatasync": broken(errno.EIO)}, perdure.Unavailable),
+        ({"write": short, "ftruncate": broken(errno.EIO)}, perdure.Unavailable),
+    ],
+)
+def test_an_append_that_fails_is_never_acknowledged_and_leaves_a_log_that_goes_on(
+    url, folder, monkeypatch, failing, error
+):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "before")
+        monkeypatch.setattr(journal, "os", Disk(**failing))
+        with pytest.raises(error):
+            store.write(append, stream, "failed")
+        monkeypatch.undo()
+        store.write(append, stream, "after")
+        assert store.contents(stream) == ["before", "after"]
+    rebuilt.check(folder)
+
+
+def test_what_could_not_be_taken_back_is_unknown_and_not_repeated(url, monkeypatch):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        failing = Disk(fdatasync=broken(errno.EIO), ftruncate=broken(errno.EIO))
+        monkeypatch.setattr(journal, "os", failing)
+        with pytest.raises(perdure.Unavailable, match="outcome is not known"):
+            store.write(append, stream, "perhaps")
+        monkeypatch.undo()
+        store.write(append, stream, "after")
+        assert store.contents(stream) == ["perhaps", "after"]
+
+
+def test_a_cache_that_cannot_be_committed_is_behind_and_what_was_appended_counts(url, folder, monkeypatch):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        put = FilesConnection._commit
+
+        def failing(connection: FilesConnection) -> None:
+            monkeypatch.setattr(connection._cache, "write", broken_cache)
+            put(connection)
+
+        def broken_cache(*_: Any, **__: Any) -> None:
+            monkeypatch.undo()
+            raise Fault(FaultKind.FULL, "the cache has no room")
+
+        monkeypatch.setattr(FilesConnection, "_commit", failing)
+        store.write(append, stream, "kept")
+        assert store.contents(stream) == ["kept"]
+        store.write(append, stream, "and on")
+        assert store.contents(stream) == ["kept", "and on"]
+    rebuilt.check(folder)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_log_that_may_not_be_read_is_an_error_of_ours(url, folder):
+    with perdure.open(url) as store:
+        store.session("a")
+        (folder / "log" / "000001.jsonl").chmod(0)
+        with pytest.raises(perdure.Error):
+            store.session("a").say("user", "x")
+        (folder / "log" / "000001.jsonl").chmod(0o600)
+
+
+# -- several at once ---------------------------------------------------------------------------------------------------
+
+
+def test_several_processes_write_one_log(url, folder):
+    with opened(url):
+        pass
+    program = [sys.executable, shared_writer.__file__, url]
+    writers = [subprocess.Popen([*program, str(number), "25"], env=environment()) for number in range(3)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    stored = everything(url)
+    assert set(stored) == {f"{name}.{number}" for name in range(3) for number in range(25)}
+    assert set(stored.values()) == {1}
+    rebuilt.check(folder)
+
+
+def test_many_open_a_new_store_at_once(url):
+    cores: list[Core] = []
+    threads = [threading.Thread(target=lambda: cores.append(open_core(url))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({core.uid for core in cores}) == 1
+    for core in cores:
+        core.close()
+
+
+def test_a_reader_sees_what_a_writer_elsewhere_said(url):
+    with opened(url) as one, opened(url) as other:
+        stream = one.write(begin, "a")
+        for number in range(5):
+            one.write(append, stream, str(number))
+            assert other.contents(stream)[-1] == str(number)
+
+
+def test_who_waits_too_long_for_the_lock_is_told(url, folder):
+    with opened(url, timeout_seconds=0.2) as store:
+        held = Journal(Layout(folder))
+        held.lock(1.0)
+        with pytest.raises(perdure.TimedOut):
+            store.write(begin, "a")
+        held.close()
+        store.write(begin, "a")
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_read_without_a_cache_and_nothing_is_made(url, folder):
+    with perdure.open(url) as store:
+        store.session("a").say("user", "hello")
+    shutil.rmtree(folder / ".perdure")
+    with perdure.open(url, read_only=True) as store:
+        assert store.session("a").turns()[0].content == "hello"
+        with pytest.raises(perdure.ReadOnly):
+            store.session("a").say("user", "no")
+    assert not (folder / ".perdure").exists()
+
+
+def test_reading_what_is_not_there_makes_nothing(url, folder):
+    with pytest.raises(perdure.NotFound):
+        perdure.open(url, read_only=True)
+    assert not folder.exists()
+
+
+def test_a_cache_that_is_no_database_is_made_again(url, folder):
+    with perdure.open(url) as store:
+        store.session("a").say("user", "hello")
+    (folder / ".perdure" / "cache.db").write_bytes(b"garbage" * 1_000)
+    with perdure.open(url) as store:
+        assert store.session("a").turns()[0].content == "hello"
+        assert store.verify().ok
+
+
+def test_a_parent_that_is_missing_is_said(tmp_path):
+    with pytest.raises(perdure.NotFound, match="make it first"):
+        perdure.open(f"files:///{tmp_path}/no/where")

@@ -163,7 +163,7 @@ def adopt_event(
     pruned: bool,
 ) -> Head:
     """One event into a stream whose head this is, with its rows; returns the head after it. Damaged when it does not follow."""
-    after = _check(stream.uid, event, head)
+    after = follow(stream.uid, event, head)
     _apply(tx, stream, event, _table(event, tables), seen, pruned=pruned)
     return after
 
@@ -187,7 +187,7 @@ def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
     return template.fork_seq, event_of(rows[0]).hash
 
 
-def _check(uid: bytes, event: Event, head: Head) -> Head:
+def follow(uid: bytes, event: Event, head: Head) -> Head:
     """The head after an event that follows `head`; Damaged when it does not."""
     seq, previous = head
     kept = event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)

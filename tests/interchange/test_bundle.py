@@ -165,7 +165,7 @@ def test_a_session_comes_in_under_another_name_and_its_runs_with_it(source, targ
     furnish(source)
     target.session("main").say("user", "another one of that name")
     source.export(bundle, ["main"])
-    with pytest.raises(errors.Conflict, match="session main.*--as main=OTHER"):
+    with pytest.raises(errors.Conflict, match=r"session main.*--as main=OTHER"):
         target.import_(bundle)
     target.import_(bundle, names={"main": "theirs"})
     assert target.verify().ok, target.verify().problems
@@ -288,7 +288,9 @@ def test_a_copy_grows_with_its_original_as_long_as_nobody_goes_on_with_it(source
     assert target.verify().ok
 
 
-def test_a_copy_that_a_person_lets_go_on_asks_before_it_sends_what_its_original_may_have_sent(source, target, bundle, tmp_path):
+def test_a_copy_that_a_person_lets_go_on_asks_before_it_sends_what_its_original_may_have_sent(
+    source, target, bundle, tmp_path
+):
     SENT.clear()
     handle = waiting_run(source)
     source.export(bundle, ["a"])

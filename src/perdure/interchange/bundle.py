@@ -106,7 +106,7 @@ class Bundle:
             *lines, rest = (rest + piece).split(b"\n")
             for data in lines:
                 number += 1
-                yield _bounded(Line(f"{LOG}:{number}", data))
+                yield _whole(Line(f"{LOG}:{number}", data))
             _bounded(Line(f"{LOG}:{number + 1}", rest))
         if rest:
             raise Damaged("the last line is cut off", path=f"{LOG}:{number + 1}")
@@ -196,7 +196,8 @@ def _check_listed(each: Listed, path: str) -> None:
     if each.kind not in KINDS:
         raise Invalid(f"streams of kind {each.kind[:40]!r} do not travel", path=f"{path}.kind")
     check_name(each.name, f"{path}.name")
-    check_text(each.session, f"{path}.session")
+    if each.session and (each.kind != "run" or not check_name(each.session, f"{path}.session")):
+        raise Invalid("only a run has a session", path=f"{path}.session")
     from_hex(each.uid, 16, f"{path}.uid")
     from_hex(each.head, 32, f"{path}.head")
     if not 1 <= each.first <= each.last < 2**62:
@@ -230,6 +231,12 @@ def _bounded(line: Line) -> Line:
     if len(line.data) > LINE_MAX_BYTES:
         raise TooLarge(f"a line has at most {LINE_MAX_BYTES} bytes", path=line.path)
     return line
+
+
+def _whole(line: Line) -> Line:
+    if line.data[:1] + line.data[-1:] != b"{}":
+        raise Damaged("a line is one JSON object, and nothing around it", path=line.path)
+    return _bounded(line)
 
 
 class _Chains:

@@ -1,6 +1,7 @@
 """Import: a bundle becomes streams of this store. All is verified before anything is written, and then written in one commit.
 
-    look      the container, the manifest, every line, every chain, every row that the events give, every blob: no database
+    look      the container, the manifest, every line, every chain, every row that the events give, every blob
+    rehearse  the whole import into an empty store in memory: what a database refuses is found before ours is touched
     compare   what the store has of these streams: the same beginning (then it grows, or stays), or a Conflict
     carry     large blobs to the artifact place: durable before the commit that needs them (P1); else they are orphans there
     write     one transaction: blobs, who imported what (`planes.imported`), events and rows; checked once more on the way in
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,21 +23,23 @@ from perdure.interchange.bundle import Bundle, opening, template
 from perdure.interchange.bundle_out import Progress, needed_blobs
 from perdure.log.change import Stream
 from perdure.log.event import Event
-from perdure.log.table import Row
 from perdure.log.written import WrittenStream
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
 from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
 from perdure.planes import artifacts, imported, runs
 from perdure.planes.rebuild import Rebuild
-from perdure.planes.tables import RECORDED, RUNS
+from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
+from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow
-from perdure.stores.core import Core
+from perdure.stores.core import Core, engine_for
+from perdure.stores.postgres_types import type_of
 from perdure.stores.replay import adopt, find, place, pruned_in
-from perdure.stores.store import Reads, event_of
+from perdure.stores.store import Fault, FaultKind, Reads, event_of
 from perdure.stores.tx import LOG, Tx
 
 PAGE_BLOBS = 100
+_OWN = {"session": SESSIONS, "run": RUNS, "store": ANCHORS}  # whose row only a stream of this kind has
 
 Names = Mapping[str, str]  # of sessions: as the bundle has them, and as they are to be called here
 
@@ -67,7 +71,9 @@ class Looked(NamedTuple):
 def look(path: Path, progress: Progress | None = None) -> Looked:
     """Verify a whole bundle, without any store. Invalid, TooLarge or Damaged says what is wrong with it, and where."""
     with opening(path) as bundle:
-        return _look(bundle, progress or (lambda _done, _total: None))
+        looked = _look(bundle, progress or (lambda _done, _total: None))
+    _rehearse(path, looked)
+    return looked
 
 
 def _look(bundle: Bundle, progress: Progress) -> Looked:
@@ -123,25 +129,35 @@ def _check_rows(rebuild: Rebuild, listed: Listed) -> tuple[str, str] | None:
     for table, rows in rebuild.rows.items():
         for expected in rows.values():
             for column, value in expected.row.items():
-                if not _is_cell(value):
+                if column not in table.all_columns or not _is_cell(value, type_of(table.name, column)):
                     raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {expected.seq}")
-    own = {"session": "sessions", "run": "runs"}.get(listed.kind)
-    rows = [row for table in rebuild.rows if table.name == own for row in rebuild.each(table)]
-    if own is not None and len(rows) != 1:
-        raise Damaged(f"the log does not say what this {listed.kind} is", path=listed.path)
-    return _key_of(rows[0]) if listed.kind == "run" else None
+    if [*map(len, map(list, map(rebuild.each, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
+        raise Damaged(f"the log does not say what this {listed.kind} is, or says too much", path=listed.path)
+    return next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)
 
 
-def _key_of(row: Row) -> tuple[str, str] | None:
-    return None if row["key"] is None else (row["agent"], row["key"])
-
-
-def _is_cell(value: Any) -> bool:
+def _is_cell(value: Any, kind: str) -> bool:
+    """Whether a column of this type, in whatever database, gives back exactly this value."""
     if type(value) is int:
-        return -(2**63) <= value < 2**63
+        return kind == "bigint" and -(2**63) <= value < 2**63
     if type(value) is str:
-        return "\0" not in value and (value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value))
-    return value is None or type(value) is bytes
+        return (
+            kind == "text"
+            and "\0" not in value
+            and (value.isascii() or value.encode(errors="replace").decode() == value)
+        )
+    return value is None or (type(value) is bytes and kind == "bytea")
+
+
+def _rehearse(path: Path, looked: Looked) -> None:
+    """Import it into an empty store in memory, without its blobs. Damaged names the stream that no database takes."""
+    engine = engine_for(url.parse("memory:"))
+    scripts.bring_up_to_date(engine)
+    core = Core(engine, None, None, 30.0)
+    try:
+        core.write(bring_in, path, looked._replace(blobs={}), {}, {}, actor="", tenant=core.tenant_id("rehearsal"))
+    finally:
+        core.close()
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------------
@@ -276,8 +292,9 @@ class _Arrival:
             if number != at:
                 self._begin(coming)
                 at = number
-            self._add(coming, page)
-            self._tx.relieve()
+            with _refusals(coming.listed):
+                self._add(coming, page)
+                self._tx.relieve()
             reach("import.page")
 
     def _begin(self, coming: Plan) -> None:
@@ -295,6 +312,17 @@ class _Arrival:
         fresh = [event for event in page if event.seq > coming.known]
         adopt(self._tx, self._placed[coming.listed.uid], fresh, before, RECORDED, copied.seen)
         self._pruned |= pruned_in(page)
+
+
+@contextmanager
+def _refusals(listed: Listed) -> Iterator[None]:
+    """What the database itself does not take, said of the stream that it came with. Races are the lane's to run again."""
+    try:
+        yield
+    except Fault as fault:
+        if fault.kind not in (FaultKind.BROKEN, FaultKind.TAKEN):
+            raise
+        raise Damaged(f"no database takes what it says: {fault}", path=listed.path) from None
 
 
 def _copied(listed: Listed, name: str, session: str | None, known: int = 0) -> imported.Copied:

@@ -11,9 +11,9 @@ import hashlib
 import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from perdure.errors import Damaged, Invalid
 
@@ -60,6 +60,12 @@ class Pack:
     def __init__(self, archive: zipfile.ZipFile, size: int, members_max: int) -> None:
         self._archive = archive
         self._members = _members(archive, size, members_max)
+        self._open: set[IO[bytes]] = set()
+
+    def close(self) -> None:
+        """Let go of members that somebody began to read and left: their file would stay open."""
+        for source in self._open:
+            source.close()
 
     @property
     def names(self) -> frozenset[str]:
@@ -79,10 +85,12 @@ class Pack:
         """The content of a member. Damaged, after the last piece, when it is not what was packed."""
         digest, size = hashlib.sha256(), 0
         with zip_errors(), self._archive.open(name) as source:
+            self._open.add(source)
             while piece := source.read(PIECE_BYTES):
                 digest.update(piece)
                 size += len(piece)
                 yield piece
+        self._open.discard(source)
         if (size, digest.hexdigest()) != packed:
             raise Damaged("the content is not what the manifest says", path=name)
 
@@ -95,8 +103,8 @@ def unpacking(path: Path, members_max: int, foreign: Callable[[Path], Invalid]) 
             archive = zipfile.ZipFile(path)
     except Invalid as error:
         raise foreign(path) from error
-    with archive:
-        yield Pack(archive, path.stat().st_size, members_max)
+    with archive, closing(Pack(archive, path.stat().st_size, members_max)) as pack:
+        yield pack
 
 
 @contextmanager
@@ -131,7 +139,9 @@ def _members(archive: zipfile.ZipFile, size: int, most: int) -> dict[str, zipfil
 
 def _check_plain(info: zipfile.ZipInfo) -> None:
     plain = info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size
-    if not plain or info.flag_bits & 0x1:
-        raise Invalid("a member is compressed or encrypted; members are stored plain", path=info.filename[:200])
+    if not plain or info.flag_bits or info.comment:
+        raise Invalid(
+            "a member is compressed, encrypted or annotated; members are stored plain", path=info.filename[:200]
+        )
     if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG) or info.is_dir():
         raise Invalid("a member is no plain file", path=info.filename[:200])

@@ -181,7 +181,8 @@ def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
     """A stream begins at nothing, a fork after its parent's event."""
     if parent is None:
         return 0, GENESIS
-    rows = tx.query(LOG.event_by_seq, stream=parent.id, seq=template.fork_seq)
+    touches = [(EVENTS, parent.id)]
+    rows = tx.query(LOG.event_by_seq, touches=touches, stream=parent.id, seq=template.fork_seq)
     if not rows:
         raise Damaged(f"the parent has no event {template.fork_seq}", path=template.name)
     return template.fork_seq, event_of(rows[0]).hash

@@ -68,10 +68,10 @@ def test_there_and_back_everything_is_the_same(source, target, tmp_path):
 
 def test_the_order_of_the_feed_stays(source, target):
     with perdure.open(source) as store:
-        before = [event.ref for event in store.feed()]
+        before = [event.ref for event in store.feed(limit=1000)]
     move(source, target, actor="mover")
     with perdure.open(target) as store:
-        after = [event.ref for event in store.feed()]
+        after = [event.ref for event in store.feed(limit=1000)]
     assert len(before) > 300
     assert after[: len(before)] == before
 
@@ -214,6 +214,15 @@ def test_a_store_that_was_moved_can_be_taken_back_on_purpose(source, target):
         assert store.verify().ok
     with pytest.raises(errors.Invalid, match="not moved"):
         take_back(source, actor="mover")
+
+
+def test_a_backup_of_a_store_that_was_moved_is_restored_as_a_store_of_its_own(source, tmp_path):
+    move(source, f"sqlite:///{tmp_path}/target.db", actor="mover")
+    with perdure.open(source, read_only=True) as store:
+        store.backup(tmp_path / "backup")
+    perdure.restore(tmp_path / "backup", f"sqlite:///{tmp_path}/restored.db")
+    with perdure.open(f"sqlite:///{tmp_path}/restored.db") as store:
+        store.session("main").say("user", "on purpose")
 
 
 # -- refused -------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import msgspec
 from perdure.artifacts import tree
 from perdure.errors import Damaged, Error, NotFound
 from perdure.interchange.bundle import ABOUT, BLOBS, INCIDENT, LOG, MANIFEST
+from perdure.interchange.readable import Readable, gather
 from perdure.log.change import Stream
 from perdure.log.derive import BLOB_REFS
 from perdure.log.event import GENESIS
@@ -140,6 +141,11 @@ def _session(reads: Reads, name: str) -> Stream:
     if found is None:
         raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
     return found[0]
+
+
+def readable(reads: Reads, sessions: Collection[str]) -> Readable:
+    """Sessions by name, for reading instead of travelling."""
+    return gather(reads, _sessions(reads, Chosen(sessions)))
 
 
 def _scopes(reads: Reads, chosen: Chosen) -> list[Stream]:

@@ -14,7 +14,7 @@ from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
 
 if TYPE_CHECKING:
-    from perdure.model.records.bundles import Exported, Imported
+    from perdure.model.records.bundles import Exported
 
 NEW_FILE = click.Path(path_type=Path)
 
@@ -39,7 +39,9 @@ ARRIVED = (
 @click.option("--scope", "scopes", multiple=True, metavar="NAME", help="Also this scope's values.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Also this run.")
 @click.option("--all", "everything", is_flag=True, help="Every session, scope and run of the tenant.")
-@click.option("--incident", metavar="RUN", shell_complete=run_names, help="One run, explained: with its session and a page.")
+@click.option(
+    "--incident", metavar="RUN", shell_complete=run_names, help="One run, explained: with its session and a page."
+)
 @click.option(
     "--format",
     "shape",
@@ -113,14 +115,14 @@ def import_(asked: Asked, *, bundle: Path, names: dict[str, str], dry_run: bool)
     Importing it again changes nothing; a longer bundle of the same sessions adds the rest. Runs that are not over come parked:
     they are copies, and only `perdure unpark` lets one go on here.
     """
+    import_bundle(asked, bundle, names, dry_run=dry_run)
+
+
+def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
+    """Import one bundle and say what came of it."""
     with asked.open() as store, progress("verifying") as step:
         done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
-    say_imported(done, as_json=asked.as_json)
-
-
-def say_imported(done: Imported, *, as_json: bool) -> None:
-    """What an import did."""
-    if as_json:
+    if asked.as_json:
         say_json(done)
         return
     say_table(ARRIVED, done.streams)

@@ -20,7 +20,9 @@ HELD = (Column("held", lambda each: each.what), Column("by", lambda each: each.h
 )
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST", required=False)
-@click.option("--fence", is_flag=True, help="Also if somebody is at work: they write nothing more, what is open is doubt.")
+@click.option(
+    "--fence", is_flag=True, help="Also if somebody is at work: they write nothing more, what is open is doubt."
+)
 @click.option("--take-back", is_flag=True, help="Open SRC again after a move; only if DST is given up.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be moved, and who is at work.")
 @actor_option
@@ -49,7 +51,9 @@ def move(
     if as_json:
         say_json(done)
         return
-    say_facts({"from": done.source, "to": done.target, "streams": done.streams, "events": done.events, "blobs": done.blobs})
+    say_facts(
+        {"from": done.source, "to": done.target, "streams": done.streams, "events": done.events, "blobs": done.blobs}
+    )
     if done.held:
         say_heading("At work")
         say_table(HELD, done.held)

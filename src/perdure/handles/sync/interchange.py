@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perdure.handles.sync.base import StoreHandle
 from perdure.interchange import bundle_in, bundle_out, incident
+from perdure.interchange.readable import Readable
 from perdure.model.records.bundles import Exported, Imported
 
 
@@ -42,8 +43,12 @@ class Interchange(StoreHandle):
         """Write a bundle of one run, the runs that it started and its session, with a page that explains it to people."""
         caller = self._caller
         chosen = caller.read(incident.chosen, run)
-        page = partial(incident.page, run=run, core=caller.core)
+        page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
         return caller.work(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), page)
+
+    def readable(self, sessions: Iterable[str]) -> Readable:
+        """Everything in these sessions, for reading: `.sessions` as records, `.markdown()` as a page. NotFound for a name."""
+        return self._caller.read(bundle_out.readable, [*sessions])
 
     def import_(
         self,

@@ -81,7 +81,7 @@ def take_back(source: str, *, actor: str) -> None:
         if sealing.departure(sealing.facts_of(core.engine)) is None:
             raise Invalid("this store was not moved", path="source")
         sealing.unseal(core.engine)
-        core.write(_note, "store.taken_back", {}, actor=actor, tenant=_first_tenant(core))
+        core.write(_say_taken_back, actor=actor, tenant=_first_tenant(core))
 
 
 def _check_urls(source: str, target: str) -> None:
@@ -118,7 +118,7 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
         sealing.expect(core.engine, origin.uid)
     reach("move.expected")
     to = url.without_password(target)
-    origin.write(_note, "store.moving", {"to": to, "fenced": bool(held)}, actor=actor, tenant=_first_tenant(origin))
+    origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
     reach("move.said")
 
     def check(_script: Script) -> None:
@@ -144,10 +144,17 @@ def _check_sound(core: Core, *, blobs: bool) -> None:
         raise Damaged(f"the store does not verify: {report.problems[0]}", path="store", report=report)
 
 
-def _note(tx: Tx, kind: str, doc: dict[str, Any]) -> None:
-    """Say something about the store itself, in its own stream."""
-    stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
-    tx.record(Change(kind, stream, None, Op.NOTE, doc=doc))
+def _say_moving(tx: Tx, to: str, held: bool) -> None:
+    tx.record(Change("store.moving", _own(tx), None, Op.NOTE, doc={"to": to, "fenced": held}))
+
+
+def _say_taken_back(tx: Tx) -> None:
+    tx.record(Change("store.taken_back", _own(tx), None, Op.NOTE))
+
+
+def _own(tx: Tx) -> Stream:
+    """The store's own stream."""
+    return tx.find_stream("store", "store") or tx.new_stream("store", "store")
 
 
 def _first_tenant(core: Core) -> int:

@@ -82,7 +82,7 @@ def note(tx: Tx, stream: Stream, session: str | None, after: int, upto: int, bun
     own = tx.find_stream(TENANT, TENANT) or tx.new_stream(TENANT, TENANT)
     doc = {"name": TENANT, "called": stream.name, "after": after, "upto": upto, "bundle": bundle}
     doc |= {} if session is None else {"session": session}
-    tx.record(Change(NOTED, own, None, Op.NOTE, doc=doc, refs=[stream.ref(upto)]))
+    tx.record(Change("tenant.imported", own, None, Op.NOTE, doc=doc, refs=[stream.ref(upto)]))
 
 
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:

@@ -27,7 +27,7 @@ from perdure.log.written import WrittenStream
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
 from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
-from perdure.planes import artifacts, imported, runs
+from perdure.planes import artifacts, elsewhere, imported, runs
 from perdure.planes.rebuild import Rebuild
 from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
 from perdure.stores import scripts, url
@@ -333,7 +333,7 @@ def _arrived(tx: Tx, coming: Plan) -> Arrived:
     listed = coming.listed
     stream, _ = find(tx, template(listed, coming.written, coming.name))
     row = tx.row(RUNS, stream) if stream is not None and listed.kind == "run" else None
-    parked = row is not None and row["reason"] == runs.IMPORTED
+    parked = row is not None and row["reason"] == elsewhere.IMPORTED
     added = listed.last - coming.known
     return Arrived(listed.uid, listed.kind, coming.name, added, listed.last - coming.written.fork, parked)
 

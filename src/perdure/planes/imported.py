@@ -18,7 +18,8 @@ from perdure.log.event import Body
 from perdure.log.table import Table
 from perdure.model.records.runs import ENDED
 from perdure.planes.documents import body_of
-from perdure.planes.runs import IMPORTED, PARKED
+from perdure.planes.elsewhere import IMPORTED
+from perdure.planes.runs import PARKED
 from perdure.planes.stored import stored_as, stored_fields
 from perdure.planes.tables import EFFECTS, RUNS, SESSIONS
 from perdure.stores.replay import Seen

@@ -31,7 +31,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WhatIf
 from perdure.model.values import digest, to_plain
-from perdure.planes import conversation, inputs, presence
+from perdure.planes import conversation, elsewhere, inputs, presence
 from perdure.planes.checkpoints import Prepared
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.origins import check_seq
@@ -48,8 +48,6 @@ T = TypeVar("T")
 
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
-MOVED = "moved"  # the reason of a run that was handed over: it goes on elsewhere
-IMPORTED = "imported"  # the reason of a copy: its original may go on elsewhere (planes/imported)
 DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
 HEADS = 32  # of own writes that a lease remembers
 ID_CHARS = 12
@@ -413,33 +411,16 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
 
 def check_here(reads: Reads, stream: Stream) -> None:
     """Conflict for a run that was handed over, and for a copy: another goes on with it, and it must not go on twice (P3)."""
-    if not was_moved(reads, stream):
-        return
-    reason = _row(reads, stream)["reason"]
-    what = (
-        "was handed over, and goes on elsewhere"
-        if reason == MOVED
-        else "is a copy, and its original may go on elsewhere"
-    )
-    hint = ways_on(stream.name, reason)
-    raise Conflict(f"run {stream.name} {what}", path="run", status=PARKED.value, hint=hint)
+    if was_moved(reads, stream):
+        reason = _row(reads, stream)["reason"]
+        hint = elsewhere.ways_on(stream.name, reason)
+        raise Conflict(f"run {stream.name} {elsewhere.AWAY[reason]}", path="run", status=PARKED.value, hint=hint)
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
     """Whether a run may go on elsewhere: it was handed over and not taken back, or is a copy that nobody let go on here."""
     row = _row(reads, stream)
-    return row["status"] == PARKED and row["reason"] in (MOVED, IMPORTED)
-
-
-def ways_on(name: str, reason: str | None) -> str:
-    """What a person can do about a parked run."""
-    if reason == MOVED:
-        return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
-    if reason == IMPORTED:
-        return (
-            f"only if its original is gone for good: `perdure unpark {name}` goes on here, and what was open is doubt"
-        )
-    return f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"
+    return row["status"] == PARKED and row["reason"] in elsewhere.AWAY
 
 
 def pin(tx: Tx, stream: Stream, program: str | None) -> None:

@@ -186,6 +186,28 @@ def test_a_fenced_source_takes_nothing_more_and_what_was_open_is_doubt(source, t
         assert {effect.key: effect.state for effect in store.effects(tool="pay")}["sent"] == "in_doubt"
 
 
+def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
+    with perdure.open(postgres_store, actor="worker") as store:
+        session = store.session("main")
+        session.say("user", "before")
+        move(postgres_store, f"sqlite:///{tmp_path}/target.db", actor="mover")
+        for late in (lambda: session.say("user", "late"), lambda: store.session("new")):
+            with pytest.raises(errors.ReadOnly, match="moved"):
+                late()
+        assert [turn.content for turn in session.turns(last=9)] == ["before"]
+    take_back(postgres_store, actor="mover")
+    with perdure.open(postgres_store) as store:
+        store.session("main").say("user", "again")
+        assert store.verify().ok
+
+
+def test_a_store_that_holds_nothing_is_moved_too(tmp_path):
+    perdure.open(f"sqlite:///{tmp_path}/empty.db").close()
+    assert move(f"sqlite:///{tmp_path}/empty.db", f"sqlite:///{tmp_path}/target.db", actor="mover").streams == 1
+    with perdure.open(f"sqlite:///{tmp_path}/target.db") as store:
+        assert store.verify().ok
+
+
 def test_a_waiting_run_goes_on_where_it_was_moved_and_nothing_is_done_twice(tmp_path, target):
     SENT.clear()
     source = f"sqlite:///{tmp_path}/runs.db"

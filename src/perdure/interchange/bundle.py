@@ -64,13 +64,8 @@ class Bundle:
         self.members = {each.name: Packed(each.size, each.sha256) for each in self.manifest.members}
         _check_members(self.manifest, pack)
         _check_streams(self.manifest)
-
-    @property
-    def blobs(self) -> dict[bytes, int]:
-        """The sizes of its blobs, by address."""
-        return {
-            bytes.fromhex(name[len(BLOBS) :]): it.size for name, it in self.members.items() if name.startswith(BLOBS)
-        }
+        blobs = [each for each in self.manifest.members if each.name.startswith(BLOBS)]
+        self.blobs = {bytes.fromhex(each.sha256): each.size for each in blobs}  # their sizes, by address
 
     def blob(self, address: bytes) -> Iterator[bytes]:
         """The content of a blob, piece by piece; Damaged before the last one is over if it is another."""

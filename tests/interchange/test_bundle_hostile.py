@@ -426,3 +426,18 @@ def test_control_the_same_corpus_gets_through_when_nobody_checks(sound, tmp_path
             assert events_in(store) > 0
     assert through >= {"actor 'eve'", "title 3", "unknown column"}
     assert len(through) >= 5
+
+
+def test_a_chain_that_stands_here_as_something_else_is_a_conflict(tmp_path) -> None:
+    """Kinds and names are not hashed: what is known by its identity must be what it is here."""
+    original = single("session")
+    forged = manifest_of(original)
+    forged["streams"][0]["kind"] = "scope"
+    lines = lines_of(original)
+    lines[0] = json.dumps(json.loads(lines[0]) | {"kind": "scope"}).encode()
+    with perdure.open("memory:") as store:
+        store.import_(made(lambda it: it, original, tmp_path / "x"))
+        before = events_in(store)
+        with pytest.raises((errors.Conflict, errors.Damaged)):
+            store.import_(made(lambda it: with_lines(with_manifest(it, forged), lines), original, tmp_path / "y"))
+        assert events_in(store) == before

@@ -196,6 +196,8 @@ def _known(reads: Reads, coming: Plan) -> Plan:
     if found is None:
         _check_free(reads, coming)
         return coming._replace(known=coming.written.fork)
+    if found.kind != coming.listed.kind:
+        raise Conflict(f"this stream is a {found.kind} here", path=coming.listed.path)
     if isinstance(reads, Tx):
         reads.lock(found)
         seq = reads.seq(found)

@@ -198,7 +198,7 @@ def test_a_session_comes_in_under_another_name_and_its_runs_with_it(source, targ
     furnish(source)
     target.session("main").say("user", "another one of that name")
     source.export(bundle, ["main"])
-    with pytest.raises(errors.Conflict, match=r"session main.*--as main=OTHER"):
+    with pytest.raises(errors.Conflict, match=r"session main.*--rename main=OTHER"):
         target.import_(bundle)
     target.import_(bundle, names={"main": "theirs"})
     assert target.verify().ok, target.verify().problems
@@ -227,7 +227,7 @@ def test_a_bundle_never_says_for_which_tenant_it_is(source, tmp_path, bundle):
 
 
 @pytest.mark.parametrize(
-    ("names", "path"), [({"b": "c"}, "as b"), ({"a": ""}, "as a"), ({"a": "x\n"}, "as a")], ids=str
+    ("names", "path"), [({"b": "c"}, "rename b"), ({"a": ""}, "rename a"), ({"a": "x\n"}, "rename a")], ids=str
 )
 def test_names_that_make_no_sense_are_refused(source, target, bundle, names, path):
     source.session("a")

@@ -181,12 +181,12 @@ def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
 def _wanted(looked: Looked, names: Names) -> dict[str, str]:
     sessions = [listed.name for listed, _ in looked.streams if listed.kind == "session"]
     for old, new in names.items():
-        check_name(new, f"as {old}")
+        check_name(new, f"rename {old}")
         if old not in sessions:
-            raise Invalid(f"there is no session {old!r} in the bundle", path=f"as {old}")
+            raise Invalid(f"there is no session {old!r} in the bundle", path=f"rename {old}")
     wanted = {name: names.get(name, name) for name in sessions}
     if len(set(wanted.values())) != len(wanted):
-        raise Invalid("two sessions would have the same name", path="as")
+        raise Invalid("two sessions would have the same name", path="rename")
     return wanted
 
 
@@ -208,7 +208,7 @@ def _check_free(reads: Reads, coming: Plan) -> None:
     """Nothing else here may have the name of a new stream, or the key of a new run."""
     listed = coming.listed
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
-        hint = f"--as {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
+        hint = f"--rename {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
         raise Conflict(f"another {listed.kind} has this name", path=f"{listed.kind} {coming.name}", hint=hint)
     if coming.key and reads.query(runs.Q.run_by_key, tenant=reads.tenant, agent=coming.key[0], key=coming.key[1]):
         raise Conflict(f"the key {coming.key[1]!r} stands for another run of {coming.key[0]}", path=listed.path)

@@ -24,7 +24,7 @@ def test_a_session_goes_out_and_comes_in(run, ask, url, session, tmp_path) -> No
     perdure.open(other).close()
     would = ask("import", "x.perdure", "--dry-run", "--store", other)
     assert would["dry_run"]
-    shown = run("import", "x.perdure", "--as", f"{session}=theirs", "--store", other)
+    shown = run("import", "x.perdure", "--rename", f"{session}=theirs", "--store", other)
     assert shown.exit_code == 0, shown.output
     assert "theirs" in shown.output
     assert all(each["added"] == 0 for each in ask("import", "x.perdure", "--store", other)["streams"])
@@ -36,7 +36,7 @@ def test_a_session_goes_out_and_comes_in(run, ask, url, session, tmp_path) -> No
     [
         (("export", "SESSION"), "-o NAME.perdure"),
         (("export", "SESSION", "--incident", "x", "-o", "x"), "stands alone"),
-        (("import", "x", "--as", "broken"), "OLD=NEW"),
+        (("import", "x", "--rename", "broken"), "OLD=NEW"),
         (("move", "sqlite:///a.db"), "--take-back"),
     ],
 )

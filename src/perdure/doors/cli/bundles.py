@@ -1,4 +1,4 @@
-"""`perdure export` and `perdure import`: sessions and runs that leave a store in one file, and come into another."""
+"""`perdure export`, and of `perdure import` what takes bundles: sessions and runs in one file, out of a store and into another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.names import run_names
-from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.options import Asked, Body, command, reads
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
+from perdure.errors import NotFound
 
 if TYPE_CHECKING:
     from perdure.model.records.bundles import Exported
@@ -93,34 +94,27 @@ def _say_readable(asked: Asked, sessions: tuple[str, ...], output: Path | None, 
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """--as OLD=NEW"""
+    """--rename OLD=NEW"""
     pairs = [each.partition("=") for each in given]
     if any(not (old and new) for old, _, new in pairs):
         raise click.BadParameter("expected OLD=NEW")
     return {old: new for old, _, new in pairs}
 
 
-@command(
-    "import",
-    "perdure import issue-42.perdure --dry-run",
-    "perdure import issue-42.perdure --as issue-42=theirs --tenant acme",
-)
-@click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--as", "names", multiple=True, metavar="OLD=NEW", callback=_names, help="Call a session otherwise here.")
-@click.option("--dry-run", is_flag=True, help="Verify it, and only say what would be done.")
-@writes
-def import_(asked: Asked, *, bundle: Path, names: dict[str, str], dry_run: bool) -> None:
-    """Take the sessions and runs of BUNDLE into this store, under this tenant: all of it or nothing, verified first.
-
-    Importing it again changes nothing; a longer bundle of the same sessions adds the rest. Runs that are not over come parked:
-    they are copies, and only `perdure unpark` lets one go on here.
-    """
-    import_bundle(asked, bundle, names, dry_run=dry_run)
+def renaming(function: Body) -> Body:
+    """--rename, for `perdure import`."""
+    about = "Of a bundle: call a session otherwise here; repeatable."
+    return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
 
 
 def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
-    """Import one bundle and say what came of it."""
-    with asked.open() as store, progress("verifying") as step:
+    """Import one bundle and say what came of it. A dry run compares with a store that is there; else one is made."""
+    import perdure  # noqa: PLC0415 - help must not load the stores
+
+    if not bundle.is_file():
+        raise NotFound("there is no such bundle", path=str(bundle))
+    opened = asked.open() if dry_run else perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant)
+    with opened as store, progress("verifying") as step:
         done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
     if asked.as_json:
         say_json(done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -307,6 +308,19 @@ def test_an_imported_run_is_parked_and_nobody_drives_it(source, target, bundle):
             verb()
     assert SENT == ["first"]
     assert target.verify().ok
+
+
+def test_a_copy_stays_a_copy_when_a_files_store_makes_its_tables_anew(source, bundle, tmp_path):
+    handle = waiting_run(source)
+    source.export(bundle, ["a"])
+    url = f"files:///{tmp_path}/files"
+    with perdure.open(url) as store:
+        store.import_(bundle, names={"a": "theirs"})
+    shutil.rmtree(tmp_path / "files" / ".perdure")
+    with perdure.open(url) as store:
+        assert store.run(handle.record.id).record.reason == "imported"
+        assert store.run(handle.record.id).record.session == "theirs"
+        assert store.verify().ok
 
 
 def test_a_copy_grows_with_its_original_as_long_as_nobody_goes_on_with_it(source, target, bundle, tmp_path):

@@ -30,10 +30,10 @@ def source(tmp_path):
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "files"])
 def target(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/target.db"
+    if request.param != "postgres":
+        return f"sqlite:///{tmp_path}/target.db" if request.param == "sqlite" else f"files:///{tmp_path}/target"
     return f"{request.getfixturevalue('postgres_store')}&artifacts=file://{tmp_path}/places"
 
 

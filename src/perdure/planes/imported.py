@@ -22,7 +22,7 @@ from perdure.planes.elsewhere import IMPORTED
 from perdure.planes.runs import PARKED
 from perdure.planes.stored import stored_as, stored_fields
 from perdure.planes.tables import EFFECTS, RUNS, SESSIONS
-from perdure.stores.replay import Seen
+from perdure.stores.replay import Seen, register_meaning
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -116,3 +116,6 @@ def _note(reads: Reads, stored: bytes | None) -> _Note:
 def _copied(notes: list[_Note]) -> Copied:
     """All notes about one stream; the newest says what it is called."""
     return Copied(notes[-1].called, notes[-1].session, tuple((each.after, each.upto) for each in notes))
+
+
+register_meaning(seen_of)

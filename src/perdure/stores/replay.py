@@ -28,6 +28,19 @@ PAGE_EVENTS = 500
 Seen = Callable[[Table | None, int, Body], Body]  # what an event means in the target, if it is not what it says
 
 
+_meanings: list[Callable[[Reads, Stream], Seen | None]] = []
+
+
+def register_meaning(seen_of: Callable[[Reads, Stream], Seen | None]) -> None:
+    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.imported`)."""
+    _meanings.append(seen_of)
+
+
+def meaning_of(reads: Reads, stream: Stream) -> Seen:
+    """What the events of a stream mean here; mostly what they say."""
+    return next((seen for seen_of in _meanings if (seen := seen_of(reads, stream))), verbatim)
+
+
 class Slice(msgspec.Struct, frozen=True):
     """What to replay of one stream, as the source numbers it: its events up to `upto`."""
 
@@ -35,7 +48,8 @@ class Slice(msgspec.Struct, frozen=True):
     upto: int
 
 
-def _verbatim(_table: Table | None, _seq: int, body: Body) -> Body:
+def verbatim(_table: Table | None, _seq: int, body: Body) -> Body:
+    """An event means what it says."""
     return body
 
 
@@ -55,7 +69,7 @@ def replay(
     placed: dict[int, Stream] = {}
     for part in slices:
         parent = _parent(part.stream, placed)
-        seen = seen_of(part.stream) or _verbatim
+        seen = seen_of(part.stream) or verbatim
         found, after = target.read(find, part.stream, tenant=tenant)
         pruned = _pruned_before(source, part.stream, after)
         for page in pages(source, part, after):
@@ -142,7 +156,7 @@ def adopt(
     page: Iterable[Event],
     before: frozenset[str],
     tables: Mapping[str, Table],
-    seen: Seen = _verbatim,
+    seen: Seen = verbatim,
 ) -> None:
     """Events of a stream, each checked against the one before it. `before`: the tables that have lost bodies before them."""
     head, pruned = tx.head(stream), set(before)
@@ -158,7 +172,7 @@ def adopt_event(
     event: Event,
     head: Head,
     tables: Mapping[str, Table],
-    seen: Seen = _verbatim,
+    seen: Seen = verbatim,
     *,
     pruned: bool,
 ) -> Head:

@@ -1,4 +1,4 @@
-"""`perdure export`, and of `perdure import` what takes bundles: sessions and runs in one file, out of a store and into another."""
+"""`perdure export`, and of `perdure import` what takes bundles: sessions and runs in a file, out of a store and into another."""
 
 from __future__ import annotations
 

@@ -59,8 +59,10 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.sync.store import Store
     from perdure.handles.sync.values import Lock
     from perdure.handles.sync.work import Task
+    from perdure.interchange.move import move
     from perdure.log.anchor import Anchor
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
+    from perdure.model.records.bundles import Exported, Imported
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
     from perdure.model.records.conversation import (
         Call,
@@ -91,6 +93,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.moves import Moved
     from perdure.model.records.recovery import Recovered
     from perdure.model.records.retention import Retained, RetainReport, Retention
     from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
@@ -126,8 +129,10 @@ _HOMES = {
     "perdure.handles.sync.store": ("Store",),
     "perdure.handles.sync.values": ("Lock",),
     "perdure.handles.sync.work": ("Task",),
+    "perdure.interchange.move": ("move",),
     "perdure.log.anchor": ("Anchor",),
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
+    "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
     "perdure.model.records.conversation": (
         "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
@@ -136,6 +141,7 @@ _HOMES = {
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
+    "perdure.model.records.moves": ("Moved",),
     "perdure.model.records.recovery": ("Recovered",),
     "perdure.model.records.retention": ("RetainReport", "Retained", "Retention"),
     "perdure.model.records.timeline": ("TimelineRecord",),
@@ -208,14 +214,17 @@ __all__ = [
     "Envelope",
     "Error",
     "EventRecord",
+    "Exported",
     "Failed",
     "Full",
     "Happened",
     "How",
+    "Imported",
     "InDoubt",
     "Invalid",
     "KeyReused",
     "Lock",
+    "Moved",
     "NewerSchema",
     "NotFound",
     "Page",
@@ -277,6 +286,7 @@ __all__ = [
     "agent",
     "aopen",
     "arestore",
+    "move",
     "open",
     "registered",
     "restore",

@@ -36,7 +36,7 @@ from perdure.model.records.envelope import (
     WaitPart,
 )
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
-from perdure.planes import checkpoints, presence, runs, waits
+from perdure.planes import checkpoints, elsewhere, presence, runs, waits
 from perdure.planes.documents import doc_of, inline_body
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
@@ -302,7 +302,7 @@ def _verdict(
         return RunVerdict(Standing.OVER, f"it is {status}")
     if status is RunStatus.PARKED:
         return RunVerdict(
-            Standing.PARKED, f"it is parked ({row['reason']}): {runs.ways_on(stream.name, row['reason'])}"
+            Standing.PARKED, f"it is parked ({row['reason']}): {elsewhere.ways_on(stream.name, row['reason'])}"
         )
     if doubts:
         return RunVerdict(Standing.DOUBT, f"only a person can say whether {_and(doubts)} happened: `perdure settle`")
@@ -353,7 +353,7 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
         _let_go(tx, each, witness)
     made = _envelope(tx, stream, witness, sealed=True, depth=0)
     for each in family:
-        runs.park(tx, each, runs.MOVED, "it was handed over and goes on elsewhere", store=witness.store)
+        runs.park(tx, each, elsewhere.MOVED, "it was handed over and goes on elsewhere", store=witness.store)
     return made
 
 

@@ -1,1 +1,1 @@
-"""Edges: what comes from elsewhere and what goes there."""
+"""Edges: what leaves a store and what comes in. Bundles, moves, incidents, importers."""

@@ -27,7 +27,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes import guards
+from perdure.planes import guards, imported
 from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
 from perdure.planes.rebuild import Difference, Rebuild
@@ -257,8 +257,9 @@ class StreamCheck:
         self._stream = Stream(*row[:7])
         self._head: tuple[int, bytes] = (row[7], row[8])
         self._findings = findings
-        self._rebuild = Rebuild()
-        self._renamed: str | None = None
+        self._copied = imported.of_stream(self._tenant_reader(), self._stream)
+        self._rebuild = Rebuild(seen=self._copied.seen if self._copied else None)
+        self._renamed: str | None = self._copied.name if self._copied else None
         self._named: set[int] = set()  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
@@ -343,7 +344,7 @@ class StreamCheck:
                 self._problem(ProblemKind.BODY_EMPTIED, seq, "", "the body is gone and no prune names it")
 
     def _check_name(self) -> None:
-        """Its first event says what a stream is and what it is called: one that was renamed or swapped shows."""
+        """Its first event (or who imported it) says what a stream is and is called: one that was renamed or swapped shows."""
         if self._opening is None:
             return
         kind, name = _opened_as(*self._opening)

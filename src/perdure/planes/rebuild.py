@@ -20,6 +20,7 @@ from perdure.log.table import Row, Table, TableClass
 from perdure.log.upcast import upcast
 from perdure.planes import tables
 from perdure.stores.dialect import rows_page
+from perdure.stores.replay import Seen
 from perdure.stores.store import Reads
 
 PAGE_ROWS = 500
@@ -61,8 +62,10 @@ def _shown(key: Key) -> str:
 class Rebuild:
     """The tables of one stream, event by event."""
 
-    def __init__(self, recorded: dict[str, Table] = tables.RECORDED) -> None:
+    def __init__(self, recorded: dict[str, Table] = tables.RECORDED, seen: Seen | None = None) -> None:
+        """seen: what events mean here, if the stream was imported (`planes/imported`)."""
         self._recorded = recorded
+        self._seen = seen
         self.rows: dict[Table, dict[Key, Expected]] = {}
         self._pruned: set[str] = set()  # tables that have events without a body
 
@@ -85,6 +88,7 @@ class Rebuild:
             table = self._recorded.get(event.table)
             if table is None:
                 raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
+            body = self._seen(table, event.seq, body) if self._seen else body
             pruned = event.table in self._pruned
             done = step(table, body, event.seq, partial(self._standing, table), pruned=pruned)
             if done is not None:

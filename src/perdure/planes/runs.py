@@ -31,7 +31,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WhatIf
 from perdure.model.values import digest, to_plain
-from perdure.planes import conversation, inputs, presence
+from perdure.planes import conversation, elsewhere, inputs, presence
 from perdure.planes.checkpoints import Prepared
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.origins import check_seq
@@ -48,7 +48,6 @@ T = TypeVar("T")
 
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
-MOVED = "moved"  # the reason of a run that was handed over: it goes on elsewhere
 DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
 HEADS = 32  # of own writes that a lease remembers
 ID_CHARS = 12
@@ -411,25 +410,17 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
 
 
 def check_here(reads: Reads, stream: Stream) -> None:
-    """Conflict for a run that was handed over: whoever adopted it goes on with it, and it must not go on twice (P3)."""
+    """Conflict for a run that was handed over, and for a copy: another goes on with it, and it must not go on twice (P3)."""
     if was_moved(reads, stream):
-        raise Conflict(
-            f"run {stream.name} was handed over, and goes on elsewhere", path="run", status=PARKED.value,
-            hint=ways_on(stream.name, MOVED),
-        )  # fmt: skip
+        reason = _row(reads, stream)["reason"]
+        hint = elsewhere.ways_on(stream.name, reason)
+        raise Conflict(f"run {stream.name} {elsewhere.AWAY[reason]}", path="run", status=PARKED.value, hint=hint)
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
-    """Whether a run was handed over and not taken back."""
+    """Whether a run may go on elsewhere: it was handed over and not taken back, or is a copy that nobody let go on here."""
     row = _row(reads, stream)
-    return row["status"] == PARKED and row["reason"] == MOVED
-
-
-def ways_on(name: str, reason: str | None) -> str:
-    """What a person can do about a parked run."""
-    if reason == MOVED:
-        return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
-    return f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"
+    return row["status"] == PARKED and row["reason"] in elsewhere.AWAY
 
 
 def pin(tx: Tx, stream: Stream, program: str | None) -> None:

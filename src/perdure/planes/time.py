@@ -22,7 +22,7 @@ from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_name
-from perdure.planes import presence, restate
+from perdure.planes import imported, presence, restate
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
 from perdure.planes.snapshots import one_state
@@ -159,7 +159,8 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     then = point(reads, stream, moment)
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
-    streams = replay(reads, list(_slices(ancestry(reads, then.stream), then.seq)), past, tenant, RECORDED)
+    slices = list(_slices(ancestry(reads, then.stream), then.seq))
+    streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.seen_of, reads))
     past.write(_hold_on, actor="", tenant=tenant)
     row = past.read(_session_row, streams[-1], tenant=tenant)
     return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")

@@ -16,7 +16,7 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
-from perdure.planes import checkpoints, runs, waits
+from perdure.planes import checkpoints, elsewhere, runs, waits
 from perdure.planes.runs import Lease
 from perdure.runtime.journal import Journal
 from perdure.stores.store import Reads
@@ -161,6 +161,6 @@ def ended_as(record: RunRecord) -> Any:
     )
     where = f"run {record.id}"
     if record.status is RunStatus.PARKED:
-        raise Parked(said, path=where, hint=runs.ways_on(record.id, record.reason), reason=record.reason)
+        raise Parked(said, path=where, hint=elsewhere.ways_on(record.id, record.reason), reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
     raise kind(said, code=code, path=where)

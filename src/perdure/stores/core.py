@@ -23,7 +23,7 @@ from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import LEASE_TTL_SECONDS
-from perdure.stores import scripts, url
+from perdure.stores import scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Job, Lane, pause
@@ -133,7 +133,7 @@ class Core:
     ) -> None:
         self.engine = engine
         identity = scripts.identity_of(engine)
-        self.uid, self.epoch = identity.uid, identity.epoch
+        self.uid, self.epoch, self.facts = identity.uid, identity.epoch, identity.facts
         self.holder = new_uid().hex()
         remote = engine.dialect == "postgres"
         self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
@@ -303,8 +303,12 @@ def open_core(
     read_only: bool = False,
     artifacts: str | None = None,
     lease_seconds: float = LEASE_TTL_SECONDS,
+    moving: bool = False,
 ) -> Core:
-    """Open a store by its URL: made if it is new, brought up to date if it is older, refused if it is newer."""
+    """Open a store by its URL: made if it is new, brought up to date if it is older, refused if it is newer.
+
+    moving: also one that was moved away, or is not all there yet; only for who moves it.
+    """
     address = url.parse(store_url)
     place = place_for(address, artifacts)
     if read_only and place is not None:
@@ -316,7 +320,10 @@ def open_core(
             scripts.check_readable(engine)
         else:
             scripts.bring_up_to_date(engine)
-        return Core(engine, place, clock, timeout_seconds, lease_seconds)
+        core = Core(engine, place, clock, timeout_seconds, lease_seconds)
+        if not moving:
+            sealing.check_open(core.facts, read_only=read_only)
+        return core
     except Fault as fault:
         engine.close()
         raise _naming(fault, address).as_error("store") from fault

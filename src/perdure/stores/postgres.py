@@ -25,7 +25,7 @@ from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
-from perdure.stores.postgres_types import COLUMN_TYPES
+from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Params, Rows, Writes
 
@@ -71,16 +71,12 @@ def fault_of(error: psycopg.Error) -> Fault:
     return Fault(FaultKind.LOST if lost else FaultKind.BROKEN, error)
 
 
-def _type(table: str, column: str) -> str:
-    return COLUMN_TYPES.get((table, column)) or COLUMN_TYPES[column]
-
-
 @cache
 def _source(table: str, columns: tuple[str, ...], *, single: bool) -> str:
     """Rows as parameters: plain ones for a single row, one array a column for many."""
     if single:
-        return f"VALUES ({listed(f'%b::{_type(table, column)}' for column in columns)})"
-    return f"SELECT * FROM unnest({listed(f'%b::{_type(table, column)}[]' for column in columns)})"
+        return f"VALUES ({listed(f'%b::{type_of(table, column)}' for column in columns)})"
+    return f"SELECT * FROM unnest({listed(f'%b::{type_of(table, column)}[]' for column in columns)})"
 
 
 @cache

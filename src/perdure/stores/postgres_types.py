@@ -26,3 +26,8 @@ COLUMN_TYPES: dict[str | tuple[str, str], str] = {
     ("waits", "state"): "text",
     ("runs", "parent"): "text",
 }
+
+
+def type_of(table: str, column: str) -> str:
+    """The type of a column: `bigint`, `text` or `bytea`."""
+    return COLUMN_TYPES.get((table, column)) or COLUMN_TYPES[column]

@@ -4,13 +4,13 @@ events give.
 The chain stays the same chain: uids, sequence numbers, hashes and bodies are carried over; ids, positions and
 tenants are the target's own. Every event is checked against its hash as it comes in. Parents come before
 their forks. A replay that was cut off goes on where it stopped. Blobs are not carried: who replays says where
-they are. Callers: time travel; later moves and bundles. Keeps P5, P6, P10. Costs one fold of what is
+they are. Callers: time travel, moves, bundles. Keeps P5, P6, P10. Costs one fold of what is
 replayed; memory holds one page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -25,6 +25,21 @@ from perdure.stores.tx import EVENTS, LOG, Tx
 
 PAGE_EVENTS = 500
 
+Seen = Callable[[Table | None, int, Body], Body]  # what an event means in the target, if it is not what it says
+
+
+_meanings: list[Callable[[Reads, Stream], Seen | None]] = []
+
+
+def register_meaning(seen_of: Callable[[Reads, Stream], Seen | None]) -> None:
+    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.imported`)."""
+    _meanings.append(seen_of)
+
+
+def meaning_of(reads: Reads, stream: Stream) -> Seen:
+    """What the events of a stream mean here; mostly what they say."""
+    return next((seen for seen_of in _meanings if (seen := seen_of(reads, stream))), verbatim)
+
 
 class Slice(msgspec.Struct, frozen=True):
     """What to replay of one stream, as the source numbers it: its events up to `upto`."""
@@ -33,22 +48,33 @@ class Slice(msgspec.Struct, frozen=True):
     upto: int
 
 
+def verbatim(_table: Table | None, _seq: int, body: Body) -> Body:
+    """An event means what it says."""
+    return body
+
+
 def replay(
-    source: Reads, slices: Iterable[Slice], target: Core, tenant: int, tables: Mapping[str, Table]
+    source: Reads,
+    slices: Iterable[Slice],
+    target: Core,
+    tenant: int,
+    tables: Mapping[str, Table],
+    seen_of: Callable[[Stream], Seen | None] = lambda _: None,
 ) -> list[Stream]:
     """Load these slices, parents first; returns the streams as the target numbers them.
 
     Each page is one commit. Repeating it adds nothing. Raises Damaged when an event is not what its hash
-    says.
+    says. seen_of: see `Seen`; asked once for each stream, as the source numbers it.
     """
     placed: dict[int, Stream] = {}
     for part in slices:
         parent = _parent(part.stream, placed)
-        found, after = target.read(_find, part.stream, tenant=tenant)
+        seen = seen_of(part.stream) or verbatim
+        found, after = target.read(find, part.stream, tenant=tenant)
         pruned = _pruned_before(source, part.stream, after)
-        for page in _pages(source, part, after):
-            found = target.write(_adopt, part.stream, parent, page, pruned, tables, actor="", tenant=tenant)
-            pruned |= _pruned_in(page)
+        for page in pages(source, part, after):
+            found = target.write(_adopt, part.stream, parent, page, pruned, tables, seen, actor="", tenant=tenant)
+            pruned |= pruned_in(page)
         if found is None:
             raise Invalid("there is nothing to replay", path=part.stream.name)
         placed[part.stream.id] = found
@@ -61,7 +87,7 @@ def _parent(stream: Stream, placed: Mapping[int, Stream]) -> Stream | None:
     return placed.get(stream.parent or 0)
 
 
-def _find(reads: Reads, stream: Stream) -> tuple[Stream | None, int]:
+def find(reads: Reads, stream: Stream) -> tuple[Stream | None, int]:
     """The stream as the target has it already, and how far."""
     rows = reads.query(LOG.stream_by_uid, uid=stream.uid)
     if not rows:
@@ -72,7 +98,8 @@ def _find(reads: Reads, stream: Stream) -> tuple[Stream | None, int]:
     return found, reads.query(LOG.stream_head, stream=found.id)[0][0]
 
 
-def _pages(source: Reads, part: Slice, after: int) -> Iterator[list[Event]]:
+def pages(source: Reads, part: Slice, after: int) -> Iterator[list[Event]]:
+    """The events of a slice after one, page by page. Damaged when some are missing."""
     stream = part.stream.id
     while after < part.upto:
         rows = source.query(
@@ -97,7 +124,8 @@ def _pruned_before(source: Reads, stream: Stream, after: int) -> frozenset[str]:
     return frozenset(table for (table,) in source.query(LOG.pruned_tables, stream=stream.id, upto=after))
 
 
-def _pruned_in(page: Iterable[Event]) -> frozenset[str]:
+def pruned_in(page: Iterable[Event]) -> frozenset[str]:
+    """The tables that have lost bodies in these events."""
     return frozenset(event.table for event in page if event.body is None)
 
 
@@ -108,53 +136,73 @@ def _adopt(
     page: list[Event],
     before: frozenset[str],
     tables: Mapping[str, Table],
+    seen: Seen,
 ) -> Stream:
-    """One page into the target, as one commit. `before`: the tables that have lost bodies before it."""
-    stream, head = _place(tx, template, parent)
-    pruned = set(before)
-    for event in page:
-        if event.body is None:
-            pruned.add(event.table)
-        head = adopt_event(tx, stream, event, head, tables, pruned=event.table in pruned)
+    """One page into the target, as one commit."""
+    stream = place(tx, template, parent)
+    adopt(tx, stream, page, before, tables, seen)
     return stream
 
 
-def adopt_event(tx: Tx, stream: Stream, event: Event, head: Head, tables: Mapping[str, Table], *, pruned: bool) -> Head:
+def place(tx: Tx, template: Stream, parent: Stream | None) -> Stream:
+    """The stream as the target has it; a new one is begun, under the template's name. `parent`: as the target has that."""
+    found, _ = find(tx, template)
+    return found or tx.new_stream(template.kind, template.name, parent, _start(tx, template, parent), uid=template.uid)
+
+
+def adopt(
+    tx: Tx,
+    stream: Stream,
+    page: Iterable[Event],
+    before: frozenset[str],
+    tables: Mapping[str, Table],
+    seen: Seen = verbatim,
+) -> None:
+    """Events of a stream, each checked against the one before it. `before`: the tables that have lost bodies before them."""
+    head, pruned = tx.head(stream), set(before)
+    for event in page:
+        if event.body is None:
+            pruned.add(event.table)
+        head = adopt_event(tx, stream, event, head, tables, seen, pruned=event.table in pruned)
+
+
+def adopt_event(
+    tx: Tx,
+    stream: Stream,
+    event: Event,
+    head: Head,
+    tables: Mapping[str, Table],
+    seen: Seen = verbatim,
+    *,
+    pruned: bool,
+) -> Head:
     """One event into a stream whose head this is, with its rows; returns the head after it. Damaged when it does not follow."""
-    after = _check(stream.uid, event, head)
-    _apply(tx, stream, event, _table(event, tables), pruned=pruned)
+    after = follow(stream.uid, event, head)
+    _apply(tx, stream, event, _table(event, tables), seen, pruned=pruned)
     return after
 
 
-def _apply(tx: Tx, stream: Stream, event: Event, table: Table | None, *, pruned: bool) -> None:
+def _apply(tx: Tx, stream: Stream, event: Event, table: Table | None, seen: Seen, *, pruned: bool) -> None:
     """An event and its rows. Damaged when the chain holds but what the event says cannot be applied."""
     try:
-        tx.adopt(stream, event, table, _body(event), pruned=pruned)
+        body = _body(event)
+        tx.adopt(stream, event, table, body and seen(table, event.seq, body), pruned=pruned)
     except (TypeError, ValueError, KeyError) as error:
         raise Damaged(f"what it says cannot be applied: {error}", path=f"seq {event.seq}") from None
-
-
-def _place(tx: Tx, template: Stream, parent: Stream | None) -> tuple[Stream, Head]:
-    """Where the stream stands in the target; a new one is begun."""
-    found, _ = _find(tx, template)
-    if found is not None:
-        seq, digest = tx.query(LOG.stream_head, stream=found.id)[0]
-        return found, (seq, digest)
-    head = _start(tx, template, parent)
-    return tx.new_stream(template.kind, template.name, parent, head, uid=template.uid), head
 
 
 def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
     """A stream begins at nothing, a fork after its parent's event."""
     if parent is None:
         return 0, GENESIS
-    rows = tx.query(LOG.event_by_seq, stream=parent.id, seq=template.fork_seq)
+    touches = [(EVENTS, parent.id)]
+    rows = tx.query(LOG.event_by_seq, touches=touches, stream=parent.id, seq=template.fork_seq)
     if not rows:
         raise Damaged(f"the parent has no event {template.fork_seq}", path=template.name)
     return template.fork_seq, event_of(rows[0]).hash
 
 
-def _check(uid: bytes, event: Event, head: Head) -> Head:
+def follow(uid: bytes, event: Event, head: Head) -> Head:
     """The head after an event that follows `head`; Damaged when it does not."""
     seq, previous = head
     kept = event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)

@@ -163,11 +163,12 @@ def schema_of(engine: Engine) -> int:
 
 
 class Identity(NamedTuple):
-    """Who a store is. `partition` is where its blobs lie in a place: a restored copy has one of its own."""
+    """Who a store is. `partition` is where its blobs lie in a place: a restored copy has one of its own. `facts`: all it says."""
 
     uid: str
     epoch: int
     partition: str
+    facts: dict[str, str]
 
 
 def identity_of(engine: Engine) -> Identity:
@@ -178,7 +179,7 @@ def identity_of(engine: Engine) -> Identity:
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
-    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid)
+    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts)
 
 
 def _check_cluster(script: PostgresScript) -> None:

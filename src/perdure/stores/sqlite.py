@@ -43,6 +43,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
 )
 _TAKEN = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID})
 _NOT_OF_THE_FILE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})
+_MOVED = "this store was moved"  # what its trigger says (stores/sealing.sql)
 _GONE = "bring the file back, or restore a backup, and open the store again"
 _WITH_ITS_WAL = "copy the file, with its -wal, to a writable folder"
 
@@ -51,6 +52,8 @@ def fault_of(error: apsw.Error, file: str = "") -> Fault:
     """What kind of failure this is, and of which file (a broken constraint is no matter of the file)."""
     if isinstance(error, apsw.NotADBError):
         return foreign(file)
+    if isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
+        return Fault(FaultKind.READ_ONLY, error, "opening it again says where it went")
     if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _TAKEN:
         return Fault(FaultKind.TAKEN, error)
     kind = next((kind for error_class, kind in _FAULTS if isinstance(error, error_class)), FaultKind.BROKEN)

@@ -314,6 +314,10 @@ class Tx:
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
         self._flush_early()
 
+    def relieve(self) -> None:
+        """Let go of what is buffered, still uncommitted: for verbs that write more than memory should hold at once."""
+        self._flush_early()
+
     def claim_blobs(self) -> None:
         """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
         self._flush_early()

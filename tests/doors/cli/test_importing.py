@@ -79,7 +79,8 @@ def test_rows_by_a_mapping(run, ask, tmp_path) -> None:
         (("x.json", "--as", "tasks", "--field", "rhyme=x"), 2, "tasks have no 'rhyme'"),
         (("x.json", "--as", "tasks", "--scope", "s"), 2, "only values"),
         (("x.json", "--as", "tasks", "--from", "codex"), 2, "exclude each other"),
-        (("x.perdure",), 7, "bundles cannot be imported yet"),
+        (("x.perdure",), 3, "no such bundle"),
+        (("x.perdure", "notes"), 2, "one after the other"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_made(run, tmp_path, words, code, says) -> None:

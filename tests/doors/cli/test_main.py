@@ -15,7 +15,7 @@ from doors.cli.content import clean_environment, started
 from perdure import errors
 from perdure.doors.cli.main import COMMANDS, cli
 
-TAKES_NO_STORE = {"advise", "bench", "demo", "evaluate", "completion", "init"}
+TAKES_NO_STORE = {"advise", "bench", "demo", "evaluate", "completion", "init", "move"}  # a move names two, by place
 
 
 def commands() -> dict[str, click.Command]:

@@ -18,7 +18,7 @@ from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_tab
 from perdure.errors import Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
-from perdure.planes.runs import ways_on
+from perdure.planes.elsewhere import ways_on
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store

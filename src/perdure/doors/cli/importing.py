@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.bundles import import_bundle, renaming
 from perdure.doors.cli.options import Asked, command, writes
 from perdure.doors.cli.output import counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
-from perdure.errors import Damaged, Refused
+from perdure.errors import Damaged
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -41,6 +42,7 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
     "perdure import ~/.claude/projects --dry-run",
     "perdure import sessions.db --from openai-agents",
     "perdure import backlog.tsv --as tasks --field title=Summary --session backlog",
+    "perdure import issue-42.perdure --rename issue-42=theirs --dry-run",
     "perdure import checkpoints.sqlite --store sqlite:///agent.db --json",
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
@@ -54,20 +56,27 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
     "--session", default="", metavar="NAME", help="With --as: into which session; by default one named as the file."
 )
 @click.option("--scope", default="", metavar="NAME", help="With --as values: into which scope instead.")
-@click.option("--dry-run", is_flag=True, help="Only say what is in the files; no store is needed.")
+@renaming
+@click.option("--dry-run", is_flag=True, help="Only say what is in the files, or what a bundle would add.")
 @writes
 def import_(
     asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
-    session: str, scope: str, dry_run: bool,
+    session: str, scope: str, names: dict[str, str], dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bring what other programs kept into a store: sessions, turns, calls, results, values, tasks, decisions.
+    """Bring what other programs kept into a store: sessions, turns, calls, results, values, tasks, decisions; or bundles.
 
     FILE may be a folder. Importing again adds nothing; a file that has grown adds what is new; after a crash, run it again.
     The store is made if there is none. What is broken is left out and listed, the rest is taken: exit code 8 then.
+
+    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all; its runs that are not over
+    come parked: they are copies, and only `perdure unpark` lets one go on here.
     """
     from perdure.interchange.importers.importing import import_files  # noqa: PLC0415 - help must not load the stores
 
-    _refuse_bundles(paths)
+    if _are_bundles(paths):
+        for path in paths:
+            import_bundle(asked, path, names, dry_run=dry_run)
+        return
     mapping = _mapping(kind, fields, session, scope, format_name)
     with _store(asked, dry_run=dry_run) as store, progress("importing") as step:
         report = import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
@@ -94,10 +103,12 @@ def _mapping(kind: str | None, fields: tuple[str, ...], session: str, scope: str
     return Mapping(kind, {name: column for name, _, column in pairs}, session, scope)
 
 
-def _refuse_bundles(paths: tuple[Path, ...]) -> None:
-    for path in paths:
-        if path.suffix == BUNDLE:
-            raise Refused("bundles cannot be imported yet", path=str(path))
+def _are_bundles(paths: tuple[Path, ...]) -> bool:
+    """Whether these are bundles; one kind at a time: a bundle is taken whole or not at all."""
+    found = {path.suffix == BUNDLE for path in paths}
+    if len(found) > 1:
+        raise click.UsageError(f"import bundles ({BUNDLE}) and files of other programs one after the other")
+    return found == {True}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from perdure.handles.aio.conversation import AsyncConversationAcross
 from perdure.handles.aio.decisions import AsyncDecisionsAcross
 from perdure.handles.aio.effects import AsyncEffectsAcross
 from perdure.handles.aio.happenings import AsyncHappeningsAcross
+from perdure.handles.aio.interchange import AsyncInterchange
 from perdure.handles.aio.recovery import AsyncRecovery
 from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
@@ -36,6 +37,7 @@ class AsyncStore(
     AsyncEffectsAcross,
     AsyncRecovery,
     AsyncAdopting,
+    AsyncInterchange,
     AsyncRetaining,
 ):
     """An open store. Use it as a context manager, or call `close`."""

@@ -15,6 +15,7 @@ from perdure.handles.sync.conversation import ConversationAcross
 from perdure.handles.sync.decisions import DecisionsAcross
 from perdure.handles.sync.effects import EffectsAcross
 from perdure.handles.sync.happenings import HappeningsAcross
+from perdure.handles.sync.interchange import Interchange
 from perdure.handles.sync.recovery import Recovery
 from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
@@ -37,6 +38,7 @@ class Store(
     EffectsAcross,
     Recovery,
     Adopting,
+    Interchange,
     Retaining,
 ):
     """An open store. Use it as a context manager, or call `close`."""

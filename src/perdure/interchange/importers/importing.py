@@ -7,24 +7,31 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
-from perdure.handles.sync.store import Store
 from perdure.interchange.importers import state
 from perdure.interchange.importers.formats import Format, detect, format_named, may_be_broken
 from perdure.interchange.importers.items import Item, LeftOut, PassedOver, Remark
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import Report, Tally
 from perdure.interchange.importers.state import Mapping
-from perdure.interchange.importers.writing import import_items
+from perdure.interchange.importers.writing import Writer, import_items
 
 FILES_MAX = 100_000
 _BESIDE = ("-wal", "-shm", "-journal")  # of a database, which is read with them
 Progress = Callable[[int, int], None]
 
 
+class OpenStore(Protocol):
+    """The handle of an open store: handles stand below this package, and are known by what is used of them."""
+
+    @property
+    def _caller(self) -> Writer: ...
+
+
 def import_files(
-    store: Store | None,
+    store: OpenStore | None,
     paths: Iterable[Path],
     *,
     format_name: str | None = None,

@@ -9,12 +9,11 @@ with its reason. Nobody attends an imported session: it does not read as crashed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from perdure.errors import Conflict, Error, Invalid, KeyReused
-from perdure.handles.callers import Caller
 from perdure.interchange.importers.items import (
     Answered,
     Decided,
@@ -51,6 +50,14 @@ WORDS: dict[type[Item], str] = {
 MOVES = {"done": "done", "failed": "fail", "cancelled": "cancel", "blocked": "block"}
 
 
+class Writer(Protocol):
+    """What runs a verb in a transaction of its own, and returns after its commit: the caller of a handle."""
+
+    def write(self, verb: Callable[..., Any], /, *args: Any) -> Any:
+        """Run it."""
+        ...
+
+
 class Outcome(NamedTuple):
     """What became of an item: whether it is new, or why it was left out."""
 
@@ -63,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def import_items(
-    caller: Caller | None,
+    caller: Writer | None,
     found: Iterable[Item | Remark],
     tally: Tally,
     source: str = "",

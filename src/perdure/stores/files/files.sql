@@ -38,3 +38,6 @@ PRAGMA synchronous = NORMAL
 
 -- unwritable: a log that was read into memory is not to be changed there.
 PRAGMA query_only = ON
+
+-- tenants_said: whether any tenant has a stream of its own: only then can a stream be an imported one.
+SELECT 1 FROM streams WHERE kind = 'tenant' LIMIT 1

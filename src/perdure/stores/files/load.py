@@ -23,7 +23,7 @@ from perdure.stores.files.journal import Entry
 from perdure.stores.files.line import Found, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.migrate import Q as META
 from perdure.stores.migrate import number_in, uid_in
-from perdure.stores.replay import adopt_event
+from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, Head
@@ -45,6 +45,10 @@ class Loader:
         self._streams: dict[bytes, Stream] = {}
         self._named: dict[str, Stream] = {}  # the same by their uids as they are written
         self._pruned: dict[int, set[str]] = {}
+        self._seen: dict[
+            int, Seen
+        ] = {}  # what the events of a stream mean here; anew after a tenant has said something
+        self._tenants_said = bool(cache.query(Q.tenants_said, {}))
         self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
         self.facts: WrittenStore | None = None
 
@@ -186,7 +190,22 @@ class Loader:
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
-        adopt_event(tx, stream, event, tx.head(stream), self._tables, pruned=event.table in pruned)
+        adopt_event(
+            tx, stream, event, tx.head(stream), self._tables, self._meaning(tx, stream), pruned=event.table in pruned
+        )
+
+    def _meaning(self, tx: Tx, stream: Stream) -> Seen:
+        """Tenants' own streams say which others were imported: what they said in this very line counts too."""
+        if stream.kind == "tenant":
+            self._seen.clear()
+            self._tenants_said = True
+        if stream.id not in self._seen:
+            self._seen[stream.id] = self._looked_up(tx, stream) if self._tenants_said else verbatim
+        return self._seen[stream.id]
+
+    def _looked_up(self, tx: Tx, stream: Stream) -> Seen:
+        tx.relieve()
+        return meaning_of(tx, stream)
 
     def _find(self, uid: str) -> Stream:
         stream = self._stream(from_hex(uid, 16, "events.stream"))

@@ -1,0 +1,124 @@
+"""`perdure export`, and of `perdure import` what takes bundles: sessions and runs in a file, out of a store and into another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.doors.cli.names import run_names
+from perdure.doors.cli.options import Asked, Body, command, reads
+from perdure.doors.cli.output import bytes_size, counted, note, plain, say_facts, say_json
+from perdure.doors.cli.progress import progress
+from perdure.doors.cli.tables import Column, say_table
+from perdure.errors import NotFound
+
+if TYPE_CHECKING:
+    from perdure.model.records.bundles import Exported
+
+NEW_FILE = click.Path(path_type=Path)
+
+ARRIVED = (
+    Column("kind", lambda each: each.kind),
+    Column("name", lambda each: each.name),
+    Column("events", lambda each: each.events),
+    Column("new", lambda each: each.added),
+    Column("", lambda each: "parked: a copy" if each.parked else ""),
+)
+
+
+@command(
+    "export",
+    "perdure export issue-42 -o issue-42.perdure",
+    "perdure export --all -o everything.perdure",
+    "perdure export issue-42 --format markdown",
+    "perdure export --incident 4f1c2a9b77d0 -o incident.perdure",
+)
+@click.argument("sessions", nargs=-1)
+@click.option("-o", "--output", type=NEW_FILE, help="The new file; for reading, standard output if it is left out.")
+@click.option("--scope", "scopes", multiple=True, metavar="NAME", help="Also this scope's values.")
+@click.option("--run", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Also this run.")
+@click.option("--all", "everything", is_flag=True, help="Every session, scope and run of the tenant.")
+@click.option(
+    "--incident", metavar="RUN", shell_complete=run_names, help="One run, explained: with its session and a page."
+)
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["bundle", "json", "markdown"]),
+    default="bundle",
+    show_default=True,
+    help="json and markdown are for reading: nothing reads them back.",
+)
+@reads
+def export(asked: Asked, *, output: Path | None, incident: str | None, shape: str, **chosen: Any) -> None:
+    """Write SESSIONS into one file: their events with the proof of their chains, their runs, and every blob that they need.
+
+    The same content gives the same bytes. A fork brings its past. Nothing is left out or blackened: look for secrets before you
+    give it away.
+    """
+    if incident and (any(chosen.values()) or shape != "bundle"):
+        raise click.UsageError("--incident stands alone: the run decides what belongs to it")
+    if shape != "bundle":
+        _say_readable(asked, chosen["sessions"], output, shape)
+        return
+    if output is None:
+        raise click.UsageError("a bundle needs a file: -o NAME.perdure")
+    with asked.open() as store, progress("exporting") as step:
+        done = store.export_incident(output, incident) if incident else store.export(output, progress=step, **chosen)
+    _say_exported(done, as_json=asked.as_json)
+
+
+def _say_exported(done: Exported, *, as_json: bool) -> None:
+    if as_json:
+        say_json(done)
+        return
+    facts = {"bundle": done.path, "size": bytes_size(done.size), "streams": done.streams, "events": done.events}
+    say_facts({**facts, "blobs": done.blobs, "digest": done.digest})
+    note("it holds everything as it was recorded, secrets included")
+
+
+def _say_readable(asked: Asked, sessions: tuple[str, ...], output: Path | None, shape: str) -> None:
+    """Sessions for reading."""
+    import json  # noqa: PLC0415 - only here
+
+    with asked.open() as store:
+        found = store.readable(sessions)
+    text = found.markdown() if shape == "markdown" else json.dumps(plain(found.sessions), indent=2) + "\n"
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    with output.open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """--rename OLD=NEW"""
+    pairs = [each.partition("=") for each in given]
+    if any(not (old and new) for old, _, new in pairs):
+        raise click.BadParameter("expected OLD=NEW")
+    return {old: new for old, _, new in pairs}
+
+
+def renaming(function: Body) -> Body:
+    """--rename, for `perdure import`."""
+    about = "Of a bundle: call a session otherwise here; repeatable."
+    return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
+
+
+def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
+    """Import one bundle and say what came of it. A dry run compares with a store that is there; else one is made."""
+    import perdure  # noqa: PLC0415 - help must not load the stores
+
+    if not bundle.is_file():
+        raise NotFound("there is no such bundle", path=str(bundle))
+    opened = asked.open() if dry_run else perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant)
+    with opened as store, progress("verifying") as step:
+        done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
+    if asked.as_json:
+        say_json(done)
+        return
+    say_table(ARRIVED, done.streams)
+    what = "would be added" if done.dry_run else "added"
+    note(f"{counted(done.added, 'event')} {what} for tenant {done.tenant}")

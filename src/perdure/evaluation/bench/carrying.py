@@ -1,0 +1,79 @@
+"""Leaving a store: how fast events go into a bundle and out of one, and into another database and back, unchanged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import perdure
+from perdure.evaluation.bench.case import Case, Context, Figure, at_least
+from perdure.evaluation.bench.filling import fill_events, say_many
+from perdure.interchange.move import move
+
+EVENTS = 100_000
+SESSION_TURNS = 100
+
+
+def _fill(url: str, events: int) -> None:
+    """Half of them in one long session, the rest in many short ones, with values that change."""
+    with perdure.open(url) as store:
+        fill_events(store, events // 2, kinds=20, actors=5, days=3)
+        for number in range(max(1, events // 2 // (SESSION_TURNS + 2))):
+            say_many(store, f"session {number}", SESSION_TURNS)
+            store.session(f"session {number}").set("turns", number)
+
+
+def _rate(count: int, act: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    act()
+    return count / (time.perf_counter() - began)
+
+
+def _exported(url: str, path: Path) -> tuple[bytes, int]:
+    with perdure.open(url, read_only=True) as store:
+        made = store.export(path, everything=True)
+    return path.read_bytes(), made.events
+
+
+def moves(context: Context) -> list[Figure]:
+    """SQLite → PostgreSQL → SQLite, with everything proved on both sides."""
+    assert context.postgres is not None
+    with context.scratch() as folder:
+        first, last = f"sqlite:///{folder}/first.db", f"sqlite:///{folder}/last.db"
+        middle = f"{context.postgres}&artifacts=file://{folder}/places"
+        _fill(first, context.count(EVENTS, 2_000))
+        before, events = _exported(first, folder / "before")
+        there = _rate(events, lambda: move(first, middle, actor="bench"))
+        back = _rate(events, lambda: move(middle, last, actor="bench"))
+        after, _ = _exported(last, folder / "after")
+        detail = f"{events:,} events; with both folds and every chain compared"
+        return [
+            at_least("move SQLite → PostgreSQL", there, 1_000, "events/s", detail),
+            at_least("move PostgreSQL → SQLite", back, 1_000, "events/s", detail),
+            at_least("bytes of the export after both moves equal those before", float(before == after), 1, "yes"),
+        ]
+
+
+def bundles(context: Context) -> list[Figure]:
+    """Everything of a store into one file, and into another store."""
+    with context.scratch() as folder:
+        source = f"sqlite:///{folder}/source.db"
+        _fill(source, context.count(EVENTS, 2_000))
+        found: list[int] = []
+        events = context.count(EVENTS, 2_000)
+        out = _rate(events, lambda: found.append(_exported(source, folder / "x")[1]))
+        with perdure.open(f"sqlite:///{folder}/target.db") as target:
+            back = _rate(found[0], lambda: target.import_(folder / "x"))
+        detail = f"{found[0]:,} events, {(folder / 'x').stat().st_size / 1e6:.0f} MB"
+        return [
+            at_least("export into a bundle", out, 5_000, "events/s", detail),
+            at_least("import, verified and rehearsed first", back, 2_000, "events/s", detail),
+        ]
+
+
+CASES = [
+    Case("move", "100,000 events to PostgreSQL and back, bytes compared", moves, needs_postgres=True),
+    Case("bundle", "100,000 events into a bundle and out of it", bundles),
+]

@@ -1,0 +1,76 @@
+"""Handles for bundles: sessions, scopes and runs that leave a store in one file, and come into another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from perdure.handles.aio.base import AsyncStoreHandle
+from perdure.interchange import bundle_in, bundle_out, incident
+from perdure.interchange.readable import Readable
+from perdure.model.records.bundles import Exported, Imported
+
+
+class AsyncInterchange(AsyncStoreHandle):
+    """Bundles, on their way out and in."""
+
+    __slots__ = ()
+
+    async def export(
+        self,
+        path: str | Path,
+        sessions: Iterable[str] = (),
+        *,
+        scopes: Iterable[str] = (),
+        runs: Iterable[str] = (),
+        everything: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Exported:
+        """Write a bundle of these sessions (or scopes, or runs; or everything of this tenant) into a new file.
+
+        With a session come its runs, and the parents of a fork up to where it was forked. The same content gives the same
+        bytes. Atomic: after a crash the file is there whole or not at all. progress: called with (events done, in all).
+        Raises NotFound for a name, Conflict when the file exists, Damaged when something is not what was written.
+        """
+        chosen = bundle_out.Chosen([*sessions], [*scopes], [*runs], everything)
+        caller = self._caller
+        task = partial(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), progress=progress)
+        return await caller.work(task)
+
+    async def export_incident(self, path: str | Path, run: str) -> Exported:
+        """Write a bundle of one run, the runs that it started and its session, with a page that explains it to people."""
+        caller = self._caller
+        chosen = await caller.read(incident.chosen, run)
+        page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
+        return await caller.work(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), page)
+
+    async def readable(self, sessions: Iterable[str]) -> Readable:
+        """Everything in these sessions, for reading: `.sessions` as records, `.markdown()` as a page. NotFound for a name."""
+        return await self._caller.read(bundle_out.readable, [*sessions])
+
+    async def import_(
+        self,
+        path: str | Path,
+        *,
+        names: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
+        """Take the streams of a bundle into this tenant of this store. names: what its sessions are to be called here.
+
+        Everything is verified before anything is written, and then written in one commit. Importing it again changes nothing; a
+        bundle that goes on where this store has a stream's beginning adds the rest. Runs that are not over come parked, and
+        whatever is open in a copy is doubt: it never acts as if it were its original. dry_run: only say what would be done.
+        Raises Invalid, TooLarge or Damaged for what is no sound bundle, Conflict (with the stream, and the number of the event)
+        where this store has another. Nothing is written then.
+        """
+        caller, source, called = self._caller, Path(path), dict(names or {})
+        looked = await caller.work(bundle_in.look, source, progress)
+        planned = await caller.read(bundle_in.plan, source, looked, called)
+        tenant = await caller.read(bundle_out.tenant_name)
+        if dry_run:
+            return bundle_in.report(looked, tenant, bundle_in.foreseen(planned), dry_run=True)
+        large = await caller.work(bundle_in.carry, caller.core, caller.tenant, source, looked.blobs)
+        arrived = await caller.write(bundle_in.bring_in, source, looked, called, large)
+        return bundle_in.report(looked, tenant, arrived)

@@ -1,0 +1,305 @@
+"""The bundle: sessions, scopes and runs in one file, and how a hostile one is refused (docs/bundles.md).
+
+FORMAT 1: a pack (`stores.packing`: a zip file, every member stored as it is, so equal content gives equal bytes)
+
+    log.jsonl            one line a stream (parents before their forks), then one line an event (`log.written`), stream by stream
+    blobs/<sha256>       what the events need, by its content
+    INCIDENT.md          only in the bundle of an incident: for people, never read by an import
+    manifest.json        see `Manifest`; written last: the size and the digest of every member, and where every chain ends
+
+Opening looks at the container and the manifest; `Bundle.events` checks form, order and chain as it reads, piece by piece. What
+events mean is folded by who imports. Callers: `bundle_out`, `bundle_in`. Keeps P6 and P10.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.errors import Damaged, Error, Invalid, NotFound, TooLarge
+from perdure.log.change import Stream
+from perdure.log.event import GENESIS, Event
+from perdure.log.written import WrittenEvent, WrittenStream, decode, event_read, from_hex
+from perdure.model.limits import NAME_MAX_CHARS, VALUE_MAX_DEPTH, check_name, check_text
+from perdure.model.records.bundles import FORMAT, KIND, Listed, Manifest
+from perdure.stores.packing import Pack, Packed, unpacking
+from perdure.stores.replay import follow
+
+LOG, MANIFEST, INCIDENT, BLOBS = "log.jsonl", "manifest.json", "INCIDENT.md", "blobs/"
+ABOUT = "Perdure bundle: log.jsonl holds one line a stream and one line an event; docs/bundles.md says how to read it."
+KINDS = ("session", "run", "scope")  # a tenant's or a store's own stream never travels: it says what happened there
+
+MEMBERS_MAX = 1_000_000
+BUNDLE_MAX_BYTES = 64 * 1024**3
+MANIFEST_MAX_BYTES = 64 * 1024**2
+LINE_MAX_BYTES = 4 * 1024**2
+PAGE_EVENTS = 2_000
+_DEPTH_MAX = VALUE_MAX_DEPTH + 10  # a document stands a few levels deep in its body
+
+_BLOB = re.compile(r"blobs/([0-9a-f]{64})", re.ASCII)
+
+
+class Line(NamedTuple):
+    """One line of the log, and where it stands."""
+
+    path: str
+    data: bytes
+
+
+class Bundle:
+    """An open bundle whose manifest names exactly what is there. Its members are checked as they are read."""
+
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
+        text = _manifest_text(pack)
+        self.digest = hashlib.sha256(text).hexdigest()
+        self.manifest: Manifest = _manifest(text)
+        self.members = {each.name: Packed(each.size, each.sha256) for each in self.manifest.members}
+        _check_members(self.manifest, pack)
+        _check_streams(self.manifest)
+        blobs = [each for each in self.manifest.members if each.name.startswith(BLOBS)]
+        self.blobs = {bytes.fromhex(each.sha256): each.size for each in blobs}  # their sizes, by address
+
+    def blob(self, address: bytes) -> Iterator[bytes]:
+        """The content of a blob, piece by piece; Damaged before the last one is over if it is another."""
+        name = f"{BLOBS}{address.hex()}"
+        if name not in self.members:
+            raise Damaged("a blob that an event needs is not in the bundle", path=name)
+        return self._pack.pieces(name, self.members[name])
+
+    def streams(self) -> list[tuple[Listed, WrittenStream]]:
+        """Its streams, as the manifest and as the log have them."""
+        lines = self._lines()
+        first = itertools.islice(lines, len(self.manifest.streams))
+        written = [decode(line.data, WrittenStream, line.path) for line in first]
+        lines.close()
+        return list(zip(self.manifest.streams, _checked_streams(self.manifest, written), strict=True))
+
+    def pages(self) -> Iterator[tuple[int, list[Event]]]:
+        """All events: the number of their stream in the manifest, and a page of them. Damaged names what is not as it was
+        recorded, with its stream and sequence number."""
+        streams = self.streams()
+        chains = _Chains(streams)
+        lines = self._lines()
+        for _ in streams:
+            next(lines)
+        for number, (listed, _) in enumerate(streams):
+            yield from ((number, page) for page in _paged(chains.events(lines, listed)))
+        for line in lines:
+            raise Damaged("there is more than the manifest lists", path=line.path)
+
+    def _lines(self) -> Generator[Line]:
+        rest, number = b"", 0
+        for piece in self._pack.pieces(LOG, self.members[LOG]):
+            *lines, rest = (rest + piece).split(b"\n")
+            for data in lines:
+                number += 1
+                yield _whole(Line(f"{LOG}:{number}", data))
+            _bounded(Line(f"{LOG}:{number + 1}", rest))
+        if rest:
+            raise Damaged("the last line is cut off", path=f"{LOG}:{number + 1}")
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[Bundle]:
+    """Open a bundle. Invalid when it is none; TooLarge beyond `BUNDLE_MAX_BYTES`; NotFound when there is no such file."""
+    if not path.is_file():
+        raise NotFound("there is no such bundle", path=str(path))
+    if path.stat().st_size > BUNDLE_MAX_BYTES:
+        raise TooLarge(f"at most {BUNDLE_MAX_BYTES} bytes are read", path=str(path))
+    with unpacking(path, MEMBERS_MAX, _foreign) as pack:
+        yield Bundle(pack)
+
+
+def _foreign(path: Path) -> Invalid:
+    return Invalid(f"{path.name} is not a bundle that Perdure made", path=str(path), hint="`perdure export` makes one")
+
+
+# -- the manifest ------------------------------------------------------------------------------------------------------------
+
+
+def _manifest_text(pack: Pack) -> bytes:
+    size = pack.size(MANIFEST)
+    if size < 0:
+        raise Invalid("there is no manifest of a bundle in it", path=MANIFEST)
+    if size > MANIFEST_MAX_BYTES:
+        raise TooLarge(f"at most {MANIFEST_MAX_BYTES} bytes are read", path=MANIFEST)
+    return pack.read(MANIFEST)
+
+
+class _Version(msgspec.Struct):
+    """What every manifest has, of whatever format."""
+
+    format: int
+    kind: str
+
+
+def _manifest(text: bytes) -> Manifest:
+    said = decode(text, _Version, MANIFEST)
+    if said.kind != KIND:
+        raise Invalid(f"it is a {said.kind[:60]!r}, not a {KIND}", path=f"{MANIFEST} kind")
+    if said.format != FORMAT:
+        hint = "a newer Perdure may have made it: upgrade"
+        raise Invalid(
+            f"format {said.format} is unknown; this Perdure reads {FORMAT}", path=f"{MANIFEST} format", hint=hint
+        )
+    return decode(text, Manifest, MANIFEST)
+
+
+def _check_members(manifest: Manifest, pack: Pack) -> None:
+    named = [each.name for each in manifest.members]
+    for each in manifest.members:
+        if each.name not in (LOG, INCIDENT) and not _is_blob(each.name, each.sha256):
+            raise Invalid(f"no bundle has a member {each.name[:100]!r}", path=MANIFEST)
+        if pack.size(each.name) != each.size:
+            raise Damaged("it is missing, or not as large as the manifest says", path=each.name)
+    if len(set(named)) != len(named) or LOG not in named:
+        raise Invalid("the manifest names a member twice, or no log", path=MANIFEST)
+    for name in sorted(pack.names - {*named, MANIFEST}):
+        raise Invalid("the manifest does not name it", path=name[:200])
+
+
+def _is_blob(name: str, sha256: str) -> bool:
+    """A blob is called by its digest, and so cannot be called anything that leads elsewhere."""
+    found = _BLOB.fullmatch(name)
+    return found is not None and found[1] == sha256
+
+
+def _check_streams(manifest: Manifest) -> None:
+    check_name(manifest.tenant, f"{MANIFEST} tenant")
+    names, uids, events = set(), set(), 0
+    for at, each in enumerate(manifest.streams):
+        path = f"{MANIFEST} streams[{at}]"
+        _check_listed(each, path)
+        names.add((each.kind, each.name))
+        uids.add(each.uid)
+        events += each.last - each.first + 1
+    if not manifest.streams or len(names) != len(manifest.streams) or len(uids) != len(names):
+        raise Invalid("there is no stream in it, or one twice", path=MANIFEST)
+    if events != manifest.events:
+        raise Damaged(f"it lists {events} events, and says {manifest.events}", path=f"{MANIFEST} events")
+
+
+def _check_listed(each: Listed, path: str) -> None:
+    if each.kind not in KINDS:
+        raise Invalid(f"streams of kind {each.kind[:40]!r} do not travel", path=f"{path}.kind")
+    check_name(each.name, f"{path}.name")
+    if each.session and (each.kind != "run" or not check_name(each.session, f"{path}.session")):
+        raise Invalid("only a run has a session", path=f"{path}.session")
+    from_hex(each.uid, 16, f"{path}.uid")
+    from_hex(each.head, 32, f"{path}.head")
+    if not 1 <= each.first <= each.last < 2**62:
+        raise Invalid("a stream has events, from a first to a last", path=path)
+
+
+def _checked_streams(manifest: Manifest, written: Sequence[WrittenStream]) -> Sequence[WrittenStream]:
+    """The streams of the log: those of the manifest, each after its parent, each beginning where it says."""
+    before: dict[str, Listed] = {}
+    if len(written) != len(manifest.streams):
+        raise Damaged("the log ends before its streams are named", path=LOG)
+    for number, (each, found) in enumerate(zip(manifest.streams, written, strict=True), 1):
+        path = f"{LOG}:{number}"
+        if (found.uid, found.kind, found.name, found.tenant) != (each.uid, each.kind, each.name, manifest.tenant):
+            raise Damaged("this is not the stream that the manifest lists", path=path)
+        parent = before.get(found.parent)
+        if found.parent and (
+            parent is None or not parent.first <= found.fork <= parent.last or each.kind != parent.kind
+        ):
+            raise Damaged("its parent is not in the bundle up to where it was forked", path=path)
+        if each.first != found.fork + 1 or bool(found.parent) != bool(found.fork):
+            raise Damaged(f"it begins with event {each.first}, and was forked after {found.fork}", path=path)
+        before[each.uid] = each
+    return written
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------------
+
+
+def _bounded(line: Line) -> Line:
+    if len(line.data) > LINE_MAX_BYTES:
+        raise TooLarge(f"a line has at most {LINE_MAX_BYTES} bytes", path=line.path)
+    return line
+
+
+def _whole(line: Line) -> Line:
+    if line.data[:1] + line.data[-1:] != b"{}":
+        raise Damaged("a line is one JSON object, and nothing around it", path=line.path)
+    return _bounded(line)
+
+
+class _Chains:
+    """Checks the chains of all streams, one after the other; a fork goes on from an event of its parent."""
+
+    def __init__(self, streams: Sequence[tuple[Listed, WrittenStream]]) -> None:
+        self._written = {listed.uid: written for listed, written in streams}
+        self._forked = {(written.parent, written.fork) for _, written in streams if written.parent}
+        self._hashes: dict[tuple[str, int], bytes] = {}
+
+    def events(self, lines: Iterator[Line], listed: Listed) -> Iterator[Event]:
+        """The events of one stream, in order and without a gap."""
+        written = self._written[listed.uid]
+        head = (written.fork, self._hashes.get((written.parent, written.fork), GENESIS))
+        uid = bytes.fromhex(listed.uid)
+        for seq in range(listed.first, listed.last + 1):
+            event, path = _event(lines, listed, seq)
+            try:
+                head = follow(uid, event, head)
+            except Error as error:
+                raise Damaged(f"{listed.path} {error.path}: {error.message}", path=path) from None
+            if (listed.uid, seq) in self._forked:
+                self._hashes[listed.uid, seq] = event.hash
+            yield event
+        if head[1].hex() != listed.head:
+            raise Damaged(
+                f"{listed.path} does not end with the event that the manifest lists", path=f"{LOG} seq {listed.last}"
+            )
+
+
+def _event(lines: Iterator[Line], listed: Listed, seq: int) -> tuple[Event, str]:
+    line = next(lines, None)
+    if line is None:
+        raise Damaged(f"the log ends before event {seq} of {listed.path}", path=LOG)
+    written = decode(line.data, WrittenEvent, line.path)
+    if (written.stream, written.seq) != (listed.uid, seq):
+        raise Damaged(f"event {seq} of {listed.path} is expected here", path=line.path)
+    for name in ("kind", "table", "actor"):
+        check_text(getattr(written, name), f"{line.path} {name}", NAME_MAX_CHARS)
+    event = event_read(written, line.path)
+    _check_depth(event.body or b"", line.path)
+    return event, line.path
+
+
+def _check_depth(body: bytes, path: str) -> None:
+    """A value that is nested deeper than any that can be recorded is none of ours."""
+    if body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
+        return
+    level: list[object] = [decode(body, object, path)]
+    for _ in range(_DEPTH_MAX):
+        boxes = [each for each in level if isinstance(each, list | dict)]
+        level = [item for box in boxes for item in (box.values() if isinstance(box, dict) else box)]
+        if not level:
+            return
+    raise Damaged(f"it is nested deeper than {_DEPTH_MAX} levels", path=path)
+
+
+def _paged(events: Iterator[Event]) -> Iterator[list[Event]]:
+    page: list[Event] = []
+    for event in events:
+        page.append(event)
+        if len(page) == PAGE_EVENTS:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def template(listed: Listed, written: WrittenStream, name: str) -> Stream:
+    """A stream as `stores.replay` places it, under the name that it has here. Its numbers are the target's to give."""
+    return Stream(0, bytes.fromhex(listed.uid), 0, listed.kind, name, None, written.fork)

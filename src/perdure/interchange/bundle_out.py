@@ -1,0 +1,258 @@
+"""Export: the bundle of some sessions (or scopes, or runs), with everything that belongs to them.
+
+With a session come the runs that worked for it and those that they started; with a fork, its parents up to where it was forked:
+they are its own past, and their hashes alone would prove it but not show it (docs/decisions/0014). Every event is checked against
+its hash on the way out, so what is damaged does not travel. The same streams give the same bytes, from whatever store.
+Nothing is changed. Callers: the handles. Keeps P6, P11.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.artifacts import tree
+from perdure.errors import Damaged, Error, NotFound
+from perdure.interchange.bundle import ABOUT, BLOBS, INCIDENT, LOG, MANIFEST
+from perdure.interchange.readable import Readable, gather
+from perdure.log.change import Stream
+from perdure.log.derive import BLOB_REFS
+from perdure.log.event import GENESIS
+from perdure.log.written import encode, event_written, stream_written
+from perdure.model.records.bundles import FORMAT, KIND, Exported, Listed, Manifest, Member
+from perdure.planes import conversation, imported, runs, values
+from perdure.planes.lineage import ancestry
+from perdure.planes.rebuild import Rebuild
+from perdure.planes.stored import stored_address
+from perdure.planes.tables import ARTIFACTS, CHECKPOINTS, RUNS
+from perdure.stores.copies import check_folder, whole_file
+from perdure.stores.core import Core, Reader
+from perdure.stores.packing import Packer, packing
+from perdure.stores.replay import Slice, follow, pages
+from perdure.stores.statements import Statements
+from perdure.stores.store import Head, Reads, Rows, event_of
+from perdure.stores.tx import LOG as LOG_STATEMENTS
+
+Q = Statements("perdure.interchange", "bundle.sql")
+
+Progress = Callable[[int, int], None]
+Pages = Callable[[Reads], str]  # makes the page of an incident
+
+
+class Chosen(NamedTuple):
+    """What is to be exported, by name. `everything`: all sessions, scopes and runs of the tenant."""
+
+    sessions: Collection[str] = ()
+    scopes: Collection[str] = ()
+    runs: Collection[str] = ()
+    everything: bool = False
+
+
+class Part(NamedTuple):
+    """A stream that goes into the bundle: up to which event, with which hash, and what the session of a run is called."""
+
+    stream: Stream
+    upto: int
+    head: bytes
+    parent: Stream | None
+    session: str
+
+
+def export(
+    core: Core, tenant: int, chosen: Chosen, path: Path, incident: Pages | None = None, progress: Progress | None = None
+) -> Exported:
+    """Write a bundle into a new file. Atomic: after a crash it is there whole or not at all.
+
+    Raises NotFound for a name that does not exist, Conflict when the file does, Damaged when an event or blob is not what was
+    written, Full.
+    """
+    path = path.absolute()
+    check_folder(path)
+    with whole_file(path) as partial:
+        manifest, text = core.read(_write, chosen, partial, incident, progress, tenant=tenant)
+    blobs = sum(each.name.startswith(BLOBS) for each in manifest.members)
+    digest = hashlib.sha256(text).hexdigest()
+    return Exported(str(path), digest, path.stat().st_size, len(manifest.streams), manifest.events, blobs)
+
+
+def _write(
+    reader: Reader, chosen: Chosen, path: Path, incident: Pages | None, progress: Progress | None
+) -> tuple[Manifest, bytes]:
+    """All of it; run again from the start if the connection is lost."""
+    with reader.snapshot():
+        parts = choose(reader, chosen)
+        page = incident(reader) if incident else ""
+    tenant = tenant_name(reader)
+    with packing(path) as packer:
+        log = _Log(reader, parts, tenant, progress)
+        members = [_added(packer, LOG, log.lines())]
+        if page:
+            members.append(_added(packer, INCIDENT, [page.encode()]))
+        members += [_added(packer, f"{BLOBS}{each.hex()}", reader.open_blob(each.hex())) for each in sorted(log.needed)]
+        manifest = Manifest(FORMAT, KIND, ABOUT, tenant, [*map(listed_of, parts)], log.events, members)
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+        packer.add(MANIFEST, [text])
+    return manifest, text
+
+
+def tenant_name(reads: Reads) -> str:
+    """What the tenant is called whose state is read."""
+    return reads.query(Q.tenant_name, tenant=reads.tenant)[0][0]
+
+
+def _added(packer: Packer, name: str, pieces: Iterator[bytes] | list[bytes]) -> Member:
+    return Member(name, *packer.add(name, pieces))
+
+
+def listed_of(part: Part) -> Listed:
+    """A part as the manifest lists it."""
+    stream = part.stream
+    return Listed(
+        stream.uid.hex(), stream.kind, stream.name, stream.fork_seq + 1, part.upto, part.head.hex(), part.session
+    )
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------------
+
+
+def choose(reads: Reads, chosen: Chosen) -> list[Part]:
+    """The streams that belong to what was chosen, parents first, in an order that no store decides."""
+    found: dict[int, Part] = {}
+    sessions = _sessions(reads, chosen)
+    for stream in (*sessions, *_scopes(reads, chosen), *_runs(reads, chosen, sessions)):
+        _add_line(reads, found, stream)
+    if not found:
+        raise NotFound("there is nothing to export", path="export", hint="`perdure sessions` lists what there is")
+    return list(found.values())
+
+
+def _sessions(reads: Reads, chosen: Chosen) -> list[Stream]:
+    if chosen.everything:
+        return _travelling(reads, "session")
+    return [_session(reads, name) for name in sorted(set(chosen.sessions))]
+
+
+def _session(reads: Reads, name: str) -> Stream:
+    found = conversation.find_session(reads, name)
+    if found is None:
+        raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
+    return found[0]
+
+
+def readable(reads: Reads, sessions: Collection[str]) -> Readable:
+    """Sessions by name, for reading instead of travelling."""
+    return gather(reads, _sessions(reads, Chosen(sessions)))
+
+
+def _scopes(reads: Reads, chosen: Chosen) -> list[Stream]:
+    if chosen.everything:
+        return _travelling(reads, "scope")
+    found = {name: values.find_scope(reads, name) for name in sorted(set(chosen.scopes))}
+    for name, stream in found.items():
+        if stream is None:
+            raise NotFound(f"there is no scope {name!r}", path="scope")
+    return [stream for stream in found.values() if stream is not None]
+
+
+def _runs(reads: Reads, chosen: Chosen, sessions: list[Stream]) -> list[Stream]:
+    if chosen.everything:
+        return _travelling(reads, "run")
+    waiting = [runs.find(reads, name) for name in sorted(set(chosen.runs))]
+    for session in sessions:
+        waiting += _streams(reads.query(Q.runs_of_session, tenant=reads.tenant, session=session.name))
+    found: dict[int, Stream] = {}
+    while waiting:
+        stream = waiting.pop(0)
+        if stream.id not in found:
+            found[stream.id] = stream
+            waiting += _streams(reads.query(Q.runs_of_parent, tenant=reads.tenant, parent=stream.name))
+    return sorted(found.values(), key=lambda stream: stream.name)
+
+
+def _travelling(reads: Reads, kind: str) -> list[Stream]:
+    return _streams(reads.query(Q.streams_travelling, tenant=reads.tenant, kind=kind))
+
+
+def _streams(rows: Rows) -> list[Stream]:
+    """By name, as no database orders them: each has an alphabet of its own."""
+    return sorted((Stream(*row) for row in rows), key=lambda stream: stream.name)
+
+
+def _add_line(reads: Reads, found: dict[int, Part], stream: Stream) -> None:
+    """A stream, and before it its parents up to where it was forked. One that is there already stays, or grows."""
+    line = ancestry(reads, stream)
+    ends = [_head(reads, stream), *(_hash_at(reads, *pair) for pair in zip(line[1:], line, strict=False))]
+    for each, parent, head in reversed(list(zip(line, [*line[1:], None], ends, strict=True))):
+        known = found.get(each.id)
+        if known is None or known.upto < head[0]:
+            found[each.id] = Part(each, *head, parent, _session_of(reads, each))
+
+
+def _head(reads: Reads, stream: Stream) -> Head:
+    return reads.query(LOG_STATEMENTS.stream_head, stream=stream.id)[0]  # type: ignore[return-value] - seq and hash
+
+
+def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
+    rows = reads.query(LOG_STATEMENTS.event_by_seq, stream=parent.id, seq=fork.fork_seq)
+    if not rows:
+        raise Damaged(f"it has no event {fork.fork_seq}, from which {fork.name} goes on", path=f"session {parent.name}")
+    return fork.fork_seq, event_of(rows[0]).hash
+
+
+def _session_of(reads: Reads, stream: Stream) -> str:
+    row = reads.row(RUNS, stream) if stream.kind == "run" else None
+    return (row or {}).get("session") or ""
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------------
+
+
+class _Log:
+    """The lines of the log. While they are written, `needed` and `events` grow."""
+
+    def __init__(self, reader: Reader, parts: list[Part], tenant: str, progress: Progress | None) -> None:
+        self._reader = reader
+        self._parts = parts
+        self._tenant = tenant
+        self._progress = progress
+        self._total = sum(part.upto - part.stream.fork_seq for part in parts)
+        self.needed: set[bytes] = set()
+        self.events = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Streams first, then the events of each."""
+        for stream, _, _, parent, _ in self._parts:
+            yield encode(stream_written(stream, self._tenant, parent.uid if parent else b"")) + b"\n"
+        for part in self._parts:
+            yield from self._events(part)
+
+    def _events(self, part: Part) -> Iterator[bytes]:
+        stream, rebuild = part.stream, Rebuild(seen=imported.seen_of(self._reader, part.stream))
+        head = (stream.fork_seq, _hash_at(self._reader, part.parent, stream)[1] if part.parent else GENESIS)
+        for page in pages(self._reader, Slice(stream, part.upto), stream.fork_seq):
+            lines = []
+            for event in page:
+                try:
+                    head = follow(stream.uid, event, head)
+                    rebuild.add(event)
+                    lines.append(encode(event_written(stream.uid, event)) + b"\n")
+                except Error as error:
+                    raise Damaged(error.message, path=f"{stream.kind} {stream.name} {error.path}") from error
+            yield b"".join(lines)
+            self.events += len(page)
+            if self._progress:
+                self._progress(self.events, self._total)
+        if head != (part.upto, part.head):
+            raise Damaged("it does not end with the event that its head names", path=f"{stream.kind} {stream.name}")
+        self.needed |= needed_blobs(rebuild, self._reader.fetch)
+
+
+def needed_blobs(rebuild: Rebuild, fetch: tree.Fetch) -> set[bytes]:
+    """The addresses of all blobs that the events and rows of a stream need, the nodes of its checkpoints included."""
+    roots = [stored_address(row["root"], "checkpoints.root") for row in rebuild.each(CHECKPOINTS)]
+    found = {row["address"] for row in rebuild.each(BLOB_REFS)} | tree.reachable(roots, fetch)
+    return found | {stored_address(row["address"], "artifacts.address") for row in rebuild.each(ARTIFACTS)}

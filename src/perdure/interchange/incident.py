@@ -1,0 +1,172 @@
+"""Incidents: one run explained to somebody who was not there. A bundle, and in it one page for people.
+
+The bundle holds the run, the runs that it started and its session: whoever gets it can verify it, import it beside his own work
+(parked: it acts nowhere) and look at it with every command. The page says what the run was to do, what it did and when, what it
+did outside and what is in doubt, who was asked and what they said, what went wrong, under which versions, and who worked on it.
+Nothing is left out or blackened, and the page says so. Callers: the handles. Keeps P10: text stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.effects import envelope, ledger, timeline
+from perdure.effects.envelope import Witness
+from perdure.interchange.bundle_out import Chosen
+from perdure.interchange.readable import block, facts, heading, inline, moment, turn_lines
+from perdure.log.change import Stream
+from perdure.model.instants import to_datetime
+from perdure.model.limits import PAGE_MAX_ROWS
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.envelope import Envelope
+from perdure.model.records.runs import RunRecord, WaitRecord
+from perdure.model.records.timeline import TimelineRecord
+from perdure.planes import conversation, runs, turns, waits
+from perdure.planes.documents import inline_body
+from perdure.stores.replay import Slice, pages
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG
+
+TURNS_SHOWN = 50
+CLAIMS = ("run.claimed", "run.recovered")
+WARNING = (
+    "> Nothing was left out or blackened: arguments, results, turns and blobs are here as they were recorded. "
+    "Look for secrets and personal data before you give this away."
+)
+
+
+def chosen(reads: Reads, run: str) -> Chosen:
+    """What belongs to an incident: the run, the runs that it started, and its session."""
+    session = runs.run(reads, runs.find(reads, run)).session
+    return Chosen(sessions=[session] if session else [], runs=[run])
+
+
+def page(reads: Reads, *, run: str, store: str, epoch: int) -> str:
+    """The page of an incident."""
+    stream = runs.find(reads, run)
+    return "\n".join(_lines(reads, stream, envelope.envelope(reads, stream, Witness(store, epoch)))) + "\n"
+
+
+def _lines(reads: Reads, stream: Stream, found: Envelope) -> Iterator[str]:
+    record = runs.run(reads, stream)
+    effects = ledger.all_effects(reads, stream)
+    happened = _timeline(reads, stream)
+    yield heading(f"Incident: run {record.id} of {record.agent}", 1)
+    yield WARNING
+    yield from _standing(record, found)
+    yield from _meant(reads, record)
+    yield from _doubts(found)
+    yield from _errors(reads, stream, record, effects)
+    yield from _effects(effects)
+    yield from _asked(waits.waits(reads, stream))
+    yield from _versions(record, found)
+    yield from _workers(reads, stream)
+    yield from _happened(happened)
+    yield from _conversation(reads, record)
+
+
+def _standing(record: RunRecord, found: Envelope) -> Iterator[str]:
+    yield heading("How it stands")
+    yield from facts(
+        {"status": record.status.value, "why": record.reason, "created": record.created_at, "by": record.creator,
+         "ended": record.ended_at, "key": record.key, "session": record.session, "started by run": record.parent,
+         "verdict": f"{found.verdict.standing.value}: {found.verdict.says}"}
+    )  # fmt: skip
+    if record.result is not None:
+        yield "- **result**:"
+        yield from block(record.result)
+
+
+def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
+    yield heading("What it was to do")
+    session = conversation.find_session(reads, record.session) if record.session else None
+    goal = conversation.get_goal(reads, session[0]) if session else None
+    yield from facts({"agent": record.agent, "goal of its session": goal})
+    yield "- **arguments**:"
+    yield from block({"args": record.args, "kwargs": record.kwargs})
+
+
+def _doubts(found: Envelope) -> Iterator[str]:
+    if found.pending:
+        yield heading("What is not settled")
+        for each in found.pending:
+            what = f"**{inline(each.tool)}** ({each.kind.value}) is {each.state.value}"
+            yield f"- {what}: {inline(each.action)}, because {inline(each.reason)}"
+            if each.settle:
+                yield f"  - `{inline(each.settle)}`"
+
+
+def _errors(reads: Reads, stream: Stream, record: RunRecord, effects: list[EffectRecord]) -> Iterator[str]:
+    found = [f"- the run: {inline(record.error)}"] if record.error else []
+    for step in runs.steps(reads, stream):
+        found += [f"- step {inline(step.name)} at {inline(step.place)}: {inline(step.error)}"] if step.error else []
+    found += [f"- {inline(each.tool)} ({each.state.value}): {inline(each.error)}" for each in effects if each.error]
+    if found:
+        yield heading("What went wrong")
+        yield from found
+
+
+def _effects(effects: list[EffectRecord]) -> Iterator[str]:
+    if effects:
+        yield heading("What it did outside")
+    for each in effects:
+        yield f"- **{each.seq} {inline(each.tool)}** ({each.kind.value}): {each.state.value}, {each.attempt} dispatched"
+        yield from (
+            f"  {line}"
+            for line in facts(
+                {"planned": each.at, "sent": each.dispatched_at, "key": each.key, "at place": each.place,
+                 "settled by": each.settled_by, "undoes": each.undoes}
+            )
+        )  # fmt: skip
+        yield from block({"args": each.args, "result": each.result})
+
+
+def _asked(found: list[WaitRecord]) -> Iterator[str]:
+    if found:
+        yield heading("What it waited for")
+    for each in found:
+        yield f"- {each.kind.value} {inline(each.question or each.name)} · asked {moment(each.at)} · {each.state.value}"
+        if each.met_by:
+            yield f"  - {inline(each.met_by)} · {moment(each.met_at)}: {inline(each.answer)}"
+
+
+def _versions(record: RunRecord, found: Envelope) -> Iterator[str]:
+    yield heading("Versions")
+    pinned = " (pinned)" if record.pinned else ""
+    yield from facts({"program": f"{record.program}{pinned}", "pins": found.pins, "workspace": found.workspace})
+
+
+def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
+    """Who had it, one line a claim."""
+    yield heading("Who worked on it")
+    upto = reads.query(LOG.stream_head, stream=stream.id)[0][0]
+    for events in pages(reads, Slice(stream, upto), stream.fork_seq):
+        for event in events:
+            if event.kind in CLAIMS:
+                holder = inline_body(event.body).set.get("holder", "?")
+                yield f"- {moment(to_datetime(event.at))} · {inline(event.actor)} · process {inline(holder)} · {event.kind}"
+
+
+def _timeline(reads: Reads, stream: Stream) -> list[TimelineRecord]:
+    found: list[TimelineRecord] = []
+    while older := timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=found[0].seq if found else None):
+        found = older + found
+        if found[0].seq == 1:
+            break
+    return found
+
+
+def _happened(found: list[TimelineRecord]) -> Iterator[str]:
+    yield heading("Timeline")
+    for each in found:
+        about = f" · {inline(each.about)}" if each.about else ""
+        place = f" · at {inline(each.place)}" if each.place else ""
+        yield f"- {each.seq} · {moment(each.at)} · {inline(each.kind)}{about}{place}"
+
+
+def _conversation(reads: Reads, record: RunRecord) -> Iterator[str]:
+    session = conversation.find_session(reads, record.session) if record.session else None
+    if session is not None:
+        yield heading(f"The last turns of session {record.session}")
+        for turn in turns.turns(reads, session[0], last=TURNS_SHOWN):
+            yield from turn_lines(turn)

@@ -1,0 +1,38 @@
+-- What a move asks of its two stores: everything here looks across tenants.
+
+-- leases_held: runs that somebody has and effects that somebody is sending, with who that is, if his heartbeat is good.
+SELECT 'run ' || r.name, r.holder FROM runs r JOIN holders h ON h.holder = r.holder
+WHERE r.status = 'running' AND h.expires_at > :now
+UNION ALL
+SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.holder = f.holder
+WHERE f.state = 'dispatched' AND f.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now
+LIMIT :limit
+
+-- tenants_all: every tenant.
+SELECT id, name FROM tenants ORDER BY id
+
+-- events_count: how many events there are.
+SELECT count(*) FROM events
+
+-- counts: how much there is.
+SELECT (SELECT count(*) FROM streams), (SELECT count(*) FROM events), (SELECT count(*) FROM blobs)
+
+-- events_nth: the position of an event by its number in the order of the feed.
+SELECT pos, 0 FROM events ORDER BY pos LIMIT 1 OFFSET :number
+
+-- events_nth @postgres: the order of the feed is by transaction first.
+SELECT pos, xid::text::bigint FROM events ORDER BY xid, pos LIMIT 1 OFFSET :number
+
+-- events_next: events of all tenants in the order of the feed.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, 0 FROM events
+WHERE pos > :pos AND :xid = 0 ORDER BY pos LIMIT :limit
+
+-- events_next @postgres: as above.
+SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream, xid::text::bigint AS transaction FROM events
+WHERE (xid, pos) > (:xid::bigint::text::xid8, :pos) ORDER BY xid, pos LIMIT :limit
+
+-- blobs_next: blobs of all tenants, in pages.
+SELECT id, tenant, address, size, codec, data FROM blobs WHERE id > :after ORDER BY id LIMIT :limit
+
+-- heads_all: where every chain ends.
+SELECT uid, seq, hash FROM streams

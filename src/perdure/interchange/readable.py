@@ -1,0 +1,163 @@
+"""Sessions for reading: everything that people look for in one, as records (for JSON) and as a Markdown page. One way: nothing
+reads them back; what travels is the bundle.
+
+Text from rows is shown as text: it cannot break out of its place in the page (P10). Callers: the handles, incidents.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from perdure.log.change import Stream
+from perdure.model.display import visible, visible_lines
+from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.records.conversation import SessionRecord, Turn
+from perdure.model.records.decisions import DecisionRecord
+from perdure.model.records.runs import RunRecord
+from perdure.model.records.values import Entry
+from perdure.model.records.work import TaskRecord
+from perdure.model.values import to_plain
+from perdure.planes import artifacts, conversation, decisions, runs, turns, values, work
+from perdure.planes.paging import Page
+from perdure.planes.snapshots import one_state
+from perdure.stores.store import Reads
+
+PAGE_ROWS = 500
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One session, whole."""
+
+    session: SessionRecord
+    uid: str
+    turns: list[Turn]
+    decisions: list[DecisionRecord]
+    tasks: list[TaskRecord]
+    values: list[Entry]
+    artifacts: list[ArtifactRecord]
+    runs: list[RunRecord]
+
+
+class Readable(msgspec.Struct, frozen=True):
+    """Some sessions, for reading."""
+
+    sessions: list[Session]
+
+    def markdown(self) -> str:
+        """All of them as one page."""
+        return "\n".join(line for session in self.sessions for line in _session_page(session)) + "\n"
+
+
+@one_state
+def gather(reads: Reads, streams: Iterable[Stream]) -> Readable:
+    """Everything in these sessions. Memory holds all of it: it is for people."""
+    return Readable([_gathered(reads, stream) for stream in streams])
+
+
+def _gathered(reads: Reads, stream: Stream) -> Session:
+    def every(verb: Callable[..., Page[Any]]) -> list[Any]:
+        found, after = [], None
+        while True:
+            page = verb(reads, stream, limit=PAGE_ROWS, after=after)
+            found += page
+            if page.next is None:
+                return found
+            after = page.next
+
+    of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS)
+    return Session(
+        conversation.info(reads, stream), stream.uid.hex(), _turns(reads, stream), every(decisions.decisions),
+        every(work.tasks), every(values.entries), every(artifacts.listing), [record for _, record in of_session],
+    )  # fmt: skip
+
+
+def _turns(reads: Reads, stream: Stream) -> list[Turn]:
+    found: list[Turn] = []
+    while page := turns.turns(reads, stream, after=found[-1].seq if found else 0, limit=PAGE_ROWS):
+        found += page
+    return found
+
+
+# -- markdown ----------------------------------------------------------------------------------------------------------------
+
+
+def heading(text: object, level: int = 2) -> str:
+    """A heading; whatever is in it stays on its line."""
+    return f"\n{'#' * level} {inline(text)}\n"
+
+
+def inline(text: object) -> str:
+    """Text in a line, without what Markdown or a terminal would read in it."""
+    line = visible(" ".join(str(text).split()))
+    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!" else each for each in line)
+
+
+def moment(at: datetime | None) -> str:
+    """An instant, in UTC."""
+    return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def block(value: object) -> Iterator[str]:
+    """Somebody's text, or a value as JSON, indented: whatever stands in it is shown as it is."""
+    text = value if isinstance(value, str) else json.dumps(to_plain(value), indent=1, ensure_ascii=False)
+    yield ""
+    yield from (f"    {line}" for line in visible_lines(text))
+    yield ""
+
+
+def facts(pairs: dict[str, object]) -> Iterator[str]:
+    """Names and values, one a line; empty ones are left out."""
+    for name, value in pairs.items():
+        if value not in (None, "", (), []):
+            yield f"- **{name}**: {inline(moment(value) if isinstance(value, datetime) else value)}"
+
+
+def _session_page(found: Session) -> Iterator[str]:
+    about = found.session
+    yield heading(f"Session {about.name}", 1)
+    yield from facts(
+        {"title": about.title, "status": about.status.value, "created": about.created_at, "by": about.creator,
+         "labels": ", ".join(about.labels), "goal": about.goal, "events": about.last_seq}
+    )  # fmt: skip
+    yield from _listed("Decisions", (_decision(each) for each in found.decisions))
+    yield from _listed("Tasks", (f"- {each.status.value} · {inline(each.title)}" for each in found.tasks))
+    yield from _listed(
+        "Runs", (f"- {inline(each.id)} · {inline(each.agent)} · {each.status.value}" for each in found.runs)
+    )
+    yield from _listed("Artifacts", (f"- {inline(each.name)} · {each.size} bytes" for each in found.artifacts))
+    if found.values:
+        yield heading("Values")
+        for each in found.values:
+            yield f"- {inline(each.name)} (version {each.version})"
+            yield from block(each.value)
+    if found.turns:
+        yield heading("Turns")
+        for turn in found.turns:
+            yield from turn_lines(turn)
+
+
+def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
+    shown = list(lines)
+    if shown:
+        yield heading(title)
+        yield from shown
+
+
+def _decision(each: DecisionRecord) -> str:
+    outcome = f" → {inline(each.outcome)}" if each.outcome else ""
+    return f"- {each.status.value} · **{inline(each.text)}** because {inline(each.because)}{outcome}"
+
+
+def turn_lines(turn: Turn) -> Iterator[str]:
+    """One turn: who, when, what, and the calls that it made."""
+    result = f" (result of {inline(turn.call)}{', failed' if turn.error else ''})" if turn.call else ""
+    yield f"**{turn.seq} {turn.role.value}**{result} · {inline(turn.actor)} · {moment(turn.at)}"
+    yield from block(turn.content) if turn.content is not None else [""]
+    for call in turn.calls:
+        yield f"- calls `{inline(call.tool)}` as {inline(call.id)}"
+        yield from block(call.args)

@@ -1,0 +1,85 @@
+"""Records of bundles: what is in one, and what became of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+FORMAT = 1
+KIND = "perdure.bundle"
+
+
+class Listed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A stream in a bundle: its events from `first` to `last`, and the hash of that one, which proves all before it.
+
+    session: what the session of a run is called in the store that it comes from.
+    """
+
+    uid: str
+    kind: str
+    name: str
+    first: int
+    last: int
+    head: str
+    session: str = ""
+
+    @property
+    def path(self) -> str:
+        """How errors name it."""
+        return f"{self.kind} {self.name}"
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file in a bundle."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a bundle holds. Nothing in it depends on the store, the machine or the time of its making."""
+
+    format: int
+    kind: str
+    about: str
+    tenant: str
+    streams: list[Listed]
+    events: int
+    members: list[Member]
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A finished export. `digest` is the sha256 of the manifest, and so of everything."""
+
+    path: str
+    digest: str
+    size: int
+    streams: int
+    events: int
+    blobs: int
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """What an import did with one stream: `added` events, and what it is called here."""
+
+    uid: str
+    kind: str
+    name: str
+    added: int
+    events: int
+    parked: bool = False
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A finished import, or with `dry_run` what one would do."""
+
+    digest: str
+    tenant: str
+    streams: list[Arrived]
+    blobs: int
+    dry_run: bool = False
+
+    @property
+    def added(self) -> int:
+        """How many events were added."""
+        return sum(each.added for each in self.streams)

@@ -1,0 +1,83 @@
+"""`perdure export`, `import` and `move` as people and scripts use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import errors
+
+
+@pytest.fixture
+def session(url: str) -> str:
+    with perdure.open(url) as store:
+        return store.sessions()[0].name
+
+
+def test_a_session_goes_out_and_comes_in(run, ask, url, session, tmp_path) -> None:
+    made = ask("export", session, "-o", "x.perdure", "--store", url)
+    assert Path(made["path"]).exists()
+    other = f"sqlite:///{tmp_path}/other.db"
+    perdure.open(other).close()
+    would = ask("import", "x.perdure", "--dry-run", "--store", other)
+    assert would["dry_run"]
+    shown = run("import", "x.perdure", "--rename", f"{session}=theirs", "--store", other)
+    assert shown.exit_code == 0, shown.output
+    assert "theirs" in shown.output
+    assert all(each["added"] == 0 for each in ask("import", "x.perdure", "--store", other)["streams"])
+    assert ask("verify", "--store", other)["ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("export", "SESSION"), "-o NAME.perdure"),
+        (("export", "SESSION", "--incident", "x", "-o", "x"), "stands alone"),
+        (("import", "x", "--rename", "broken"), "OLD=NEW"),
+        (("move", "sqlite:///a.db"), "--take-back"),
+    ],
+)
+def test_what_makes_no_sense_is_said(run, url, session, words, says) -> None:
+    given = [session if word == "SESSION" else word for word in words]
+    done = run(*given, *([] if words[0] == "move" else ["--store", url]))
+    assert done.exit_code == 2
+    assert says in done.output
+
+
+def test_what_does_not_exist_has_its_exit_code(run, url) -> None:
+    assert run("export", "nope", "-o", "x.perdure", "--store", url).exit_code == 3
+    assert run("import", "nope.perdure", "--store", url).exit_code == 3
+    Path("text.perdure").write_text("hello")
+    assert run("import", "text.perdure", "--store", url).exit_code == 2
+
+
+@pytest.mark.parametrize("shape", ["json", "markdown"])
+def test_sessions_for_reading(run, url, session, shape) -> None:
+    done = run("export", session, "--format", shape, "--store", url)
+    assert done.exit_code == 0
+    assert session in (json.loads(done.stdout)[0]["session"]["name"] if shape == "json" else done.stdout)
+    assert run("export", session, "--format", shape, "-o", "page", "--store", url).exit_code == 0
+    assert Path("page").read_text() == done.stdout
+
+
+def test_an_incident(ask, runs_url) -> None:
+    found = ask("runs", "--store", runs_url)["items"][0]["id"]
+    assert ask("export", "--incident", found, "-o", "x.perdure", "--store", runs_url)["events"] > 0
+
+
+def test_a_store_is_moved_and_taken_back(run, ask, url, tmp_path) -> None:
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert ask("move", url, target, "--dry-run")["dry_run"]
+    assert not (tmp_path / "new.db").exists()
+    assert ask("move", url, target)["events"] > 0
+    assert ask("verify", "--store", target)["ok"]
+    with pytest.raises(errors.Refused, match="was moved"):
+        perdure.open(url)
+    assert run("sessions", "--store", url).exit_code == 0
+    done = run("move", url, "--take-back")
+    assert done.exit_code == 0
+    assert "written to again" in done.output
+    assert run("move", "sqlite:///missing.db", target).exit_code == 3

@@ -1,0 +1,290 @@
+"""Moves: a store goes from one database into another, whole, with its chains, and goes on in one place alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from furnished import furnish
+from perdure import errors
+from perdure.evaluation.bench.filling import fill_events
+from perdure.interchange import move as moving
+from perdure.interchange.move import move, take_back
+from perdure.model.records.runs import RunStatus
+
+POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
+
+
+@pytest.fixture
+def source(tmp_path):
+    url = f"sqlite:///{tmp_path}/source.db"
+    with perdure.open(url, actor="alice") as store:
+        furnish(store)
+        fill_events(store, 300, kinds=3, actors=2, days=2)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres", "files"])
+def target(request, tmp_path):
+    if request.param != "postgres":
+        return f"sqlite:///{tmp_path}/target.db" if request.param == "sqlite" else f"files:///{tmp_path}/target"
+    return f"{request.getfixturevalue('postgres_store')}&artifacts=file://{tmp_path}/places"
+
+
+def exported(url: str, path: Path) -> bytes:
+    with perdure.open(url, read_only=True) as store:
+        store.export(path, everything=True)
+    return path.read_bytes()
+
+
+def heads(url: str) -> dict[bytes, object]:
+    with moving._opened(url) as core:
+        return core.read(moving._heads, tenant=0)
+
+
+# -- there and back ------------------------------------------------------------------------------------------------------------
+
+
+def test_there_and_back_everything_is_the_same(source, target, tmp_path):
+    before = exported(source, tmp_path / "1")
+    done = move(source, target, actor="mover")
+    assert exported(target, tmp_path / "2") == before
+    back = f"sqlite:///{tmp_path}/back.db"
+    assert move(target, back, actor="mover").events == done.events + 1  # that it moves is an event too
+    assert exported(back, tmp_path / "3") == before
+    with perdure.open(back) as store:
+        assert store.verify().ok
+        assert store.session("main").artifact("core.bin").read()
+        store.session("main").say("user", "and it goes on")
+        kinds = [event.kind for event in store.events(kind="store.*", limit=10)]
+    assert sorted(kinds) == ["store.anchored", "store.moving", "store.moving"]
+
+
+def test_the_order_of_the_feed_stays(source, target):
+    with perdure.open(source) as store:
+        before = [event.ref for event in store.feed(limit=1000)]
+    move(source, target, actor="mover")
+    with perdure.open(target) as store:
+        after = [event.ref for event in store.feed(limit=1000)]
+    assert len(before) > 300
+    assert after[: len(before)] == before
+
+
+def test_every_tenant_comes_and_stays_behind_its_wall(tmp_path, target):
+    source = f"sqlite:///{tmp_path}/tenants.db"
+    for tenant in ("acme", "other"):
+        with perdure.open(source, tenant=tenant) as store:
+            store.session("a").say("user", f"of {tenant}")
+            store.session("a").attach("big", tenant.encode() * 50_000)
+            store.session("a").fork(name="b").say("user", "on")
+    move(source, target, actor="mover")
+    for tenant in ("acme", "other"):
+        with perdure.open(target, tenant=tenant) as store:
+            assert [turn.content for turn in store.session("b").turns(last=5)] == [f"of {tenant}", "on"]
+            assert store.session("a").artifact("big").read() == tenant.encode() * 50_000
+
+
+def test_an_imported_copy_stays_a_copy_when_it_moves(source, target, tmp_path):
+    with perdure.open(source) as store:
+        store.export(tmp_path / "x", ["main"])
+    middle = f"sqlite:///{tmp_path}/middle.db"
+    with perdure.open(middle) as store:
+        store.import_(tmp_path / "x", names={"main": "theirs"})
+        statuses = {each.id: each.record.status for each in store.runs()}
+    move(middle, target, actor="mover")
+    with perdure.open(target) as store:
+        assert store.verify().ok
+        assert {each.id: each.record.status for each in store.runs()} == statuses
+        assert {each.record.session for each in store.runs()} == {"theirs"}
+
+
+# -- killed anywhere -----------------------------------------------------------------------------------------------------------
+
+MOVE = "import sys; from perdure.interchange.move import move; move(*sys.argv[1:], actor='mover')"
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_move_that_is_killed_goes_on(source, target, tmp_path, monkeypatch, point):
+    monkeypatch.setattr(moving, "PAGE_EVENTS", 100)
+    before = exported(source, tmp_path / "1")
+    program = MOVE.replace("; move(", "; import perdure.interchange.move as m; m.PAGE_EVENTS = 100; move(")
+    env = {**os.environ, "PERDURE_CRASH_AT": f"move.{point}"}
+    done = subprocess.run([sys.executable, "-c", program, source, target], env=env, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if point not in ("expected", "said"):
+        with pytest.raises(errors.Refused, match="was moved"):
+            perdure.open(source)
+    if point != "welcomed":
+        with pytest.raises(errors.Refused, match="not finished"):
+            perdure.open(target)
+    move(source, target, actor="mover")
+    assert exported(target, tmp_path / "2") == before
+    assert heads(source) == heads(target)
+    move(source, target, actor="mover")  # it is done, and says so
+    with perdure.open(target) as store:
+        assert store.verify().ok
+
+
+# -- who is at work ------------------------------------------------------------------------------------------------------------
+
+SENT: list[int] = []
+
+
+@perdure.tool
+def pay(amount: int) -> int:
+    SENT.append(amount)
+    return amount
+
+
+@perdure.agent(name="mover")
+def payer(run: perdure.Run) -> str:
+    run.act(pay, 1)
+    run.wait("go")
+    run.act(pay, 2)
+    return "done"
+
+
+def test_a_move_is_refused_while_somebody_holds_something_and_nothing_is_changed(source, target, tmp_path):
+    with perdure.open(source, actor="worker") as store:
+        effect = store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="x")
+        effect.dispatch()
+        with pytest.raises(errors.Refused, match=r"effect pay.*--fence"):
+            move(source, target, actor="mover")
+        assert move(source, target, actor="mover", dry_run=True).held[0].what == "effect pay"
+        effect.commit({"ok": True})
+        store.session("main").say("user", "goes on")
+    assert not Path(tmp_path / "target.db").exists() or target.startswith("postgres")
+    assert not move(source, target, actor="mover").fenced
+
+
+def test_a_fenced_source_takes_nothing_more_and_what_was_open_is_doubt(source, target):
+    with perdure.open(source, actor="worker") as store:
+        session = store.session("main")
+        planned = session.begin("pay", {"amount": 1}, kind="unsafe", key="planned")
+        sent = session.begin("pay", {"amount": 2}, kind="unsafe", key="sent")
+        sent.dispatch()
+        assert move(source, target, actor="mover", fence=True).fenced
+        for late in (
+            planned.dispatch,
+            lambda: sent.commit({}),
+            lambda: session.say("user", "late"),
+            lambda: store.session("new"),
+        ):
+            with pytest.raises(errors.ReadOnly, match="moved"):
+                late()
+        assert session.turns(last=1)  # it can still be read
+    with perdure.open(target) as store:
+        with pytest.raises(errors.Conflict, match="in_doubt"):
+            store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="planned").dispatch()
+        store.recover()
+        assert {effect.key: effect.state for effect in store.effects(tool="pay")}["sent"] == "in_doubt"
+
+
+def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
+    with perdure.open(postgres_store, actor="worker") as store:
+        session = store.session("main")
+        session.say("user", "before")
+        move(postgres_store, f"sqlite:///{tmp_path}/target.db", actor="mover")
+        for late in (lambda: session.say("user", "late"), lambda: store.session("new")):
+            with pytest.raises(errors.ReadOnly, match="moved"):
+                late()
+        assert [turn.content for turn in session.turns(last=9)] == ["before"]
+    take_back(postgres_store, actor="mover")
+    with perdure.open(postgres_store) as store:
+        store.session("main").say("user", "again")
+        assert store.verify().ok
+
+
+def test_a_store_that_holds_nothing_is_moved_too(tmp_path):
+    perdure.open(f"sqlite:///{tmp_path}/empty.db").close()
+    assert move(f"sqlite:///{tmp_path}/empty.db", f"sqlite:///{tmp_path}/target.db", actor="mover").streams == 1
+    with perdure.open(f"sqlite:///{tmp_path}/target.db") as store:
+        assert store.verify().ok
+
+
+def test_a_waiting_run_goes_on_where_it_was_moved_and_nothing_is_done_twice(tmp_path, target):
+    SENT.clear()
+    source = f"sqlite:///{tmp_path}/runs.db"
+    with perdure.open(source) as store:
+        with pytest.raises(errors.Waiting):
+            store.drive(payer, key="k")
+        run = store.runs()[0].id
+    move(source, target, actor="mover")
+    with perdure.open(target) as store:
+        assert store.run(run).record.status is RunStatus.WAITING
+        store.signal(run, "go", {})
+        assert store.drive(payer, key="k") == "done"
+    assert SENT == [1, 2]
+
+
+def test_a_store_that_was_moved_can_be_taken_back_on_purpose(source, target):
+    move(source, target, actor="mover")
+    with pytest.raises(errors.Refused, match="--take-back"):
+        perdure.open(source)
+    with perdure.open(source, read_only=True) as store:
+        assert store.sessions()
+    take_back(source, actor="mover")
+    with perdure.open(source) as store:
+        store.session("main").say("user", "here again")
+        assert "store.taken_back" in [event.kind for event in store.events(kind="store.*", limit=10)]
+        assert store.verify().ok
+    with pytest.raises(errors.Invalid, match="not moved"):
+        take_back(source, actor="mover")
+
+
+def test_a_backup_of_a_store_that_was_moved_is_restored_as_a_store_of_its_own(source, tmp_path):
+    move(source, f"sqlite:///{tmp_path}/target.db", actor="mover")
+    with perdure.open(source, read_only=True) as store:
+        store.backup(tmp_path / "backup")
+    perdure.restore(tmp_path / "backup", f"sqlite:///{tmp_path}/restored.db")
+    with perdure.open(f"sqlite:///{tmp_path}/restored.db") as store:
+        store.session("main").say("user", "on purpose")
+
+
+# -- refused -------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_moved_is_refused(source, tmp_path):
+    used, elsewhere = f"sqlite:///{tmp_path}/used.db", f"sqlite:///{tmp_path}/elsewhere.db"
+    with perdure.open(used) as store:
+        store.session("mine")
+    for where, error, what in (
+        ("memory:", errors.Invalid, "memory"), (source, errors.Invalid, "same"), (used, errors.Refused, "already"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=what):
+            move(source, where, actor="mover")
+    perdure.open(source).close()  # nothing came of it
+    move(source, elsewhere, actor="mover")
+    with pytest.raises(errors.Conflict, match="elsewhere"):
+        move(source, f"sqlite:///{tmp_path}/third.db", actor="mover")
+
+
+def test_what_is_damaged_stays_where_it_is(source, tmp_path):
+    with moving._opened(source) as core:
+        core.lane.borrow(
+            lambda connection: connection.raw.execute("UPDATE turns SET role = 'system' WHERE role = 'user'")
+        )
+    with pytest.raises(errors.Damaged, match="does not verify"):
+        move(source, f"sqlite:///{tmp_path}/target.db", actor="mover")
+    perdure.open(source).close()
+
+
+@pytest.mark.parametrize("cheat", ["events", "rows", "blobs"])
+def test_control_a_move_that_loses_something_is_not_proved(source, tmp_path, monkeypatch, cheat):
+    target = f"sqlite:///{tmp_path}/target.db"
+    if cheat == "events":
+        monkeypatch.setattr(moving._Carrier, "_with_parents", lambda _self, page: iter(page[:-1]))
+    elif cheat == "rows":
+        monkeypatch.setattr(moving, "RECORDED", {**moving.RECORDED, "turns": moving.RECORDED["steps"]})
+    else:
+        monkeypatch.setattr(moving, "_keep", lambda tx, rows: None)
+    with pytest.raises(errors.Damaged):
+        move(source, target, actor="mover")
+    with pytest.raises(errors.Refused, match="not finished"):
+        perdure.open(target)

@@ -72,6 +72,13 @@ def test_perdure_and_git(show: Show, point: str) -> None:
     assert show(f"perdure-sqlite/coding/kill/{point}").score.failed == []
 
 
+@pytest.mark.parametrize("fault", ["kill", "syscall", "power", "backup", "rewind"])
+def test_perdure_on_files(show: Show, ground: Ground, fault: str) -> None:
+    cells = plan.make(["perdure-files"], ["support"], [fault], SEED, {}).cells
+    for case in itertools.islice((case for cell in cells for case in cell.cases), 2):
+        assert show(case.id).score.failed == []
+
+
 def test_perdure_on_postgres(ground: Ground, postgres_url: str) -> None:
     server = Ground(SEED, ground.witness, ground.lives, ground.folder, postgres_url.partition("?")[0])
     for point in ("ticket:sent", "mail:sent"):

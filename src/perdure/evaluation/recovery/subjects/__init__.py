@@ -27,6 +27,7 @@ SUBJECTS = {
     "dbos": f"{_HERE}.dbos:Dbos",
     "perdure-sqlite": f"{_HERE}.perdure_sqlite:PerdureSqlite",
     "perdure-postgres": f"{_HERE}.perdure_postgres:PerdurePostgres",
+    "perdure-files": f"{_HERE}.perdure_files:PerdureFiles",
 }
 CONTROLS = {
     "control-unrecorded": f"{_HERE}.controls:Unrecorded",

@@ -18,12 +18,20 @@ def opener(request: pytest.FixtureRequest, tmp_path):
             "files": lambda: f"files:///{tmp_path}/agent",
             "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip
     kind = AsyncOpener if request.cls.__name__.startswith("TestAsync") else Opener
-    if request.param == "files" and kind is AsyncOpener and "PERDURE_ROUNDS" not in os.environ:
-        pytest.skip("async on files is for the long runs (PERDURE_ROUNDS): lane and cache are those of SQLite")
     yield kind(urls[request.param](), artifacts=f"file://{tmp_path}/blobs")
     changes_rows_itself = "altered" in request.node.name
     if request.param == "files" and (tmp_path / "agent").is_dir() and not changes_rows_itself:
         rebuilt.check(tmp_path / "agent")  # whatever the contract does, the log alone gives the same tables
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Async on files is for the long runs: its lane and its cache are those of SQLite. The summary counts what is left out."""
+    if "PERDURE_ROUNDS" in os.environ:
+        return
+    left_out = [item for item in items if "::TestAsync" in item.nodeid and "[files" in item.nodeid]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(tryfirst=True)

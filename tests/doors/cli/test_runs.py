@@ -128,7 +128,7 @@ def test_a_session_goes_before_a_run_of_its_name(ask, runs_url, name_of) -> None
 def test_show_says_what_is_wrong(run, runs_url, name_of) -> None:
     assert run("show", "nothing", "--store", runs_url).exit_code == errors.NotFound.exit_code
     assert run("show", "run:nothing", "--store", runs_url).exit_code == errors.NotFound.exit_code
-    assert run("show", name_of("asker"), "--at", "3", "--store", runs_url).exit_code == 2
+    assert run("show", name_of("asker"), "--at", "999", "--store", runs_url).exit_code == errors.Invalid.exit_code
 
 
 def test_how_much_of_the_timeline(ask, runs_url, name_of) -> None:

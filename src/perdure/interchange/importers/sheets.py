@@ -12,10 +12,11 @@ import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from perdure.errors import Invalid, Refused
+from perdure.errors import Invalid, Refused, TooLarge
 from perdure.interchange.importers.items import LeftOut, Mended
 from perdure.interchange.importers.packed import plain
 from perdure.interchange.importers.reading import Record, Source, parsed_document, records, text_of
+from perdure.model.limits import VALUE_MAX_DEPTH
 
 DELIMITERS = "\t,;|"
 CELL_MAX_CHARS = 8 * 1024 * 1024
@@ -91,11 +92,21 @@ def _yaml(text: str, source: Source) -> Any:
     except ImportError:
         raise Refused("YAML needs an extra", path=source.name, hint="pip install 'perdure[yaml]'") from None
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise Invalid("YAML with aliases is not read: write them out", path=source.name)
+        _look_through(yaml, text, source)
         return plain(yaml.safe_load(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Invalid(f"not YAML: {' '.join(str(error).split())[:120]}", path=source.name) from None
+
+
+def _look_through(yaml: Any, text: str, source: Source) -> None:
+    """Refuse what would take long to read: what is named once and repeated, and what is nested ever deeper."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise Invalid("YAML with aliases is not read: write them out", path=source.name)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > VALUE_MAX_DEPTH:
+            raise TooLarge(f"nested more than {VALUE_MAX_DEPTH} deep", path=source.name)
 
 
 # -- cells -------------------------------------------------------------------------------------------------------

@@ -219,8 +219,7 @@ class Journal:
         reach("files.before_append")
         self._append(fd, path, data, mark.scanned)
         reach("files.synced")
-        if not _is_at(fd, path, after.scanned):
-            raise replaced(path)
+        _check_kept(fd, path, after.scanned)
         return after
 
     def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
@@ -354,13 +353,16 @@ def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
     return Mark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
 
 
-def _is_at(fd: int, path: Path, size: int) -> bool:
-    """Whether a descriptor is of the file that has this name now, and nobody else has changed that file meanwhile."""
+def _check_kept(fd: int, path: Path, size: int) -> None:
+    """What was appended lies in the file that has this name now, where it should. Unknown when somebody else changed the file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - in every commit: a Path costs more than the call
-    except OSError:
-        return False
-    return found.st_size == size and os.path.samestat(found, os.fstat(fd))
+    except OSError as error:
+        raise replaced(path) from error
+    if not os.path.samestat(found, os.fstat(fd)):
+        raise replaced(path)
+    if found.st_size != size:
+        raise Unknown(replaced(path))
 
 
 @contextlib.contextmanager

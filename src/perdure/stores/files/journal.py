@@ -170,11 +170,11 @@ class Journal:
     def mend(self, mark: Mark) -> Piece | None:
         """Under the lock: make the log end with a whole line, so that it can be appended to. What was torn off is returned.
 
-        A last line without its end gets it; what is no line goes.
+        A last line without its end gets it; what is no line goes. A packed segment is not appended to, and stays as it is.
         """
         path = self.layout.segment(mark.segment)
         data = self.layout.content(mark.segment, mark.scanned)
-        if not data or data.endswith(b"\n"):
+        if not data or data.endswith(b"\n") or not path.exists():
             return None
         start = data.rfind(b"\n") + 1
         found = [*lines_in(data[start:], mark.scanned + start)]

@@ -193,3 +193,22 @@ def test_what_is_no_other_side_is_said(folder):
         merge(url(folder), None)
     with pytest.raises(perdure.Refused):
         merging.merge(f"sqlite:///{folder}/a.db", "other")
+
+
+def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(folder):
+    with perdure.open(url(folder)) as store:
+        before = store._caller.core.epoch
+    log = folder / "log" / "000001.jsonl"
+
+    def stop() -> None:
+        if b"session.merged" in log.read_bytes():
+            raise Stopped
+
+    disarm = points.arm("lane.after_commit", stop)
+    with pytest.raises(Stopped):
+        merge(url(folder), "other")
+    disarm()
+    check(folder, "other")
+    with perdure.open(url(folder)) as store:
+        assert store._caller.core.epoch > before
+    rebuilt.check(folder)

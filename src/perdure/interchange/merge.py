@@ -21,13 +21,14 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.planes.tables import RECORDED, SESSIONS
-from perdure.stores import scripts
+from perdure.stores import migrate, scripts
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
 from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, opened
 from perdure.stores.replay import adopt_event
+from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
 from perdure.stores.tx import EVENTS, LOG, Tx
@@ -91,19 +92,10 @@ def _into(url: str, theirs: Theirs, actor: str) -> Merged:
         _bring_blobs(core, theirs)
         branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"
         merging: Merging = core.write(_merge, theirs, branch, actor=actor, tenant=0)
-        if merging.added or merging.forked:
-            _raise_epoch(core, theirs)
-        return Merged(branch, merging.added, merging.forked, merging.refused, core.epoch)
+        epoch = scripts.identity_of(core.engine).epoch
+        return Merged(branch, merging.added, merging.forked, merging.refused, epoch)
     finally:
         core.close()
-
-
-def _raise_epoch(core: Core, theirs: Theirs) -> None:
-    """What was under way on either side is settled anew: the other one may have done it."""
-    least = theirs.store.epoch if theirs.store else 0
-    core.epoch = scripts.raise_epoch(core.engine)
-    while core.epoch <= least:
-        core.epoch = scripts.raise_epoch(core.engine)
 
 
 # -- blobs -----------------------------------------------------------------------------------------------------------------
@@ -142,7 +134,18 @@ def _kept(theirs: Theirs) -> list[WrittenBlob]:
 def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
     merging = Merging(tx, theirs, branch)
     merging.run()
+    if merging.added or merging.forked:
+        _raise_epoch(tx, theirs)
     return merging
+
+
+def _raise_epoch(tx: Tx, theirs: Theirs) -> None:
+    """What was under way on either side is settled anew: the other one may have done it. In the commit that brings it."""
+    least = theirs.store.epoch if theirs.store else 0
+    connection = tx.lend()
+    assert isinstance(connection, SqliteConnection)
+    while migrate.next_epoch(scripts.SqliteScript(connection)) <= least:
+        continue
 
 
 class Merging:

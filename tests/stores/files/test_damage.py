@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,21 @@ def test_a_damaged_store_opens_goes_on_and_says_what_it_lost(lines, tmp_path, na
     with perdure.open(f"files:///{folder}") as store:
         assert store._caller.core.epoch == epoch
         assert store.session("s0").turns(last=1)[0].content == "goes on"
+
+
+@pytest.mark.parametrize("cut", [1, 40])
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_packed_last_segment_that_does_not_end_with_a_line_opens_and_goes_on(tmp_path, cut, cached):
+    folder = tmp_path / "store"
+    with perdure.open(f"files:///{folder}") as store:
+        store.session("a").say("user", "one")
+    path = folder / "log" / "000001.jsonl"
+    (folder / "log" / "000001.jsonl.zst").write_bytes(zstd.compress(path.read_bytes()[:-cut]))
+    path.unlink()
+    if not cached:
+        shutil.rmtree(folder / ".perdure")
+    with perdure.open(f"files:///{folder}") as store:
+        store.session("b").say("user", "goes on")
+    with perdure.open(f"files:///{folder}") as store:
+        assert [turn.content for turn in store.session("b").turns()] == ["goes on"]
+        assert any(each.lost for each in store._caller.core.engine.asides()) == (cut > 1)

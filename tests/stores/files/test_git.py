@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files import engine
+from perdure.stores.files.journal import Journal
 from stores.files.in_git import commit, git, url
 
 SENT: list[str] = []
@@ -152,10 +153,10 @@ def test_what_was_sent_in_the_lost_future_is_not_simply_sent_again(folder):
 
 
 def test_control_who_does_not_look_whether_the_log_was_put_back_sends_twice(folder, monkeypatch):
-    def trusting(engine, journal, facts, mark):
+    def trusting(journal, facts, mark):
         return facts, mark
 
-    monkeypatch.setattr(FilesEngine, "_raised", trusting)
+    monkeypatch.setattr(engine, "raised", trusting)
     monkeypatch.setattr("perdure.effects.rewound.notice", lambda _: False)
     with perdure.open(url(folder)) as store:
         with pytest.raises(perdure.Waiting):
@@ -192,3 +193,28 @@ def test_a_checkout_of_a_time_before_the_store_begins_it_anew(folder):
 def test_crlf_by_git_does_not_happen(folder, tmp_path):
     git(tmp_path, "clone", "-q", "-c", "core.autocrlf=true", str(folder), "clone")
     assert b"\r" not in (tmp_path / "clone" / "log" / "000001.jsonl").read_bytes()
+
+
+def test_a_reset_that_puts_back_the_beginning_of_a_packed_segment_loses_nothing(folder, monkeypatch):
+    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: Journal(files.layout, 4_000))
+    say(folder, *map(str, range(40)))
+    git(folder, "reset", "-q", "--hard")
+    assert (folder / "log" / "000001.jsonl").exists()
+    assert (folder / "log" / "000001.jsonl.zst").exists()
+    with perdure.open(url(folder), read_only=True) as store:
+        assert len(store.session("a").turns()) == 41
+    say(folder, *map(str, range(40, 80)))
+    shutil.rmtree(folder / ".perdure")
+    assert contents(folder) == ["first", *map(str, range(80))]
+
+
+def test_a_packed_segment_is_not_written_over_while_the_store_is_open(folder, monkeypatch):
+    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: Journal(files.layout, 4_000))
+    with perdure.open(url(folder)) as store:
+        for number in range(40):
+            store.session("a").say("user", str(number))
+        git(folder, "reset", "-q", "--hard")
+        for number in range(40, 80):
+            store.session("a").say("user", str(number))
+    shutil.rmtree(folder / ".perdure")
+    assert contents(folder) == ["first", *map(str, range(80))]

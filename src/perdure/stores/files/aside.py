@@ -3,7 +3,8 @@
     .perdure/set-aside/000001-000000001234-ab12cd34.json    segment 1, from byte 1234 on; and which reason
 
 Written when a log is read, before the cache that goes without it is committed; reading it again writes the same again. Pieces
-that lie together and have one reason are one file. Never in git: the bytes themselves stay in the log, but for a torn end.
+that lie together and have one reason are one file, and so are neighbours that say nothing. Never in git: the bytes themselves
+stay in the log, but for a torn end.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class _Stretch(NamedTuple):
     pieces: list[Piece]
 
     def takes(self, segment: int, piece: Piece) -> bool:
-        """Whether this piece goes on where the stretch ends: one end of a line may lie between."""
+        """Whether this piece goes on where the stretch ends (one end of a line may lie between), or says as little as it."""
         last = self.pieces[-1]
         same = (segment, piece.reason, piece.lost) == (self.segment, last.reason, last.lost)
-        return same and piece.start - (last.start + len(last.data)) <= 1
+        return same and (not piece.lost or piece.start - (last.start + len(last.data)) <= 1)
 
     def kept(self) -> Aside:
         first = self.pieces[0]

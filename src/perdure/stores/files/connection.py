@@ -37,6 +37,7 @@ from perdure.stores.store import Fault, NewEvent, Params, Rows, Writes
 log = logging.getLogger("perdure.store")
 
 _NEVER = (-1,)  # a look that no log has
+_RESTATE = migrate.Q.meta_put
 
 
 def mark_of(cache: SqliteConnection) -> Mark:
@@ -50,6 +51,20 @@ def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
     said = encode(mark)
     cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": said.decode()})
     return said
+
+
+def raised(journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
+    """The next epoch, in the log, which ends at this mark: what is done from here on is of another world."""
+    facts = WrittenStore(facts.uid, facts.epoch + 1, facts.partition)
+    if not journal.layout.numbers():
+        mark = journal.begin(facts, system_clock())
+    else:
+        mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
+    log.warning(
+        "the log is not the one that was seen here last, and is treated as restored",
+        extra={"store": facts.uid, "epoch": facts.epoch},
+    )
+    return facts, mark
 
 
 class FilesConnection(SqliteConnection):
@@ -69,6 +84,7 @@ class FilesConnection(SqliteConnection):
         self._pending: list[Writes] = []
         self._new_tenants: list[WrittenTenant] = []
         self._drops: dict[tuple[int, bytes], None] = {}
+        self._restated = False  # whether somebody changed what the store says of itself: a new epoch
         self._tenants: dict[int, str] = {}
         self._uids: dict[int, bytes] = {}
 
@@ -77,6 +93,8 @@ class FilesConnection(SqliteConnection):
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read; outside a transaction after a look at the log."""
         self._refresh()
+        if statement is _RESTATE:
+            self._restated = True
         return super().query(statement, params)
 
     def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -102,66 +120,73 @@ class FilesConnection(SqliteConnection):
         finally:
             self._journal.unlock()
 
-    def follow(self, journal: Journal) -> list[Aside]:
-        """Catch up under a lock that somebody else took with this journal; returns what could not be loaded."""
+    def follow(self, journal: Journal) -> None:
+        """Catch up under a lock that somebody else took with this journal."""
         own, self._journal = self._journal, journal
         try:
-            return self.catch_up()
+            self.catch_up()
         finally:
             self._journal = own
 
     # -- catching up -----------------------------------------------------------------------------------------------------
 
-    def catch_up(self) -> list[Aside]:
+    def catch_up(self) -> None:
         """Under the lock: bring the cache to the end of the log. DAMAGED when the log does not hold what was read from it."""
         if self._journal.look(self._mark.segment) == self._look:
-            return []
+            return
         try:
-            return self._catch_up()
+            self._catch_up()
         except OSError as error:
             raise fault_of(error, self._journal.layout.log) from error
 
-    def _catch_up(self) -> list[Aside]:
+    def _catch_up(self) -> None:
         self._check_place()
         self._journal.let_go()
         self._facts = None
         mark = mark_of(self._cache)
         if not self._journal.holds(mark):
             raise replaced(self._journal.layout.log)
-        asides = [] if self._journal.is_at(mark) else self._read_on(mark)
+        if not self._journal.is_at(mark):
+            self._read_on(mark)
         self._mark = mark_of(self._cache)
         self._look = self._journal.look(self._mark.segment) or _NEVER
         self._unsure = False
-        return asides
 
     def _check_place(self) -> None:
         """Refuse a cache that was taken away or replaced: another one is made from the log."""
         if place_of(self.file) != self._place:
             raise replaced(self._journal.layout.cache)
 
-    def _read_on(self, mark: Mark) -> list[Aside]:
-        """What follows a mark, in one transaction of the cache."""
-        torn = self._journal.mend(mark)
-        if torn is not None:
-            self._set_aside([(mark.segment, torn._replace(lost=mark == START))])
-            self._journal.cut(mark, torn)
+    def _read_on(self, mark: Mark) -> None:
+        """What follows a mark, in one transaction of the cache. Lost lines raise the epoch."""
+        self._mend(mark)
         self._cache.begin()
         try:
-            loader = Loader(self._cache)
+            loader = Loader(self._cache, None if mark == START else facts_of(self._cache))
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):
                 self._journal.sync(after.segment)
                 pieces += loader.load(entries)
                 mark = after
             asides = self._set_aside(pieces)
-            if loader.facts is not None:
-                put_facts(self._cache, loader.facts)
+            facts = loader.facts or facts_of(self._cache)
+            if any(each.lost for each in asides):  # in this very transaction: after a crash nobody would know any more
+                facts, mark = raised(self._journal, facts, mark)
+            put_facts(self._cache, facts)
             put_mark(self._cache, mark)
             self._cache.write(Writes(), commit=True)
         finally:
             self._cache.rollback()
         self._tenants.clear()
-        return asides
+
+    def _mend(self, mark: Mark) -> None:
+        """Take a torn end off the segment that is written to; whoever wrote it may have gone on to another than the mark's."""
+        number = max(self._journal.layout.numbers(), default=mark.segment)
+        last = mark if number <= mark.segment else Mark(number)
+        torn = self._journal.mend(last)
+        if torn is not None:
+            self._set_aside([(last.segment, torn._replace(lost=mark == START))])
+            self._journal.cut(last, torn)
 
     def _set_aside(self, pieces: list[tuple[int, Piece]]) -> list[Aside]:
         found = gathered(pieces)
@@ -241,7 +266,7 @@ class FilesConnection(SqliteConnection):
         self._journal.close()
 
     def _forget(self) -> None:
-        self._pending, self._new_tenants, self._drops = [], [], {}
+        self._pending, self._new_tenants, self._drops, self._restated = [], [], {}, False
 
     # -- the lines of a batch --------------------------------------------------------------------------------------------
 
@@ -254,13 +279,14 @@ class FilesConnection(SqliteConnection):
             WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for writes in self._pending for row in writes.blobs
         ]
         groups = [events] if empties or drops else _by_transaction(events)
+        facts = self._facts_line() if self._restated else []
         if not (groups or blobs or self._new_tenants or drops or empties):
-            return self._facts_line()
+            return facts
         streams = {new.stream.id: new.stream for writes in self._pending for new in writes.streams}
         lines = [self._line(group, streams) for group in groups or [[]]]
         lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
         lines[-1] = replace(lines[-1], drops=drops, empties=empties)
-        return lines
+        return [*facts, *lines]
 
     def _line(self, events: list[NewEvent], streams: dict[int, Stream]) -> Line:
         """One transaction. Streams begin with the line of their first event."""
@@ -277,7 +303,7 @@ class FilesConnection(SqliteConnection):
         return stream_written(stream, self._tenant(stream.tenant), parent)
 
     def _facts_line(self) -> list[Line]:
-        """A line of its own when somebody changed what the store says of itself: a new epoch."""
+        """A line of its own for a new epoch, before what it is about: a torn batch must not have that alone."""
         known, said = self._said_facts(), facts_of(self._cache)
         self._facts = said
         return [] if said == known else [Line(FORMAT, "", system_clock(), store=said)]

@@ -23,11 +23,12 @@ from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors, sync
 from perdure.stores.files import aside
 from perdure.stores.files.aside import gathered
-from perdure.stores.files.connection import FilesConnection, mark_of, put_mark
+from perdure.stores.files.connection import FilesConnection, mark_of, put_mark, raised
 from perdure.stores.files.journal import START, Journal, Mark
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
-from perdure.stores.files.line import FORMAT, Line, Piece, WrittenStore
+from perdure.stores.files.line import Piece, WrittenStore
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
+from perdure.stores.lane import Unknown
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
 
@@ -100,15 +101,16 @@ class FilesEngine(SqliteEngine):
             journal = self.journal()
             journal.lock(self._busy_wait_ms / 1000)
             try:
-                lost = self._settle(journal)
+                self._settle(journal)
+            except Unknown as unknown:
+                raise unknown.as_error() from unknown
             finally:
                 journal.close()
-        if lost:
-            scripts.raise_epoch(self)
         return None
 
-    def _settle(self, journal: Journal) -> bool:
-        """Under the lock. Whether a log that goes on from what was seen has lost something since."""
+    def _settle(self, journal: Journal) -> None:
+        """Under the lock: whatever became of log and cache, they belong together after this."""
+        self.layout.unite()
         cached = self._cached()
         there = bool(self.layout.numbers())
         if cached is None:
@@ -137,18 +139,17 @@ class FilesEngine(SqliteEngine):
             log.warning("the cache cannot be used, and is made again", extra={"cause": str(error)})
             return None
 
-    def _follow(self, journal: Journal) -> bool:
+    def _follow(self, journal: Journal) -> None:
         """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
         with closing(self._files(self.journal(), unsure=False)) as connection:
             if not self.layout.numbers():
                 journal.begin(facts_of(connection), system_clock())
-            lost = any(each.lost for each in connection.follow(journal))
+            connection.follow(journal)
             journal.note(encode(mark_of(connection)))
-        return lost
 
     # -- making the cache anew -------------------------------------------------------------------------------------------
 
-    def _rebuild(self, journal: Journal, before: WrittenStore | None, *, known: bool) -> bool:
+    def _rebuild(self, journal: Journal, before: WrittenStore | None, *, known: bool) -> None:
         """Read the whole log into a new cache. known: this machine has seen this very log, so nothing was put back."""
         aside.forget(self.layout.aside)
         pieces = _mended(journal, known=known)
@@ -161,7 +162,7 @@ class FilesEngine(SqliteEngine):
             asides = gathered([*pieces, *more])
             aside.keep(self.layout.aside, asides)
             if not known or any(each.lost for each in asides):
-                facts, mark = self._raised(journal, facts, mark)
+                facts, mark = raised(journal, facts, mark)
             put_facts(cache, facts)
             put_mark(cache, mark)
             cache.write(Writes(), commit=True)
@@ -170,20 +171,6 @@ class FilesEngine(SqliteEngine):
         path.rename(self.layout.cache)
         sync(self.layout.own)
         journal.note(encode(mark))
-        return False
-
-    def _raised(self, journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
-        """The next epoch, in the log: what this machine does from here on is of another world."""
-        facts = WrittenStore(facts.uid, facts.epoch + 1, facts.partition)
-        if not self.layout.numbers():
-            mark = journal.begin(facts, system_clock())
-        else:
-            mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
-        log.warning(
-            "the log is not the one that was seen here last, and is treated as restored",
-            extra={"store": facts.uid, "epoch": facts.epoch},
-        )
-        return facts, mark
 
     def _make_cache(self, path: Path) -> SqliteConnection:
         """An empty database of our schema, in place of whatever was left there."""

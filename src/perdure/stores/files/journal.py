@@ -27,6 +27,7 @@ from perdure.stores.store import Fault, FaultKind
 
 _PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
 _HEAD_BYTES = 160
+_MISSING = "the segment is missing"
 _LOOKED_AT = 4  # what `look` sees: the folder's time and number, the file's number and size
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL, errno.EDQUOT: FaultKind.FULL, errno.EROFS: FaultKind.READ_ONLY,
@@ -106,8 +107,8 @@ class Journal:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let everything go; the lock goes with its descriptor."""
-        self._locked = False
+        """Let everything go. The lock first: with its descriptor it would stay as long as a forked child has that too."""
+        self.unlock()
         self.let_go()
         for fd in (self._lock, self._head):
             if fd is not None:
@@ -155,44 +156,25 @@ class Journal:
 
     def read_on(self, mark: Mark) -> Iterator[tuple[Mark, list[Entry]]]:
         """Everything after a mark, a segment at a time, each with the mark after it. A torn end is left to `mend`."""
-        numbers = [number for number in self.layout.numbers() if number >= mark.segment]
-        seen = {mark.check}
-        for number in range(mark.segment, max(numbers, default=mark.segment - 1) + 1):
-            offset = mark.scanned if number == mark.segment else 0
-            if number not in numbers:
-                mark = Mark(number, 0, mark.check, 0)
-                yield mark, [(number, Piece(0, b"", "the segment is missing"))]
-                continue
+        checks, due = _Checks(self.layout, mark.check), mark.segment
+        for number in [number for number in self.layout.numbers() if number >= mark.segment]:
+            if number > due:
+                mark = Mark(number - 1, 0, mark.check, 0)
+                yield mark, [(due, Piece(0, b"", _MISSING if number == due + 1 else f"{_MISSING}, up to {number - 1}"))]
+            offset, due = mark.scanned if number == mark.segment else 0, number + 1
             data = self.layout.content(number, offset)
             entries = [(number, each) for each in lines_in(data, offset)]
             mark = _after(mark, number, offset + len(data), entries)
-            yield mark, [*self._with_gaps(entries, mark, seen)]
-
-    def _with_gaps(self, entries: list[Entry], mark: Mark, seen: set[str]) -> Iterator[Entry]:
-        """The entries, and a piece wherever a line follows one that is not there."""
-        for number, each in entries:
-            if isinstance(each, Found):
-                if each.line.prev not in seen and each.line.prev not in self._checks_before(mark.segment, seen):
-                    yield number, Piece(each.start, b"", "lines are missing before this one")
-                seen.add(each.check)
-            yield number, each
-
-    def _checks_before(self, number: int, seen: set[str]) -> set[str]:
-        """The checksums of all lines up to this segment, into `seen`; asked only when a line does not follow what was read."""
-        for each in self.layout.numbers():
-            if each <= number:
-                for raw in self.layout.content(each).split(b"\n"):
-                    seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
-        return seen
+            yield mark, [*_with_gaps(entries, checks)]
 
     def mend(self, mark: Mark) -> Piece | None:
         """Under the lock: make the log end with a whole line, so that it can be appended to. What was torn off is returned.
 
-        A last line without its end gets it; what is no line goes.
+        A last line without its end gets it; what is no line goes. A packed segment is not appended to, and stays as it is.
         """
         path = self.layout.segment(mark.segment)
         data = self.layout.content(mark.segment, mark.scanned)
-        if not data or data.endswith(b"\n"):
+        if not data or data.endswith(b"\n") or not path.exists():
             return None
         start = data.rfind(b"\n") + 1
         found = [*lines_in(data[start:], mark.scanned + start)]
@@ -237,8 +219,7 @@ class Journal:
         reach("files.before_append")
         self._append(fd, path, data, mark.scanned)
         reach("files.synced")
-        if not _is_at(fd, path):
-            raise replaced(path)
+        _check_kept(fd, path, after.scanned)
         return after
 
     def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
@@ -328,6 +309,42 @@ def _joined(mark: Mark, lines: Sequence[Line]) -> tuple[bytes, Mark]:
     return joined, Mark(mark.segment, size - 1, check, size)
 
 
+class _Checks:
+    """The checksums of the lines that were read; and, once a line follows none of them, of all that stand before it."""
+
+    def __init__(self, layout: Layout, last: str) -> None:
+        self._layout = layout
+        self._seen = {last}
+        self._searched = 0
+
+    def add(self, check: str) -> None:
+        """A line was read."""
+        self._seen.add(check)
+
+    def hold(self, check: str, number: int) -> bool:
+        """Whether there is a line with this checksum up to this segment."""
+        if check not in self._seen and self._searched < number:
+            for each in self._layout.numbers():
+                if self._searched < each <= number:
+                    self._search(each)
+            self._searched = number
+        return check in self._seen
+
+    def _search(self, number: int) -> None:
+        for raw in self._layout.content(number).split(b"\n"):
+            self._seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
+
+
+def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
+    """The entries, and a piece wherever a line follows one that is not there."""
+    for number, each in entries:
+        if isinstance(each, Found):
+            if not checks.hold(each.line.prev, number):
+                yield number, Piece(each.start, b"", "lines are missing before this one")
+            checks.add(each.check)
+        yield number, each
+
+
 def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
     """The mark after what was read. What follows the last line of a segment is passed over, once it was set aside."""
     found = [each for _, each in entries if isinstance(each, Found)]
@@ -336,13 +353,16 @@ def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
     return Mark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
 
 
-def _is_at(fd: int, path: Path) -> bool:
-    """Whether a descriptor is of the file that has this name now."""
+def _check_kept(fd: int, path: Path, size: int) -> None:
+    """What was appended lies in the file that has this name now, where it should. Unknown when somebody else changed the file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - in every commit: a Path costs more than the call
-    except OSError:
-        return False
-    return os.path.samestat(found, os.fstat(fd))
+    except OSError as error:
+        raise replaced(path) from error
+    if not os.path.samestat(found, os.fstat(fd)):
+        raise replaced(path)
+    if found.st_size != size:
+        raise Unknown(replaced(path))
 
 
 @contextlib.contextmanager

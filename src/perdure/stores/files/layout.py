@@ -25,7 +25,7 @@ SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
 _UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
-_NAME = re.compile(r"(\d{6,})\.jsonl(\.zst)?")
+_NAME = re.compile(r"([0-9]{6,18})\.jsonl(\.zst)?")
 _ATTRIBUTES = "log/* -text\nblobs/** binary\n"
 
 
@@ -79,9 +79,17 @@ class Layout:
         try:
             with self.segment(number).open("rb") as file:
                 file.seek(offset)
-                return file.read()
+                plain = file.read()
         except FileNotFoundError:
             return self._unpacked(number)[offset:]
+        return plain if not self._packed_says_more(number) else self._unpacked(number)[offset:]
+
+    def _packed_says_more(self, number: int) -> bool:
+        """Whether git, or a crash, put back the beginning of a segment that was packed: then the packed file counts."""
+        if not self.packed(number).exists():
+            return False
+        plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
+        return len(packed) > len(plain) and packed.startswith(plain) and not packed.endswith(_UNREADABLE)
 
     def _unpacked(self, number: int) -> bytes:
         """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
@@ -98,6 +106,13 @@ class Layout:
             size += len(parts[-1])
         return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])
 
+    def unite(self) -> None:
+        """Under the lock: a segment that was packed, and whose beginning somebody put back, has one file again."""
+        for number in self.numbers():
+            if self.segment(number).exists() and self._packed_says_more(number):
+                self.segment(number).unlink()
+                sync(self.log)
+
     def place(self, path: Path, data: bytes) -> None:
         """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.
 
@@ -112,13 +127,17 @@ class Layout:
         sync(path.parent)
 
     def pack(self, number: int) -> None:
-        """Compress a segment that is closed. Atomic: after a crash there is the one file, the other, or both alike."""
+        """Compress a segment that is closed. Atomic: after a crash there is the one file, the other, or both alike.
+
+        A packed file that says something else is never written over.
+        """
         plain, packed = self.segment(number), self.packed(number)
         if not plain.exists():
             return
         data = plain.read_bytes()
-        self.place(packed, zstd.compress(data))
-        if self._unpacked(number) == data:
+        if not packed.exists():
+            self.place(packed, zstd.compress(data))
+        if self._unpacked(number) == data or self._packed_says_more(number):
             plain.unlink()
             sync(self.log)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +24,9 @@ CHECK_CHARS = 32
 FORMAT = 1
 _START = re.compile(rb'\{"v":')
 _END = re.compile(rb" [0-9a-f]{32}")
-_TRIES_MAX = 10_000  # pairs of a start and an end that are tried in one damaged piece
+_IN_VAIN_BYTES = 1024 * 1024  # that may be hashed for nothing in one damaged piece,
+_IN_VAIN_TIMES = 64  # and so many times its length; each end that is tried counts as
+_TRY_BYTES = 1024
 
 
 class WrittenStore(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -148,18 +152,29 @@ def _salvaged(raw: bytes, start: int) -> Iterator[Found | Piece]:
 
 
 def _whole_inside(raw: bytes, start: int) -> Iterator[Found]:
+    """However many they are; only what is looked at in vain is bounded, so that nothing hostile takes for ever."""
     ends = [match.end() for match in _END.finditer(raw)]
-    done = tries = 0
+    done, left = 0, _IN_VAIN_BYTES + _IN_VAIN_TIMES * len(raw)
     for begin in (match.start() for match in _START.finditer(raw)):
-        for end in ends:
-            if end <= begin + CHECK_CHARS or begin < done:
-                continue
-            tries += 1
-            found = _read_quietly(raw[begin:end], start + begin) if tries < _TRIES_MAX else None
+        if begin < done or left < 0:
+            continue
+        for tried in _ends_that_fit(raw, begin, ends):
+            found = _read_quietly(raw[begin:tried], start + begin)
             if found is not None:
                 yield found
-                done = end
+                done = tried
                 break
+        left -= 0 if done > begin else len(raw) - begin + _TRY_BYTES * (len(ends) - bisect_right(ends, begin))
+
+
+def _ends_that_fit(raw: bytes, begin: int, ends: list[int]) -> Iterator[int]:
+    """Where a line from `begin` on may end: what stands there is the checksum of all before it. Each byte is hashed once."""
+    hashed, at = hashlib.sha256(), begin
+    for end in islice(ends, bisect_right(ends, begin + CHECK_CHARS), None):
+        hashed.update(memoryview(raw)[at : end - CHECK_CHARS - 1])
+        at = end - CHECK_CHARS - 1
+        if hashed.copy().hexdigest()[:CHECK_CHARS].encode() == raw[end - CHECK_CHARS : end]:
+            yield end
 
 
 def _read_quietly(raw: bytes, start: int) -> Found | None:

@@ -8,6 +8,7 @@ the caller's. Callers: `engine`, `merge`. Keeps P5, P6, P10.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -26,19 +27,23 @@ from perdure.stores.migrate import number_in, uid_in
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
-from perdure.stores.store import Fault, Head
+from perdure.stores.store import Fault, FaultKind, Head
 from perdure.stores.tx import EVENTS, LOG, Batch, Clocks, Tx
 
 Q = Statements("perdure.stores.files", "files.sql")
 CHUNK_LINES = 16_384
+_EPOCH_MAX = 2**53  # one that could not rise any more is none
 _CLOCKS = Clocks(system_clock, system_clock)
 _COPY = "a copy of what was loaded before"
+_OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  # others are the disk's
+# What a whole line that nobody here wrote makes of our code: a number that is too large, a list where a name belongs.
+_NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
 class Loader:
     """Loads lines into one cache, whose transaction is open. `facts` is what the log said of the store itself."""
 
-    def __init__(self, cache: SqliteConnection) -> None:
+    def __init__(self, cache: SqliteConnection, facts: WrittenStore | None = None) -> None:
         self._cache = cache
         self._entropy = Entropy()
         self._tables = declared()
@@ -50,7 +55,7 @@ class Loader:
         ] = {}  # what the events of a stream mean here; anew after a tenant has said something
         self._tenants_said = bool(cache.query(Q.tenants_said, {}))
         self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
-        self.facts: WrittenStore | None = None
+        self.facts = facts
 
     def load(self, entries: Sequence[Entry]) -> list[tuple[int, Piece]]:
         """Load what can be; returns what was not, with what was no line to begin with, in the order of the log."""
@@ -71,12 +76,16 @@ class Loader:
         return [(number, piece) for piece in self._parts(found)]
 
     def _loaded(self, found: Sequence[Found]) -> bool:
-        """Whether all of these could be loaded; if not, nothing of them is."""
+        """Whether all of these could be loaded; if not, nothing of them is. Raises Fault when that is no fault of theirs."""
         try:
             with self._tx() as tx:
                 for each in found:
                     self._line(tx, each)
-        except (Error, Fault):
+        except Fault as fault:
+            if fault.kind not in _OF_THE_LINE or not self._cache.raw.in_transaction:
+                raise
+            return False
+        except _NOT_OURS:
             return False
         return True
 
@@ -91,14 +100,18 @@ class Loader:
             batch.absorb(tx)
             batch.flush(commit=False)
         except BaseException:
-            self._cache.query(Q.savepoint_undo, {})
-            self._streams.clear()
-            self._named.clear()
-            self._pruned.clear()
-            self._tenants = {name: number for number, name in self._cache.query(Q.tenants_all, {})}
+            if self._cache.raw.in_transaction:  # else a full disk has taken back all of it
+                self._undo()
             raise
-        finally:
-            self._cache.query(Q.savepoint_keep, {})
+        self._cache.query(Q.savepoint_keep, {})
+
+    def _undo(self) -> None:
+        self._cache.query(Q.savepoint_undo, {})
+        self._cache.query(Q.savepoint_keep, {})
+        self._streams.clear()
+        self._named.clear()
+        self._pruned.clear()
+        self._tenants = {name: number for number, name in self._cache.query(Q.tenants_all, {})}
 
     # -- one line --------------------------------------------------------------------------------------------------------
 
@@ -135,9 +148,14 @@ class Loader:
             self._drop(blob)
 
     def _store(self, said: WrittenStore) -> None:
+        """The epoch only rises; what another store says of itself (somebody put its lines here) is not about this one."""
         from_hex(said.uid, 16, "store.uid")
-        if self.facts is None or said.epoch > self.facts.epoch:
-            self.facts = said if self.facts is None else WrittenStore(self.facts.uid, said.epoch, said.partition)
+        if said.partition:
+            from_hex(said.partition, 16, "store.partition")
+        if not 1 <= said.epoch <= _EPOCH_MAX:
+            raise Damaged("no store has this epoch", path="store.epoch")
+        if self.facts is None or (said.uid == self.facts.uid and said.epoch > self.facts.epoch):
+            self.facts = said
 
     def _tenant(self, said: WrittenTenant) -> None:
         if said.name not in self._tenants:
@@ -250,7 +268,7 @@ class Loader:
 
     def _is_loaded(self, said: WrittenEvent) -> bool:
         stream = self._known(said.stream)
-        if stream is None:
+        if stream is None or not 0 < said.seq < 2**63:
             return False
         found = self._cache.query(Q.event_hash, {"stream": stream.id, "seq": said.seq})
         return bool(found) and bytes(found[0][0]).hex() == said.hash

@@ -1,0 +1,249 @@
+"""Reading a log into the cache, stopped or failing in the middle; and whoever else has a hand on the log (P1, P3, P5)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.model import points
+from perdure.stores.files import connection as connections
+from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.journal import Journal
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.load import Loader
+from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.store import Fault, FaultKind
+from stores.files import rebuilt
+from stores.verbs import append, begin, everything, opened
+
+
+class Stopped(BaseException):
+    """As a Ctrl-C would, and nobody else's."""
+
+
+def stop(*_: Any) -> Any:
+    raise Stopped
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"files:///{tmp_path}/store"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def behind(url: str, folder: Path, count: int = 20) -> bytes:
+    """A store whose cache is behind its log, as after a crash of the machine; the cache's bytes are returned too."""
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "seen")
+    cache = (folder / ".perdure" / "cache.db").read_bytes()
+    with opened(url) as store:
+        for number in range(count):
+            store.write(append, stream, str(number))
+    put_back(folder, cache)
+    return cache
+
+
+def put_back(folder: Path, cache: bytes) -> None:
+    for name in ("cache.db-wal", "cache.db-shm"):
+        (folder / ".perdure" / name).unlink(missing_ok=True)
+    (folder / ".perdure" / "cache.db").write_bytes(cache)
+
+
+def epoch(url: str) -> int:
+    with opened(url) as store:
+        return store.core.epoch
+
+
+# -- a cache that cannot be written ------------------------------------------------------------------------------------
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, kind: FaultKind, *, gone: bool) -> None:
+    """Let the disk of the cache fail at the second line; gone: SQLite has rolled everything back, as it does when full."""
+    line, told = Loader._line, list[int]()
+
+    def failing(loader: Loader, *args: Any) -> None:
+        told.append(1)
+        if len(told) > 1:
+            if gone and loader._cache.raw.in_transaction:
+                loader._cache.raw.execute("ROLLBACK")
+            raise Fault(kind, "no more")
+        line(loader, *args)
+
+    monkeypatch.setattr(Loader, "_line", failing)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("kind", [FaultKind.FULL, FaultKind.IO])
+def test_a_cache_that_cannot_be_written_is_no_damage_of_the_log(url, folder, monkeypatch, kind, gone, known):
+    behind(url, folder)
+    if not known:
+        (folder / ".perdure" / "cache.db").unlink()
+    full_after(monkeypatch, kind, gone=gone)
+    with pytest.raises((perdure.Full, perdure.Unavailable)):
+        epoch(url)
+    monkeypatch.undo()
+    assert not [*(folder / ".perdure").glob("set-aside/*")]
+    assert epoch(url) == 1
+    assert len(everything(url)) == 21
+    rebuilt.check(folder)
+
+
+def test_a_database_that_is_really_full_is_no_damage_of_the_log(url, folder, monkeypatch):
+    behind(url, folder, 200)
+    begin_cache = SqliteConnection.begin
+
+    def small(connection: SqliteConnection) -> None:
+        connection.raw.pragma("cache_size", 2)
+        connection.raw.pragma("max_page_count", connection.raw.pragma("page_count"))
+        begin_cache(connection)
+
+    monkeypatch.setattr(SqliteConnection, "begin", small)
+    with pytest.raises(perdure.Full):
+        epoch(url)
+    monkeypatch.undo()
+    assert not [*(folder / ".perdure").glob("set-aside/*")]
+    assert len(everything(url)) == 201
+    rebuilt.check(folder)
+
+
+# -- lost lines ----------------------------------------------------------------------------------------------------------
+
+
+def lose_a_line(folder: Path) -> None:
+    path = folder / "log" / "000001.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    del lines[-3]
+    path.write_bytes(b"".join(lines))
+
+
+def test_who_finds_lines_lost_and_dies_has_raised_the_epoch(url, folder, monkeypatch):
+    behind(url, folder)
+    lose_a_line(folder)
+    monkeypatch.setattr(FilesEngine, "connect", stop)  # whoever would raise it afterwards, and needs one
+    with contextlib.suppress(Stopped):
+        epoch(url)
+    monkeypatch.undo()
+    assert epoch(url) == 2
+    assert epoch(url) == 2
+
+
+def test_who_dies_right_after_the_epoch_rose_in_the_log_raises_it_again(url, folder):
+    behind(url, folder)
+    lose_a_line(folder)
+    disarm = points.arm("files.synced", stop)
+    with pytest.raises(Stopped):
+        epoch(url)
+    disarm()
+    assert epoch(url) == 3  # what was read before is read again: more is safe, less is not
+    assert epoch(url) == 3
+
+
+def test_who_has_the_store_open_raises_the_epoch_for_lost_lines_too(url, folder):
+    cache = behind(url, folder)
+    lose_a_line(folder)
+    put_back(folder, cache)
+    connection = FilesEngine(url, folder)._files(FilesEngine(url, folder).journal(), unsure=True)
+    connection.begin()
+    connection.rollback()
+    connection.close()
+    assert epoch(url) == 2
+
+
+def test_control_a_connection_that_only_loads_leaves_the_epoch(url, folder, monkeypatch):
+    behind(url, folder)
+    lose_a_line(folder)
+    monkeypatch.setattr(connections, "raised", lambda _, facts, mark: (facts, mark))
+    assert epoch(url) == 1
+
+
+def test_an_older_line_about_the_store_does_not_lower_the_epoch(url, folder):
+    with opened(url) as store:
+        store.write(begin, "a")
+    path = folder / "log" / "000001.jsonl"
+    first = path.read_bytes().splitlines(keepends=True)[0]
+    (folder / ".perdure" / "cache.db").unlink()
+    (folder / ".perdure" / "head").unlink()
+    assert epoch(url) == 2
+    with path.open("ab") as file:
+        file.write(first)
+    assert epoch(url) == 2
+
+
+# -- others ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_end_in_a_later_segment_than_the_mark_is_cut_off(url, folder, monkeypatch):
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    behind(url, folder)
+    last = Layout(folder).segment(Layout(folder).numbers()[-1])
+    assert last.name != "000001.jsonl"
+    with last.open("ab") as file:
+        file.write(b'{"v":1,"prev":"torn')
+    assert epoch(url) == 1  # it was never acknowledged: nothing is lost
+    assert len(everything(url)) == 21
+    rebuilt.check(folder)
+
+
+@pytest.mark.parametrize("by", [-40, 40])
+def test_a_log_that_somebody_else_changes_during_an_append_acknowledges_nothing(url, folder, by):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        store.write(append, stream, "before")
+        path = folder / "log" / "000001.jsonl"
+
+        def change() -> None:
+            disarm()
+            os.truncate(path, path.stat().st_size + by)
+
+        disarm = points.arm("files.before_append", change)
+        with pytest.raises(perdure.Unavailable, match="put back, moved or replaced"):
+            store.write(append, stream, "not acknowledged")
+    assert list(everything(url)).count("not acknowledged") <= 1
+
+
+def test_a_forked_child_does_not_keep_the_lock_of_a_connection_that_was_closed(url, folder):
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        journal = FilesEngine(url, folder).journal()
+        journal.lock(1.0)
+        child = os.fork()
+        if not child:
+            signal.pause()
+        try:
+            journal.close()
+            other = FilesEngine(url, folder).journal()
+            assert other.try_lock()
+            other.close()
+            store.write(append, stream, "goes on")
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def test_an_epoch_whose_append_has_no_known_outcome_is_an_error_of_ours(url, folder, monkeypatch):
+    with opened(url) as store:
+        store.write(begin, "a")
+    (folder / ".perdure" / "cache.db").unlink()
+    (folder / ".perdure" / "head").unlink()
+
+    def failing(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", failing)
+        patched.setattr(os, "ftruncate", failing)
+        with pytest.raises(perdure.Unavailable):
+            epoch(url)
+    assert epoch(url) >= 2

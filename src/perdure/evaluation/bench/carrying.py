@@ -80,6 +80,6 @@ def bundles(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("move", "100,000 events from files to SQLite, PostgreSQL and into files again, bytes compared", moves, needs_postgres=True),
+    Case("move", "100,000 events: files, SQLite, PostgreSQL, files again, bytes compared", moves, needs_postgres=True),
     Case("bundle", "100,000 events into a bundle and out of it", bundles),
 ]

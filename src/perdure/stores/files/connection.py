@@ -22,7 +22,7 @@ from perdure.log.table import Table
 from perdure.log.written import decode, encode, event_written, stream_written
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
-from perdure.stores import migrate
+from perdure.stores import migrate, sealing
 from perdure.stores.copies import disk_errors
 from perdure.stores.files import aside
 from perdure.stores.files.aside import gathered
@@ -147,6 +147,7 @@ class FilesConnection(SqliteConnection):
             self._journal.cut(mark, torn)
         self._cache.begin()
         try:
+            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and gone on
             loader = Loader(self._cache)
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):
@@ -154,8 +155,7 @@ class FilesConnection(SqliteConnection):
                 pieces += loader.load(entries)
                 mark = after
             asides = self._set_aside(pieces)
-            if loader.facts is not None:
-                put_facts(self._cache, loader.facts)
+            put_facts(self._cache, loader.facts or facts_of(self._cache))
             put_mark(self._cache, mark)
             self._cache.write(Writes(), commit=True)
         finally:

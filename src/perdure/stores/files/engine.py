@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
+from msgspec.structs import replace
 
 from perdure.errors import Damaged, NewerSchema, NotFound, Refused
 from perdure.log.written import encode
@@ -174,7 +175,7 @@ class FilesEngine(SqliteEngine):
 
     def _raised(self, journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
         """The next epoch, in the log: what this machine does from here on is of another world."""
-        facts = WrittenStore(facts.uid, facts.epoch + 1, facts.partition)
+        facts = replace(facts, epoch=facts.epoch + 1)
         if not self.layout.numbers():
             mark = journal.begin(facts, system_clock())
         else:
@@ -245,8 +246,13 @@ def _loaded(
         for mark, entries in journal.read_on(START):  # noqa: B007 - the last one is needed
             pieces += loader.load(entries)
     facts = loader.facts or before or facts_of(cache)
-    epoch = max(facts.epoch, before.epoch if before else 0)
-    return WrittenStore(facts.uid, epoch, facts.partition), mark, pieces
+    return _going_on(facts, before or facts), mark, pieces
+
+
+def _going_on(facts: WrittenStore, before: WrittenStore) -> WrittenStore:
+    """What a log says, after what was known: a log from before the store was moved away does not open it again."""
+    known = before.moved if before.uid == facts.uid else ""
+    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or known)
 
 
 @contextmanager

@@ -26,11 +26,17 @@ _TRIES_MAX = 10_000  # pairs of a start and an end that are tried in one damaged
 
 
 class WrittenStore(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Who the store is; said at the head of every segment, and anew when the epoch rises."""
+    """Who the store is; said at the head of every segment, and anew when something of it changes.
+
+    moved, arriving, origin: what `stores.sealing` says of a store that moves, in its own words: a clone is as sealed as we are.
+    """
 
     uid: str
     epoch: int
     partition: str = ""
+    moved: str = ""
+    arriving: str = ""
+    origin: str = ""
 
 
 class WrittenTenant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ from perdure.log.written import decode
 from perdure.model.points import reach
 from perdure.stores.copies import sync
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
-from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, written
+from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, names_of, written
 from perdure.stores.lane import Unknown
 from perdure.stores.store import Fault, FaultKind
 
@@ -174,7 +174,7 @@ class Journal:
             if isinstance(each, Found):
                 if each.line.prev not in seen and each.line.prev not in self._checks_before(mark.segment, seen):
                     yield number, Piece(each.start, b"", "lines are missing before this one")
-                seen.add(each.check)
+                seen.update((each.check, *each.line.was))
             yield number, each
 
     def _checks_before(self, number: int, seen: set[str]) -> set[str]:
@@ -182,7 +182,7 @@ class Journal:
         for each in self.layout.numbers():
             if each <= number:
                 for raw in self.layout.content(each).split(b"\n"):
-                    seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
+                    seen.update(names_of(raw))
         return seen
 
     def mend(self, mark: Mark) -> Piece | None:
@@ -229,7 +229,7 @@ class Journal:
         When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
         """
         if mark.scanned >= self._segment_max_bytes or self._opened_segment(mark.segment) is None:
-            mark = self._rotated(mark, store, lines[0].at)
+            mark = self.rotate(mark, store, lines[0].at)
         data, after = _joined(mark, lines)
         path = self.layout.segment(mark.segment)
         fd = self._opened_segment(mark.segment)
@@ -275,7 +275,7 @@ class Journal:
             os.close(self._file[1])
             self._file = None
 
-    def _rotated(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
+    def rotate(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
         """Begin the next segment, and pack the one before the last: what is looked at most stays plain."""
         new = self._new_segment(mark.segment + 1, mark.check, store, at)
         for number in self.layout.numbers():

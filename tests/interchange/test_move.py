@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,79 @@ def test_a_backup_of_a_store_that_was_moved_is_restored_as_a_store_of_its_own(so
     perdure.restore(tmp_path / "backup", f"sqlite:///{tmp_path}/restored.db")
     with perdure.open(f"sqlite:///{tmp_path}/restored.db") as store:
         store.session("main").say("user", "on purpose")
+
+
+# -- files: what is sealed is so in the log, not only in a cache that can be made again ---------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with perdure.open(f"files:///{tmp_path}/agent", actor="alice") as store:
+        store.session("main").say("user", "hello")
+    return tmp_path / "agent"
+
+
+def copied(folder: Path, name: str) -> Path:
+    return shutil.copytree(folder, folder.with_name(name))
+
+
+def put_back(kept: Path, folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+
+
+def test_a_files_store_that_was_moved_stays_so_without_its_cache(folder, tmp_path):
+    move(f"files:///{folder}", f"sqlite:///{tmp_path}/target.db", actor="mover")
+    shutil.rmtree(folder / ".perdure")
+    for _ in range(2):
+        with pytest.raises(errors.Refused, match=r"was moved to .*target\.db"):
+            perdure.open(f"files:///{folder}")
+    with perdure.open(f"files:///{folder}", read_only=True) as store:
+        assert store.session("main").turns()[0].content == "hello"
+
+
+def test_a_log_from_before_the_move_does_not_open_the_store_again(folder, tmp_path):
+    before = copied(folder / "log", "before")
+    move(f"files:///{folder}", f"sqlite:///{tmp_path}/target.db", actor="mover")
+    put_back(before, folder / "log")
+    with pytest.raises(errors.Refused, match="was moved"):
+        perdure.open(f"files:///{folder}")
+    take_back(f"files:///{folder}", actor="mover")
+    with perdure.open(f"files:///{folder}") as store:
+        assert store._caller.core.epoch == 2
+
+
+def test_a_cache_that_is_behind_follows_the_seal_and_what_came_after_it_was_taken_back(folder, tmp_path):
+    url, own = f"files:///{folder}", folder / ".perdure"
+    opened = copied(own, "opened")
+    move(url, f"sqlite:///{tmp_path}/target.db", actor="mover")
+    sealed = copied(own, "sealed")
+    put_back(opened, own)
+    with pytest.raises(errors.Refused, match="was moved"):
+        perdure.open(url)
+    take_back(url, actor="mover")
+    with perdure.open(url) as store:
+        store.session("main").say("user", "here again")
+    for kept in (opened, sealed):
+        put_back(kept, own)
+        with perdure.open(url) as store:
+            assert [turn.content for turn in store.session("main").turns()] == ["hello", "here again"]
+            assert store.verify().ok
+
+
+def test_who_waits_for_a_store_waits_without_its_cache_too(source, tmp_path, monkeypatch):
+    target, own = f"files:///{tmp_path}/target", tmp_path / "target" / ".perdure"
+    before = exported(source, tmp_path / "1")
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "_prove", lambda *_: (_ for _ in ()).throw(errors.Damaged("stopped", path="here")))
+        with pytest.raises(errors.Damaged, match="stopped"):
+            move(source, target, actor="mover")
+    shutil.rmtree(own)
+    with pytest.raises(errors.Refused, match="not finished"):
+        perdure.open(target)
+    move(source, target, actor="mover")
+    shutil.rmtree(own)
+    assert exported(target, tmp_path / "2") == before
 
 
 # -- refused -------------------------------------------------------------------------------------------------------------------

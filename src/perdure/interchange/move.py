@@ -234,8 +234,8 @@ class _Carrier:
             self._target.write(_keep, fresh, actor="", tenant=there)
 
     def _blob(self, there: int, tenant: int, address: bytes, size: int, codec: int, data: bytes | None) -> BlobRow:
-        """A blob's row for the target; one that lies outside is carried to the target's own place."""
-        if data is not None:
+        """A blob's row for the target; one that lies outside, or must lie there, is carried to the target's own place."""
+        if data is not None and size <= self._target.blobs.inside_max_bytes:
             return there, bytes(address), size, codec, data
         pieces = self._origin.blobs.open(tenant, bytes(address), (size, codec, data))
         return artifacts.take_in(self._target.blobs, there, pieces)

@@ -59,6 +59,11 @@ def event_written(uid: bytes, event: Event) -> WrittenEvent:
     )  # fmt: skip
 
 
+def emptied(written: WrittenEvent) -> WrittenEvent:
+    """The same event once its body is gone."""
+    return msgspec.structs.replace(written, salt="", body=_GONE)
+
+
 def _embedded(event: Event) -> msgspec.Raw:
     """The body's own text. Only one that is JSON in one line can be embedded: other text would break the line open."""
     body = event.body

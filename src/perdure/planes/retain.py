@@ -3,7 +3,8 @@
     choose   outside the lane, one stream at a time: what each rule lets go
     take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
              after; `log.pruned` names the events whose bodies are emptied, and what only they gave goes in the same commit
-    collect  blobs that nothing reaches any more go last (planes/collect)
+    collect  blobs that nothing reaches any more go (planes/collect)
+    purge    what was emptied leaves the lines of a files store too: last, for the whole store
 
 Nothing that is emptied feeds a live row, so what is kept reads as before, from every fork too. A retention that dies has
 taken some of it: the next one finds the rest. Keeps P1, P5, P6, P11, P15.
@@ -29,6 +30,8 @@ from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
 from perdure.planes.stored import stored_address
 from perdure.planes.tables import CALLS, COVERS, TURNS
+from perdure.stores import scripts
+from perdure.stores.core import Core
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, Tx
@@ -266,3 +269,18 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
         tx.empty(stream, sizes)
     return Taken(sorted(sizes), sum(sizes.values()))
+
+
+# -- what lies beside the database ---------------------------------------------------------------------------
+
+
+def purge(core: Core) -> int:
+    """Take what was emptied out of a log of lines, too; returns how many bodies stay. Blocking work, outside the lane."""
+    with scripts.told():
+        return core.engine.purge()
+
+
+def lingering(core: Core) -> int:
+    """How many such bodies there are. Likewise; changes nothing."""
+    with scripts.told():
+        return core.engine.lingering()

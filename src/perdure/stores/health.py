@@ -92,11 +92,14 @@ def _log(engine: Engine, advice: Advice) -> Findings:
         return
     try:
         engine.prepare()
-        asides = engine.asides()
+        asides, left = engine.asides(), engine.lingering()
     except (Fault, Error) as error:
         told = error.as_error() if isinstance(error, Fault) else error
         yield wrong("log", told.message, advice.about_error(told))
         return
+    if left:
+        says = f"{left} bodies that were pruned still stand in lines of the log"
+        yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
     for each in asides[:ASIDES_SHOWN]:
         says = f"{each.place}: {each.reason}"
         if each.lost:

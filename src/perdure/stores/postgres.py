@@ -414,6 +414,14 @@ class PostgresEngine:
         """Nothing, likewise."""
         return []
 
+    def lingering(self) -> int:
+        """None, likewise."""
+        return 0
+
+    def purge(self) -> int:
+        """Nothing, likewise."""
+        return 0
+
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.
 

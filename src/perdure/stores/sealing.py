@@ -101,9 +101,9 @@ def expect(engine: Engine, origin: str) -> None:
 
 
 def welcome(engine: Engine, origin: str, epoch: int) -> None:
-    """The target is whole: from here on it is opened as any other. It keeps from where it came."""
+    """The target is whole: from here on it is opened as any other. It keeps from where it came. An epoch never falls."""
     with scripts.told(), scripts.changing(engine) as script:
-        _put(script, "epoch", str(epoch))
+        _put(script, "epoch", str(max(epoch, migrate.number_in(migrate.facts_of(script), "epoch"))))
         _put(script, ORIGIN, origin)
         script.query(Q.meta_drop, name=ARRIVING)
 

@@ -306,6 +306,14 @@ class SqliteEngine:
         """Nothing, likewise."""
         return []
 
+    def lingering(self) -> int:
+        """None, likewise."""
+        return 0
+
+    def purge(self) -> int:
+        """Nothing, likewise."""
+        return 0
+
     def connect(self) -> SqliteConnection:
         """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""
         if self.path is None:

@@ -206,6 +206,14 @@ class Engine(Protocol):
         """What lies beside the database, should be in it and could not be loaded. Only a log of lines can have such."""
         ...
 
+    def lingering(self) -> int:
+        """How many bodies that went still stand beside the database. Only a log of lines can hold such."""
+        ...
+
+    def purge(self) -> int:
+        """Take those out of there; returns how many stay because they cannot be. Repeatable, also after a crash."""
+        ...
+
     def connect(self) -> Connection:
         """A connection that may write.
 

@@ -84,3 +84,6 @@ def _say(report: RetainReport) -> None:
         note(f"would go: {gone}: {bytes_size(report.bytes)}. A dry run; --apply lets it go")
     else:
         note(f"gone: {gone}: {bytes_size(report.bytes)}")
+    if report.lingering:
+        why = "--apply takes it out" if report.dry_run else "a file is damaged (perdure doctor)"
+        note(f"in lines of the log what {counted(report.lingering, 'event')} said, and what went, still stands: {why}")

@@ -26,8 +26,9 @@ class Retaining(Upkeep):
         """Let old checkpoints and covered turns of this tenant go, by rule, and then the blobs that nothing needs any more.
 
         Only with `dry_run=False`; without, the report says what would go. What is kept reads back as before, in forks too;
-        what is emptied is recorded, the chain stays, and `verify` lists it. Atomic in pages of 500; safe beside writers and
-        forks; after a crash, call it again. grace: as in `collect`. progress: called with (done, total) for streams.
+        what is emptied is recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
+        anew without it. Atomic in pages of 500; safe beside writers and forks; after a crash, call it again.
+        grace: as in `collect`. progress: called with (done, total) for streams.
         Raises Invalid for a rule that is none, Damaged when a checkpoint cannot be read whole.
         """
         checked = retain.check_rules(rules)
@@ -36,9 +37,10 @@ class Retaining(Upkeep):
             return self._would_go(found, checked, grace, progress)
         streams = [self._let_go(each, checked, at, len(found), progress) for at, each in enumerate(found, 1)]
         collected = self.collect(grace, dry_run=False)
+        left = self._caller.work(retain.purge, self._caller.core)
         gone = tuple(each for each in streams if each.checkpoints or each.turns)
         size = sum(each.bytes for each in gone) + collected.bytes
-        return RetainReport(gone, collected.blobs, size, dry_run=False)
+        return RetainReport(gone, collected.blobs, size, dry_run=False, lingering=left)
 
     def _judged(self) -> list[retain.Judged]:
         upto = self._caller.read(retain.last_stream)
@@ -63,8 +65,9 @@ class Retaining(Upkeep):
         weighed = tuple([self._caller.read(retain.weigh, each) for each in doomed])
         blobs, size = self._caller.read(retain.freed, doomed)
         left = self.collect(grace)
-        said = sum(each.bytes for each in weighed)
-        return RetainReport(weighed, blobs + left.blobs, said + size + left.bytes, dry_run=True)
+        size += sum(each.bytes for each in weighed) + left.bytes
+        lingering = self._caller.work(retain.lingering, self._caller.core)
+        return RetainReport(weighed, blobs + left.blobs, size, dry_run=True, lingering=lingering)
 
     def _let_go(
         self,

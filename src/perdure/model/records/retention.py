@@ -35,13 +35,16 @@ class Retained(msgspec.Struct, frozen=True):
 class RetainReport(msgspec.Struct, frozen=True):
     """What retention took away, or with `dry_run` would: of each session and run, and the blobs that nothing needs then.
 
-    bytes: of all of it. Headers and hashes stay: the chain verifies, and `verify` lists what it can no longer compare.
+    bytes: of all of it. lingering: bodies that went and still stand in the lines of a files store's log, because a retention was
+    interrupted (the next one takes them out) or a file is damaged. Headers and hashes stay: the chain verifies, and `verify`
+    lists what it can no longer compare.
     """
 
     streams: tuple[Retained, ...]
     blobs: int
     bytes: int
     dry_run: bool
+    lingering: int = 0
 
     @property
     def checkpoints(self) -> int:

@@ -5,6 +5,7 @@ line      one transaction as one line: its form, its checksum, and finding whole
 journal   the segments as one log: reading on from a mark, appending under the lock, rotating
 load      lines into the cache, each event checked against the chain
 aside     what could not be loaded, kept with its place and the reason
+purge     bodies that were pruned leave the lines too
 engine    the SQLite engine on the cache, with the append as the commit point
 merge     two logs that went on from a common one
 """

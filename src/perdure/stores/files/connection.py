@@ -22,7 +22,7 @@ from perdure.log.table import Table
 from perdure.log.written import decode, encode, event_written, stream_written
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
-from perdure.stores import migrate
+from perdure.stores import migrate, sealing
 from perdure.stores.copies import disk_errors
 from perdure.stores.files import aside
 from perdure.stores.files.aside import gathered
@@ -37,7 +37,7 @@ from perdure.stores.store import Fault, NewEvent, Params, Rows, Writes
 log = logging.getLogger("perdure.store")
 
 _NEVER = (-1,)  # a look that no log has
-_RESTATE = migrate.Q.meta_put
+_RESTATING = (migrate.Q.meta_put, sealing.Q.meta_drop)
 
 
 def mark_of(cache: SqliteConnection) -> Mark:
@@ -55,7 +55,7 @@ def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
 
 def raised(journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
     """The next epoch, in the log, which ends at this mark: what is done from here on is of another world."""
-    facts = WrittenStore(facts.uid, facts.epoch + 1, facts.partition)
+    facts = replace(facts, epoch=facts.epoch + 1)
     if not journal.layout.numbers():
         mark = journal.begin(facts, system_clock())
     else:
@@ -84,7 +84,7 @@ class FilesConnection(SqliteConnection):
         self._pending: list[Writes] = []
         self._new_tenants: list[WrittenTenant] = []
         self._drops: dict[tuple[int, bytes], None] = {}
-        self._restated = False  # whether somebody changed what the store says of itself: a new epoch
+        self._restated = False  # whether somebody changed what the store says of itself: an epoch, a seal
         self._tenants: dict[int, str] = {}
         self._uids: dict[int, bytes] = {}
 
@@ -93,7 +93,7 @@ class FilesConnection(SqliteConnection):
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read; outside a transaction after a look at the log."""
         self._refresh()
-        if statement is _RESTATE:
+        if statement in _RESTATING:
             self._restated = True
         return super().query(statement, params)
 
@@ -162,6 +162,7 @@ class FilesConnection(SqliteConnection):
         self._mend(mark)
         self._cache.begin()
         try:
+            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and gone on
             loader = Loader(self._cache, None if mark == START else facts_of(self._cache))
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
+from msgspec.structs import replace
 
 from perdure.errors import Damaged, NewerSchema, NotFound, Refused
 from perdure.log.written import encode
@@ -21,7 +22,7 @@ from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors, sync
-from perdure.stores.files import aside
+from perdure.stores.files import aside, purge
 from perdure.stores.files.aside import gathered
 from perdure.stores.files.connection import FilesConnection, mark_of, put_mark, raised
 from perdure.stores.files.journal import START, Journal, Mark
@@ -86,6 +87,23 @@ class FilesEngine(SqliteEngine):
         }
         kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
         return [kept[place] for place in sorted(kept)]
+
+    def lingering(self) -> int:
+        """How many bodies that went still stand in lines of the log. Reads it whole, if any went."""
+        connection = self.reader()
+        try:
+            return sum(purge.lingering(self.layout, purge.gone_of(connection)).values())
+        finally:
+            if not self.one_connection:
+                connection.close()
+
+    def purge(self) -> int:
+        """Take the bodies that went out of the log's lines, and their remains out of the cache (`purge`).
+
+        Returns how many stay because their file is damaged. Repeatable, also after a crash. Raises Fault.
+        """
+        seconds = self._busy_wait_ms / 1000
+        return purge.Purge(self.journal(), seconds, lambda: self._files(self.journal(), unsure=False)).run()
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -232,8 +250,13 @@ def _loaded(
         for mark, entries in journal.read_on(START):  # noqa: B007 - the last one is needed
             pieces += loader.load(entries)
     facts = loader.facts or before or facts_of(cache)
-    epoch = max(facts.epoch, before.epoch if before else 0)
-    return WrittenStore(facts.uid, epoch, facts.partition), mark, pieces
+    return _going_on(facts, before or facts), mark, pieces
+
+
+def _going_on(facts: WrittenStore, before: WrittenStore) -> WrittenStore:
+    """What a log says, after what was known: a log from before the store was moved away does not open it again."""
+    known = before.moved if before.uid == facts.uid else ""
+    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or known)
 
 
 @contextmanager

@@ -36,6 +36,18 @@ PRAGMA cache_size = -131072
 -- lightly_synced: the log is what is durable; a cache that lost its last commits catches up.
 PRAGMA synchronous = NORMAL
 
+-- fully_synced: what is committed from here on survives a loss of power at once.
+PRAGMA synchronous = FULL
+
+-- emptied_hashes: every event whose body went.
+SELECT hash FROM events WHERE body IS NULL
+
+-- scrubbed: write every page anew: pages keep what was deleted from them, until they need the room.
+VACUUM
+
+-- drained: leave nothing in the WAL, unless somebody is reading from it.
+PRAGMA wal_checkpoint(TRUNCATE)
+
 -- unwritable: a log that was read into memory is not to be changed there.
 PRAGMA query_only = ON
 

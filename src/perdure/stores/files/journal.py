@@ -21,7 +21,7 @@ from perdure.log.written import decode
 from perdure.model.points import reach
 from perdure.stores.copies import sync
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
-from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, written
+from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, names_of, written
 from perdure.stores.lane import Unknown
 from perdure.stores.store import Fault, FaultKind
 
@@ -211,7 +211,7 @@ class Journal:
         When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
         """
         if mark.scanned >= self._segment_max_bytes or self._opened_segment(mark.segment) is None:
-            mark = self._rotated(mark, store, lines[0].at)
+            mark = self.rotate(mark, store, lines[0].at)
         data, after = _joined(mark, lines)
         path = self.layout.segment(mark.segment)
         fd = self._opened_segment(mark.segment)
@@ -256,7 +256,7 @@ class Journal:
             os.close(self._file[1])
             self._file = None
 
-    def _rotated(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
+    def rotate(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
         """Begin the next segment, and pack the one before the last: what is looked at most stays plain."""
         new = self._new_segment(mark.segment + 1, mark.check, store, at)
         for number in self.layout.numbers():
@@ -317,9 +317,9 @@ class _Checks:
         self._seen = {last}
         self._searched = 0
 
-    def add(self, check: str) -> None:
-        """A line was read."""
-        self._seen.add(check)
+    def add(self, found: Found) -> None:
+        """A line was read; one that was rewritten is known by what it was, too."""
+        self._seen.update((found.check, *found.line.was))
 
     def hold(self, check: str, number: int) -> bool:
         """Whether there is a line with this checksum up to this segment."""
@@ -332,7 +332,7 @@ class _Checks:
 
     def _search(self, number: int) -> None:
         for raw in self._layout.content(number).split(b"\n"):
-            self._seen.add(raw.rstrip(b"\r")[-CHECK_CHARS:].decode("ascii", errors="replace"))
+            self._seen.update(names_of(raw))
 
 
 def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
@@ -341,7 +341,7 @@ def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
         if isinstance(each, Found):
             if not checks.hold(each.line.prev, number):
                 yield number, Piece(each.start, b"", "lines are missing before this one")
-            checks.add(each.check)
+            checks.add(each)
         yield number, each
 
 

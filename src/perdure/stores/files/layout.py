@@ -19,6 +19,7 @@ from pathlib import Path
 
 from perdure.artifacts.compress import zstd
 from perdure.errors import NotFound
+from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
@@ -91,6 +92,27 @@ class Layout:
         plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
         return len(packed) > len(plain) and packed.startswith(plain) and not packed.endswith(_UNREADABLE)
 
+    def files(self, number: int) -> list[Path]:
+        """The files of a segment: one, or for a moment, or after a crash, both forms of it."""
+        return [path for path in (self.segment(number), self.packed(number)) if path.exists()]
+
+    def read(self, path: Path) -> bytes:
+        """The content of one of these files, unpacked as far as it can be (`is_cut_short`)."""
+        return self._unpacked(int(path.name.split(".")[0])) if path.suffix == ".zst" else path.read_bytes()
+
+    def is_cut_short(self, data: bytes) -> bool:
+        """Whether this is not all of a file: what follows could not be unpacked."""
+        return data.endswith(_UNREADABLE)
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Give one of these files another content, in its own form. As `place`."""
+        self.place(path, zstd.compress(data) if path.suffix == ".zst" else data)
+
+    def sweep(self) -> None:
+        """Under the lock: remove what a crash left unfinished."""
+        for path in (*self.own.glob("*.partial"), *self.own.glob("cache.db.new*")):
+            path.unlink(missing_ok=True)
+
     def _unpacked(self, number: int) -> bytes:
         """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
         try:
@@ -123,7 +145,9 @@ class Layout:
         new_file(partial)
         partial.write_bytes(data)
         sync(partial)
+        reach("files.written")
         partial.rename(path)
+        reach("files.placed")
         sync(path.parent)
 
     def pack(self, number: int) -> None:

@@ -3,7 +3,8 @@
     {"v":1,"prev":"…","at":…,"tx":"…","events":[…]} 32 hex digits
 
 `prev` is the checksum of the line before, so the last one speaks for the whole log: a line that is taken out, moved or put in
-shows. Empty fields are left out. Called by `journal`, `load` and `merge`. Keeps P1 (what is torn is not a line), P6, P10.
+shows. A line that lost a body (`purge`) says in `was` which checksums it had. Empty fields are left out. Called by `journal`,
+`load`, `purge` and `merge`. Keeps P1 (what is torn is not a line), P6, P10.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from perdure.log.written import WrittenEvent, WrittenStream, encode
 CHECK_CHARS = 32
 FORMAT = 1
 _START = re.compile(rb'\{"v":')
+_WAS = re.compile(rb'"was":\["([0-9a-f",]+)"\]\} [0-9a-f]{32}$')
 _END = re.compile(rb" [0-9a-f]{32}")
 _IN_VAIN_BYTES = 1024 * 1024  # that may be hashed for nothing in one damaged piece,
 _IN_VAIN_TIMES = 64  # and so many times its length; each end that is tried counts as
@@ -30,11 +32,17 @@ _TRY_BYTES = 1024
 
 
 class WrittenStore(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Who the store is; said at the head of every segment, and anew when the epoch rises."""
+    """Who the store is; said at the head of every segment, and anew when something of it changes.
+
+    moved, arriving, origin: what `stores.sealing` says of a store that moves, in its own words: a clone is as sealed as we are.
+    """
 
     uid: str
     epoch: int
     partition: str = ""
+    moved: str = ""
+    arriving: str = ""
+    origin: str = ""
 
 
 class WrittenTenant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +75,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     drops: list[WrittenBlob] = []
     empties: list[tuple[str, int]] = []  # stream and sequence number of events whose body goes
     events: list[WrittenEvent] = []
+    was: list[str] = []  # the checksums that it had before bodies were taken out of it: the next line names one of them
 
 
 class Found(NamedTuple):
@@ -85,6 +94,14 @@ class Piece(NamedTuple):
     data: bytes
     reason: str
     lost: bool = True
+
+
+def names_of(raw: bytes) -> Iterator[str]:
+    """The checksums by which a later line may name this one. Whether it is whole is not looked at."""
+    text = raw.rstrip(b"\r")
+    yield text[-CHECK_CHARS:].decode("ascii", errors="replace")
+    if earlier := _WAS.search(text):
+        yield from earlier[1].decode().split('","')
 
 
 def check_of(text: bytes) -> str:

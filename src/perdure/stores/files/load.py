@@ -19,6 +19,7 @@ from perdure.log.table import declared
 from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read, from_hex
 from perdure.model.ids import Entropy
 from perdure.model.instants import system_clock
+from perdure.stores import sealing
 from perdure.stores.blobs import Blobs
 from perdure.stores.files.journal import Entry
 from perdure.stores.files.line import Found, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
@@ -154,7 +155,7 @@ class Loader:
             from_hex(said.partition, 16, "store.partition")
         if not 1 <= said.epoch <= _EPOCH_MAX:
             raise Damaged("no store has this epoch", path="store.epoch")
-        if self.facts is None or (said.uid == self.facts.uid and said.epoch > self.facts.epoch):
+        if self.facts is None or (said.uid == self.facts.uid and said.epoch >= self.facts.epoch):
             self.facts = said
 
     def _tenant(self, said: WrittenTenant) -> None:
@@ -294,12 +295,20 @@ def _fork(tx: Tx, parent: Stream | None, seq: int) -> Head:
 def facts_of(cache: SqliteConnection) -> WrittenStore:
     """What the cache says of the store. Damaged when it says nothing."""
     facts = {str(name): str(value) for name, value in cache.query(META.meta_facts, {})}
-    return WrittenStore(uid_in(facts, "uid"), number_in(facts, "epoch"), facts.get("partition", ""))
+    return WrittenStore(
+        uid_in(facts, "uid"),
+        number_in(facts, "epoch"),
+        *(facts.get(name, "") for name in WrittenStore.__struct_fields__[2:]),
+    )
 
 
 def put_facts(cache: SqliteConnection, facts: WrittenStore) -> None:
-    """Let the cache say of the store what the log says."""
-    values = {"uid": facts.uid, "epoch": str(facts.epoch), "partition": facts.partition}
-    for name, value in values.items():
+    """Let the cache say of the store what the log says, and be sealed as that is."""
+    for name in WrittenStore.__struct_fields__:
+        value = getattr(facts, name)
         if value:
-            cache.query(META.meta_put, {"name": name, "value": value})
+            cache.query(META.meta_put, {"name": name, "value": str(value)})
+        else:
+            cache.query(sealing.Q.meta_drop, {"name": name})
+    if facts.moved:
+        cache.query(sealing.Q.seal, {})

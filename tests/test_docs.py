@@ -160,7 +160,7 @@ def test_the_example_of_a_files_store_runs_and_its_branches_merge(tmp_path: Path
         return run(tmp_path, "git", "-c", "user.name=me", "-c", "user.email=me@example.org", *words)
 
     page = (ROOT / "docs" / "files.md").read_text()
-    ((_, example), (_, commands)) = BLOCK.findall(page)
+    ((_, example), _, (_, editing), (_, commands)) = BLOCK.findall(page)
     (tmp_path / "example.py").write_text(example)
     git("init", "-qb", "main")
     for branch in ("", "other", "main"):
@@ -178,3 +178,9 @@ def test_the_example_of_a_files_store_runs_and_its_branches_merge(tmp_path: Path
     assert {each["name"] for each in names} == {"issue-42", "issue-42@other"}
     assert run(tmp_path, "perdure", "verify", "--store", "files:///state").returncode == 0
     assert run(tmp_path, "perdure", "doctor", "--store", "files:///state").returncode == 0
+    view = tmp_path / "state" / "views" / "issue-42.md"
+    assert len(list(view.parent.glob("issue-42*.md"))) == 2
+    view.write_text(view.read_text().replace("  - because:", "  - outcome: it held\n  - because:", 1))
+    for line in editing.strip().splitlines():
+        assert run(tmp_path, *line.partition("#")[0].split()).returncode == 0
+    assert "closed: Use approach A" in view.read_text()

@@ -173,10 +173,19 @@ def _open_core(
     try:
         if not read_only:
             rewound.notice(core)
+            keep_views(core)
         return core, core.tenant_id(tenant)
     except BaseException:
         core.close()
         raise
+
+
+def keep_views(core: Core) -> None:
+    """A files store has pages for people beside it, kept by whoever writes; other stores have none."""
+    if parse(core.engine.url).scheme == "files":
+        from perdure.interchange.views.keeping import accompany  # noqa: PLC0415 - nobody else pays for it
+
+        accompany(core)
 
 
 def _check_seconds(seconds: object, path: str, most: float, least: float = 0) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from perdure.handles import crossing
 from perdure.handles.callers import AsyncCaller
+from perdure.handles.opening import keep_views
 from perdure.model.limits import check_name
 from perdure.model.records.workers import About, WorkersRecord
 from perdure.planes import presence, runs, workers
@@ -110,6 +111,7 @@ def open_desk(url: str, *, actor: str, tenant: str, lease_seconds: float) -> Asy
     for module in DRIVERS:  # now, not at the first run: code that is replaced meanwhile must not be half loaded
         import_module(module)
     core = open_core(url, lease_seconds=lease_seconds)
+    keep_views(core)
     try:
         return AsyncDesk(AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant"))))
     except BaseException:

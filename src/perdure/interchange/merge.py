@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.artifacts.disk import DiskPlace
 from perdure.errors import Damaged, NotFound, Refused
+from perdure.interchange.views.keeping import accompany
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
@@ -88,6 +89,7 @@ def _out_of_the_log(url: str, layout: Layout, name: str) -> Theirs:
 
 def _into(url: str, theirs: Theirs, actor: str) -> Merged:
     core = open_core(url)
+    accompany(core)
     try:
         _bring_blobs(core, theirs)
         branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"

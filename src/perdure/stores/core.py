@@ -151,6 +151,7 @@ class Core:
         self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes)
         self.timeout_seconds = timeout_seconds
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
+        self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         self._idle: list[Connection] = []
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -270,6 +271,9 @@ class Core:
         if self._pid != os.getpid():
             return  # the connections are the parent's: closing one here would end its session there
         self.lane.close()
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
         with self._mutex:
             self._closed = True
         self._drop_idle()

@@ -20,6 +20,8 @@ from perdure.errors import Error
 from perdure.stores import migrate, scripts, strain, url
 from perdure.stores.advice import Advice, is_read_only, way_in
 from perdure.stores.core import engine_for
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.seal import edited
 from perdure.stores.finding import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
@@ -77,7 +79,7 @@ def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     engine = engine_for(address, timeout_seconds, read_only=address.scheme != "memory")
     advice = Advice(address)
     try:
-        around = [*_around(address), *_log(engine, advice)]
+        around = [*_around(address), *_log(engine, advice), *_pages(advice)]
         return Health(url.without_password(store_url), [*around, *_inside(engine, advice)])
     finally:
         engine.close()
@@ -110,6 +112,16 @@ def _log(engine: Engine, advice: Advice) -> Findings:
         yield ok("log", "every line of the log is in the cache")
     elif len(asides) > ASIDES_SHOWN:
         yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))
+
+
+def _pages(advice: Advice) -> Findings:
+    """Views that somebody edited: nothing is wrong with that, but nothing of it is recorded yet."""
+    path = advice.address.path
+    if advice.address.scheme != "files" or path is None or not path.is_dir():
+        return
+    for page in edited(Layout(path))[:ASIDES_SHOWN]:
+        fix = f"{advice.command('apply')} {page}, or {advice.command('views')} --discard {page}"
+        yield warning("views", f"{page.name} was edited by hand, and is not kept up to date", fix)
 
 
 def _around(address: url.Address) -> Findings:

@@ -76,6 +76,7 @@ class Lane:
         self._blobs = blobs
         self._clocks = clocks
         self._timeout_seconds = timeout_seconds
+        self.told: Callable[[], None] | None = None  # called after each batch, when everybody has his outcome
         self._entropy = Entropy()
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
@@ -219,6 +220,8 @@ class Lane:
         if others:
             _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
         first.batch = []
+        if self.told is not None:
+            self.told()
 
     def _gather(self, jobs: list[Job]) -> list[Job]:
         """Add everybody who waits. Returns who gets further: not who has waited too long (async callers; others leave)."""

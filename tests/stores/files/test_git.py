@@ -62,7 +62,7 @@ def test_only_the_log_its_blobs_and_how_git_is_to_treat_them_are_in_git(folder):
         store.session("a").attach("x", b"content")
     commit(folder, "more")
     tops = {name.partition("/")[0] for name in git(folder, "ls-files").split()}
-    assert tops == {".gitattributes", "blobs", "log"}
+    assert tops == {".gitattributes", "blobs", "log", "views"}
     assert git(folder, "status", "--porcelain") == ""
 
 

@@ -71,6 +71,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "import": ("perdure.doors.cli.importing", "Take in what was exported, or what other programs kept."),
         "move": ("perdure.doors.cli.moving", "A whole store into another database."),
         "retain": ("perdure.doors.cli.retain", "Let old checkpoints and covered turns go, by rule."),
+        "views": ("perdure.doors.cli.views", "Sessions as pages: shown, written, brought up to date."),
+        "apply": ("perdure.doors.cli.views", "Record what was edited on the page of a session."),
         "merge": ("perdure.doors.cli.merging", "Another branch or clone of a files store into this one."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),

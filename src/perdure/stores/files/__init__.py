@@ -4,6 +4,7 @@ layout    the folder: segments, blobs, and what lies in `.perdure/` outside git
 line      one transaction as one line: its form, its checksum, and finding whole ones in what is damaged
 journal   the segments as one log: reading on from a mark, appending under the lock, rotating
 load      lines into the cache, each event checked against the chain
+seal      pages beside the log, and whether somebody edited them
 aside     what could not be loaded, kept with its place and the reason
 purge     bodies that were pruned leave the lines too
 engine    the SQLite engine on the cache, with the append as the commit point

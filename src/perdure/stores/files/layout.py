@@ -2,6 +2,7 @@
 
     DIR/log/000001.jsonl        the log, in segments; all but the last may be `.jsonl.zst`
     DIR/blobs/                  blobs by their hash
+    DIR/views/                  pages for people (see `perdure.interchange.views`)
     DIR/.gitattributes          git must not change the ends of lines
     DIR/.perdure/               ignored by git, by its own .gitignore
       lock                      held by whoever writes
@@ -27,7 +28,7 @@ _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
 _UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
 _NAME = re.compile(r"([0-9]{6,18})\.jsonl(\.zst)?")
-_ATTRIBUTES = "log/* -text\nblobs/** binary\n"
+_ATTRIBUTES = "log/* -text\nblobs/** binary\nviews/** text eol=lf -merge\n"
 
 
 class Layout:
@@ -37,6 +38,7 @@ class Layout:
         self.folder = folder
         self.log = folder / "log"
         self.blobs = folder / "blobs"
+        self.views = folder / "views"
         self.own = folder / ".perdure"
         self.cache = self.own / "cache.db"
         self.lock = self.own / "lock"

@@ -1,0 +1,270 @@
+"""The edits on a page as recorded changes: the ordinary verbs, in one transaction, or nothing. Callers: the command line.
+
+A page says at which event it was made; what it said then is folded from the log and compared. What somebody else has changed
+since is a Conflict that names it. What is there already, because the same edits were applied before, is passed over: applying
+twice changes nothing, after a crash too. One event (`view.applied`) says what was taken from the page. Keeps P5, P9, P15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.errors import Conflict, Error, Invalid, NotFound
+from perdure.interchange.views import forms
+from perdure.interchange.views.edits import VERBS, Edit, compare, list_of, number_of, value_of
+from perdure.interchange.views.gather import gather, short
+from perdure.interchange.views.keeping import keep, layout_of
+from perdure.interchange.views.view import Head, View
+from perdure.log.change import Stream
+from perdure.model.limits import REFS_MAX
+from perdure.planes import conversation, decisions, happenings, time, values, work
+from perdure.stores.core import Core
+from perdure.stores.files.seal import content
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG, Tx
+
+APPLIED = "view.applied"
+_LINE = re.compile(r"line (\d+)(.*)")
+_SHOWN_MAX = 1000
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of a page. changes: one sentence each; none when everything was there already."""
+
+    session: str
+    event: int
+    changes: list[str]
+
+
+def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool = False) -> Applied:
+    """Record what was changed on a page, and bring the page up to date. Atomic; repeating it changes nothing.
+
+    Raises Invalid (with file and line), Conflict (something moved since the page was made), NotFound (no such session);
+    nothing is recorded then. dry_run: only say what would be.
+    """
+    data = content(path)
+    if data is None:
+        raise NotFound(f"there is no file {path}", path="view")
+    form = forms.form_of(path.name)
+    try:
+        page = forms.read(data, form)
+        stream = core.read(_stream, page.head, tenant=tenant)
+        base = _base(core, tenant, stream, page.head)
+        done = _run(core, tenant, actor, stream, compare(base, page), base, dry_run=dry_run)
+    except Error as error:
+        error.path = _in_file(path, error.path)
+        raise
+    if not dry_run:
+        _refresh(core, tenant, stream, path, data)
+    return Applied(stream.name, page.head.seq, done)
+
+
+def _in_file(path: Path, where: str) -> str:
+    found = _LINE.fullmatch(where)
+    return f"{path}:{found[1]}{found[2]}" if found else where
+
+
+# -- what the page was made from -------------------------------------------------------------------------------------
+
+
+def _stream(reads: Reads, head: Head) -> Stream:
+    rows = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(head.uid), tenant=reads.tenant)
+    found = [Stream(*row) for row in rows]
+    if not found or found[0].kind != "session":
+        raise NotFound(
+            f"this store has no session {head.session!r}", path="view", hint="is this the store of that page?"
+        )
+    return found[0]
+
+
+def _base(core: Core, tenant: int, stream: Stream, head: Head) -> View:
+    """What the page said when it was made. Conflict if the log has no such event (any more)."""
+    now = core.read(gather, stream, tenant=tenant)
+    if now.head == head:
+        return now
+    if head.seq > now.head.seq or core.read(_hash_at, stream, head.seq, tenant=tenant) != head.hash:
+        message = f"the page is of event {head.seq} of another history of {head.session!r}"
+        raise Conflict(
+            message, path="view", hint="perdure views --discard FILE makes it anew; keep a copy of your edits"
+        )
+    past = core.read(time.view, stream, head.seq, core, tenant=tenant)
+    return msgspec.structs.replace(past.core.read(gather, past.stream, tenant=past.tenant), head=head)
+
+
+def _hash_at(reads: Reads, stream: Stream, seq: int) -> str:
+    return short(time.point(reads, stream, seq).hash) if seq else ""
+
+
+# -- the transaction -------------------------------------------------------------------------------------------------
+
+
+def _run(
+    core: Core, tenant: int, actor: str, stream: Stream, edits: list[Edit], base: View, *, dry_run: bool
+) -> list[str]:
+    if dry_run:
+        return [_says(edit) for edit in core.read(still_to_do, stream, edits, base.head.seq, tenant=tenant)]
+    if not edits:
+        return []
+    return core.write(record, stream, edits, base.head.seq, actor=actor, tenant=tenant)
+
+
+def record(tx: Tx, stream: Stream, edits: list[Edit], seq: int) -> list[str]:
+    """The verb: every edit, or nothing. Returns what was done."""
+    left = still_to_do(tx, stream, edits, seq)
+    if not left:
+        return []
+    made = [_do(tx, stream, edit) for edit in left]
+    data = {
+        "event": seq,
+        "changes": [_says(edit) for edit in left],
+        "added": [[edit.section, edit.after] for edit in left if edit.before is None],
+    }
+    refs = [each for each in made if each is not None][:REFS_MAX]
+    happenings.emit(tx, stream, APPLIED, data, refs=refs)
+    return data["changes"]
+
+
+def still_to_do(reads: Reads, stream: Stream, edits: list[Edit], seq: int) -> list[Edit]:
+    """The edits that are not there yet. Conflict for what has moved since the page was made."""
+    now = gather(reads, stream)
+    added = _added_since(reads, stream, seq)
+    left: list[Edit] = []
+    for edit in edits:
+        if edit.before is None:
+            thing = [edit.section, edit.after]
+            if thing in added:
+                added.remove(thing)
+            else:
+                left.append(edit)
+        elif not _is_there(edit, _now(now, edit)):
+            _check_unmoved(edit, _now(now, edit))
+            left.append(edit)
+    return left
+
+
+def _added_since(reads: Reads, stream: Stream, seq: int) -> list[list[Any]]:
+    """What earlier applications of the same page have added: it may have been saved, or applied, once more."""
+    found = happenings.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
+    told = [event.data for event in found if isinstance(event.data, dict) and event.data.get("event") == seq]
+    return [thing for data in told if isinstance(data.get("added"), list) for thing in data["added"]]
+
+
+def _now(view: View, edit: Edit) -> dict[str, str]:
+    if edit.section == "goal":
+        return {name: said for name, said in view.about.items() if name == "goal"}
+    by = {"values": "name"}.get(edit.section, "id")
+    return next((thing.fields for thing in view.things[edit.section] if thing.fields[by] == edit.id), {})
+
+
+def _is_there(edit: Edit, now: dict[str, str]) -> bool:
+    """Whether it is as the page wants it."""
+    match edit.section:
+        case "goal":
+            return now == edit.after
+        case "tasks":
+            return (now.get("status"), now.get("note")) == (edit.after["status"], edit.after.get("note"))
+        case "decisions":
+            return (now.get("outcome"), now.get("note")) == (edit.after["outcome"], edit.after.get("note"))
+    return now.get("value") == edit.after["value"]
+
+
+def _check_unmoved(edit: Edit, now: dict[str, str]) -> None:
+    before = edit.before or {}
+    if now == before:
+        return
+    names = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+    message = f"{edit.what} has changed since the page was made ({', '.join(names)})"
+    hint = "copy your edit, perdure views --discard FILE, and edit the new page"
+    raise Conflict(message, path=f"line {edit.line}", hint=hint, **({"now": now} if now else {}))
+
+
+def _do(tx: Tx, stream: Stream, edit: Edit) -> Any:
+    """One edit as a verb. Returns what others may refer to. What the verb refuses is told with the line."""
+    try:
+        return _VERBS[edit.section](tx, stream, edit)
+    except Error as error:
+        error.path = f"line {edit.line} {error.path}".rstrip()
+        raise
+
+
+def _do_goal(tx: Tx, stream: Stream, edit: Edit) -> None:
+    conversation.set_goal(tx, stream, edit.after.get("goal"))
+
+
+def _do_task(tx: Tx, stream: Stream, edit: Edit) -> Any:
+    if edit.before is not None:
+        verb = VERBS[edit.before["status"], edit.after["status"]]
+        note = edit.after.get("note")
+        return work.move(tx, stream, int(edit.id), verb, note=None if note == edit.before.get("note") else note)
+    return work.add(
+        tx,
+        stream,
+        edit.after["title"],
+        needs=list_of(edit, "needs"),
+        parent=number_of(edit, "parent"),
+        priority=number_of(edit, "priority") or 0,
+        labels=_texts(edit, "labels"),
+    )
+
+
+def _do_decision(tx: Tx, stream: Stream, edit: Edit) -> Any:
+    after = edit.after
+    if edit.before is not None:
+        return decisions.close(tx, stream, int(edit.id), after["outcome"], note=after.get("note"))
+    tags = _texts(edit, "tags")
+    return decisions.decide(tx, stream, after["text"], because=after["because"], then=after.get("then"), tags=tags)
+
+
+def _texts(edit: Edit, name: str) -> list[str]:
+    found = list_of(edit, name)
+    texts = [each for each in found if isinstance(each, str)]
+    if len(texts) != len(found):
+        raise Invalid(f'{name} is a list of texts, as in ["one", "two"]')
+    return texts
+
+
+def _do_value(tx: Tx, stream: Stream, edit: Edit) -> None:
+    expect = 0 if edit.before is None else int(edit.before["version"])
+    values.put(tx, stream, edit.id or edit.after["name"], value_of(edit), expect=expect)
+
+
+_VERBS: dict[str, Callable[[Tx, Stream, Edit], Any]] = {
+    "goal": _do_goal,
+    "tasks": _do_task,
+    "decisions": _do_decision,
+    "values": _do_value,
+}
+
+
+def _says(edit: Edit) -> str:
+    """What a change is, for people."""
+    after = edit.after
+    if edit.before is None:
+        return f"new {edit.what}: {after.get('title') or after.get('text') or after.get('name')}"
+    match edit.section:
+        case "goal":
+            return f"goal: {after.get('goal', '(none)')}"
+        case "tasks":
+            return f"{edit.what}: {edit.before['status']} → {after['status']}"
+        case "decisions":
+            return f"{edit.what} closed: {after['outcome']}"
+    return f"{edit.what}: {edit.before.get('value')} → {after['value']}"
+
+
+# -- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def _refresh(core: Core, tenant: int, stream: Stream, path: Path, data: bytes) -> None:
+    """The page as it is now, unless somebody edited it again meanwhile."""
+    if content(path) == data:
+        view = core.read(gather, stream, tenant=tenant)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(forms.render(view, forms.form_of(path.name)))
+        partial.replace(path)
+    if layout_of(core.engine.url) is not None:
+        keep(core, tenant)

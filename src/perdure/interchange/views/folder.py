@@ -1,0 +1,77 @@
+"""The files beside a store: `views/NAME.md|.yaml|.tsv` and a page over all of them. Never written over an edit.
+
+Each file is put there whole (written elsewhere, then renamed): after a crash there is the old one or the new. Nothing is
+synced: a view can be made again at any time. Callers: `keeping`, `apply`, the command line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from perdure.interchange.views.forms import FORMS
+from perdure.model.ids import new_uid
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.seal import content, is_edited
+
+INDEX = "README.md"
+STEM_MAX_CHARS = 60
+_NOT_SAFE = re.compile(r"[^a-z0-9_.-]+")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|readme)(\..*)?")
+
+
+def stem(name: str) -> str:
+    """A name of any kind as one of a file: no folder, nothing hidden, no twin on a disk that folds cases.
+
+    What had to be changed gets a digest of the name, so that no two names share a file.
+    """
+    plain = _NOT_SAFE.sub("-", name.lower()).strip(".-")[:STEM_MAX_CHARS].rstrip(".-")
+    if plain == name and not _RESERVED.fullmatch(plain):
+        return plain
+    return f"{plain or 'session'}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+class Folder:
+    """The views of one tenant's sessions. own: where what is not whole yet may lie, on the same disk."""
+
+    def __init__(self, path: Path, own: Path) -> None:
+        self.path = path
+        self.own = own
+
+    def files(self, session: str) -> dict[str, Path]:
+        """The files of a session, by the ending of their form."""
+        return {ending: self.path / f"{stem(session)}.{ending}" for ending in FORMS}
+
+    @property
+    def index(self) -> Path:
+        """The page over all sessions."""
+        return self.path / INDEX
+
+    def all(self) -> list[Path]:
+        """Every view that is there, edited or not."""
+        if not self.path.is_dir():
+            return []
+        return sorted(path for path in self.path.iterdir() if path.suffix[1:] in FORMS and path.is_file())
+
+    def put(self, path: Path, data: bytes) -> bool:
+        """Write a view unless somebody edited it; whether it is now as given. OSError from the disk."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = content(path)
+        if before == data:
+            return True
+        if is_edited(before):
+            return False
+        self.replace(path, data)
+        return True
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Write a view, whatever is there: only when the edits in it were recorded, or are to go."""
+        partial = self.own / f"view.{new_uid().hex()}.partial"
+        partial.write_bytes(data)
+        partial.replace(path)
+
+
+def beside(layout: Layout, tenant: str = "default") -> Folder:
+    """The views of a files store."""
+    return Folder(layout.views if tenant == "default" else layout.views / f"@{stem(tenant)}", layout.own)

@@ -1,0 +1,173 @@
+"""A view from what is stored: one session, in one state. Callers: `keeping`, `apply`. Reads alone.
+
+Only what is recorded is shown: nothing that lapses by itself (who is alive, values with an end), so that the same event always
+gives the same page. What is long is cut: all that is open, what was finished last, the last events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.interchange.views.escapes import json_line
+from perdure.interchange.views.view import Head, Thing, View
+from perdure.log.change import Stream
+from perdure.model.display import shortened
+from perdure.model.limits import PAGE_MAX_ROWS
+from perdure.model.records.decisions import DecisionRecord
+from perdure.model.records.happenings import EventRecord
+from perdure.model.records.values import Entry
+from perdure.model.records.work import TaskRecord
+from perdure.model.values import to_plain
+from perdure.planes import conversation, decisions, happenings, values, work
+from perdure.planes.snapshots import one_state
+from perdure.planes.tables import SESSIONS
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, LOG
+
+FINISHED_SHOWN = 50
+EVENTS_SHOWN = 20
+VALUE_MAX_CHARS = 2000
+SAYS_MAX_CHARS = 120
+_SAYING = ("content", "text", "title", "goal", "outcome", "note")
+
+
+def head_at(reads: Reads, stream: Stream) -> Head:
+    """Where a session is."""
+    seq, hash_ = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0]
+    return Head(stream.name, stream.uid.hex(), seq, short(hash_))
+
+
+def short(hash_: bytes) -> str:
+    """The beginning of a hash, as heads show it."""
+    return bytes(hash_).hex()[:16]
+
+
+@one_state
+def gather(reads: Reads, stream: Stream) -> View:
+    """The view of a session as it is now, or (in a store of the past) as it was."""
+    return View(
+        head_at(reads, stream),
+        _about(reads, stream),
+        {
+            "decisions": [Thing(_decision(each)) for each in _decisions(reads, stream)],
+            "tasks": [Thing(_task(each)) for each in _tasks(reads, stream)],
+            "values": [Thing(_value(each)) for each in _values(reads, stream)],
+            "events": [Thing(_event(each)) for each in _events(reads, stream)],
+        },
+    )
+
+
+def _filled(fields: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    return {name: str(said) for name, said in fields if said is not None}
+
+
+def _list(items: Iterable[Any]) -> str | None:
+    found = list(items)
+    return json_line(found) if found else None
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _about(reads: Reads, stream: Stream) -> dict[str, str]:
+    found = conversation.info(reads, stream)
+    row = reads.row(SESSIONS, stream)
+    status = found.status.value if row is None else row["status"]
+    title = found.title or None
+    return _filled((("title", title), ("status", status), ("labels", _list(found.labels)), ("goal", found.goal)))
+
+
+def _decisions(reads: Reads, stream: Stream) -> list[DecisionRecord]:
+    found = [
+        *decisions.decisions(reads, stream, open=True, limit=PAGE_MAX_ROWS),
+        *decisions.decisions(reads, stream, open=False, limit=FINISHED_SHOWN),
+    ]
+    return sorted(found, key=lambda each: each.seq)
+
+
+def _decision(each: DecisionRecord) -> dict[str, str]:
+    return _filled(
+        (
+            ("id", each.seq),
+            ("status", each.status.value),
+            ("text", each.text),
+            ("because", each.because),
+            ("then", each.then),
+            ("outcome", each.outcome),
+            ("note", each.note),
+            ("tags", _list(each.tags)),
+            ("actor", each.actor),
+            ("at", _instant(each.at)),
+        )
+    )
+
+
+def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
+    found = [
+        each
+        for status in work.TaskStatus
+        for each in work.tasks(
+            reads, stream, status=status, limit=PAGE_MAX_ROWS if status in work.UNFINISHED else FINISHED_SHOWN
+        )
+    ]
+    return sorted(found, key=lambda each: each.id)
+
+
+def _task(each: TaskRecord) -> dict[str, str]:
+    return _filled(
+        (
+            ("id", each.id),
+            ("status", each.status.value),
+            ("title", each.title),
+            ("priority", each.priority or None),
+            ("parent", each.parent),
+            ("needs", _list(each.needs)),
+            ("labels", _list(each.labels)),
+            ("note", each.note),
+            ("by", each.claimed_by),
+        )
+    )
+
+
+def _values(reads: Reads, stream: Stream) -> list[Entry]:
+    return [each for each in values.entries(reads, stream, limit=PAGE_MAX_ROWS) if each.expires_at is None]
+
+
+def _value(each: Entry) -> dict[str, str]:
+    text = json_line(to_plain(each.value))
+    long = len(text) > VALUE_MAX_CHARS
+    said = ("bytes", len(text.encode())) if long else ("value", text)
+    return _filled((("name", each.name), ("version", each.version), said))
+
+
+def _events(reads: Reads, stream: Stream) -> list[EventRecord]:
+    """The last ones: what was said and done, not what a commit notes down beside it."""
+    last = head_at(reads, stream).seq
+    return happenings.events(reads, stream, after=max(0, last - EVENTS_SHOWN), limit=EVENTS_SHOWN)
+
+
+def _event(each: EventRecord) -> dict[str, str]:
+    said = None if each.emptied else _said(each)
+    return _filled(
+        (("seq", each.seq), ("at", _instant(each.at)), ("actor", each.actor), ("kind", each.kind), ("says", said))
+    )
+
+
+def _said(each: EventRecord) -> str | None:
+    """What an event is about and says, in a few words."""
+    key, row = each.body.get("key") or {}, each.body.get("set") or {}
+    about = key.get("name") or key.get("seq")
+    words = [str(part) for part in (about, _words(each.data) or row.get("title")) if part]
+    return shortened(": ".join(words), SAYS_MAX_CHARS) or None
+
+
+def _words(data: Any) -> str:
+    if isinstance(data, dict):
+        data = next((data[name] for name in _SAYING if data.get(name)), data or None)
+    if data is None or isinstance(data, str):
+        return data or ""
+    return json.dumps(to_plain(data), ensure_ascii=False)

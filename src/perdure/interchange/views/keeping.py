@@ -1,0 +1,262 @@
+"""Who brings the views of a files store up to date, and when: whoever wrote, when he closes the store, and every few seconds
+before.
+
+Never in a transaction, under the lock of the log, or before an acknowledgement: a thread of its own reads what is committed.
+What fails here is logged and costs a view that is behind, never a commit. Only sessions that moved are read. Callers:
+`handles.opening`, the command line. Keeps P1 (by staying out of its way).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import Error, Invalid, NotFound
+from perdure.interchange.views.escapes import for_markdown
+from perdure.interchange.views.folder import Folder, beside
+from perdure.interchange.views.forms import FORMS, render
+from perdure.interchange.views.gather import gather, short
+from perdure.interchange.views.view import View
+from perdure.log.change import Stream
+from perdure.stores.core import Core
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.seal import content, is_untouched, sealed, was_page
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.url import parse
+
+Q = Statements("perdure.interchange.views", "views.sql")
+log = logging.getLogger("perdure.interchange.views")
+
+EVERY_SECONDS = 5.0
+TURN_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
+_INDEX_HEAD = ("| session | title | status | open tasks | open decisions | event |", "|---|---|---|---|---|---|")
+
+
+class Noted(msgspec.Struct):
+    """What is known of the views of one session. at: the event; row: its line in the page over all."""
+
+    at: str
+    name: str
+    row: str
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What was done. edited: files that somebody changed by hand, left as they are."""
+
+    written: list[Path]
+    removed: list[Path]
+    edited: list[Path]
+
+
+def layout_of(url: str) -> Layout | None:
+    """The folder of a files store; None for other stores."""
+    address = parse(url)
+    return Layout(address.path) if address.scheme == "files" and address.path is not None else None
+
+
+# -- bringing up to date ---------------------------------------------------------------------------------------------
+
+
+def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path] = ()) -> Kept:
+    """Bring the views of a tenant's sessions up to date. Idempotent; after a crash some are older.
+
+    whole: look at every session, not only at those that moved. over: edited files that may be written over. OSError from the
+    disk.
+    """
+    layout = layout_of(core.engine.url)
+    assert layout is not None
+    over = {path.resolve() for path in over}
+    heads, named = core.read(_heads, tenant=tenant)
+    folder = beside(layout, named)
+    with _turn(layout):
+        notes_file = layout.own / f"views.{tenant}.json"
+        notes = _notes(notes_file)
+        kept = Kept([], [], [])
+        for stream, at in heads:
+            known = notes.get(stream.uid.hex())
+            if whole or known is None or known.at != at:
+                view = core.read(gather, stream, tenant=tenant)
+                _write(folder, view, kept, over)
+                notes[stream.uid.hex()] = Noted(f"{view.head.seq} {view.head.hash}", stream.name, _row(folder, view))
+        gone = notes.keys() - {stream.uid.hex() for stream, _ in heads}
+        for uid in gone:
+            del notes[uid]
+        if whole or gone:
+            _remove(folder, {stream.name for stream, _ in heads}, kept, over)
+        _put(folder, folder.index, _index(notes), kept, over)
+        folder.replace(notes_file, msgspec.json.encode(notes))
+    return kept
+
+
+def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> Kept:
+    """Bring every view up to date, and forget what was edited in some. Raises Invalid for what is no view of this store."""
+    for path in discard:
+        if not content(path):
+            raise NotFound(f"there is no file {path}", path="discard")
+    kept = keep(core, tenant, whole=True, over=discard)
+    done = {path.resolve() for path in (*kept.written, *kept.removed)}
+    for path in discard:
+        if path.resolve() not in done:
+            raise Invalid(f"{path} is no view of this store", path="discard", hint="they are in its views folder")
+    return kept
+
+
+def _heads(reads: Reads) -> tuple[list[tuple[Stream, str]], str]:
+    rows = reads.query(Q.session_heads, tenant=reads.tenant)
+    name = reads.query(Q.tenant_name, tenant=reads.tenant)[0][0]
+    return [(Stream(*row[:7]), f"{row[7]} {short(row[8])}") for row in rows], name
+
+
+def _notes(path: Path) -> dict[str, Noted]:
+    """What was noted last; nothing if it cannot be read: then every session is looked at."""
+    try:
+        return msgspec.json.decode(content(path) or b"{}", type=dict[str, Noted])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _write(folder: Folder, view: View, kept: Kept, over: Collection[Path]) -> None:
+    for ending, path in folder.files(view.head.session).items():
+        _put(folder, path, render(view, FORMS[ending]), kept, over)
+
+
+def _put(folder: Folder, path: Path, data: bytes, kept: Kept, over: Collection[Path]) -> None:
+    if path.resolve() in over:
+        folder.replace(path, data)
+        kept.written.append(path)
+    elif content(path) == data:
+        return
+    elif folder.put(path, data):
+        kept.written.append(path)
+    else:
+        kept.edited.append(path)
+        log.warning(
+            "%s was edited by hand, and is left as it is: `perdure apply` it, or `perdure views --discard` it", path
+        )
+
+
+def _remove(folder: Folder, names: set[str], kept: Kept, over: Collection[Path]) -> None:
+    """Views of sessions that are no more (git took them back, mostly), unless somebody edited them."""
+    wanted = {folder.index} | {path for name in names for path in folder.files(name).values()}
+    for path in folder.all():
+        if path in wanted:
+            continue
+        if path.resolve() in over or is_untouched(content(path) or b""):
+            path.unlink(missing_ok=True)
+            kept.removed.append(path)
+        elif was_page(content(path)):
+            kept.edited.append(path)
+
+
+def _row(folder: Folder, view: View) -> str:
+    page = folder.files(view.head.session)["md"].name
+    tasks = sum(thing.get("status") in ("todo", "doing", "blocked") for thing in view.things["tasks"])
+    open_ = sum(thing.get("status") == "open" for thing in view.things["decisions"])
+    name, title = _cell(view.head.session), _cell(view.about.get("title", ""))
+    return f"| [{name}]({page}) | {title} | {view.about.get('status')} | {tasks} | {open_} | {view.head.seq} |"
+
+
+def _cell(text: str) -> str:
+    return for_markdown(text, "|[]")
+
+
+def _index(notes: dict[str, Noted]) -> bytes:
+    rows = [noted.row for noted in sorted(notes.values(), key=lambda noted: noted.name)]
+    return sealed(["# Sessions", "", *_INDEX_HEAD, *rows, ""], FORMS["md"].comment)
+
+
+@contextmanager
+def _turn(layout: Layout) -> Iterator[None]:
+    """One process at a time, so that no older view comes after a newer one; who cannot wait goes on all the same."""
+    descriptor = os.open(layout.own / "views.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + TURN_SECONDS
+        while not _locked(descriptor) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def find(core: Core, name: str, tenant: int) -> Stream:
+    """The session of a name. Raises NotFound."""
+    for stream, _ in core.read(_heads, tenant=tenant)[0]:
+        if stream.name == name:
+            return stream
+    raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
+
+
+def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> Kept:
+    """Write views of some sessions (or all) into any folder, of any store. OSError from the disk."""
+    where.mkdir(parents=True, exist_ok=True)
+    kept = Kept([], [], [])
+    streams = [find(core, name, tenant) for name in names] or [each for each, _ in core.read(_heads, tenant=tenant)[0]]
+    for stream in streams:
+        _write(Folder(where, where), core.read(gather, stream, tenant=tenant), kept, ())
+    return kept
+
+
+# -- beside an open store --------------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """Keeps the views beside one open store. `notice` is called after every commit, and costs next to nothing."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wrote = False
+        self._due = time.monotonic() + EVERY_SECONDS
+        self._thread: threading.Thread | None = None
+
+    def notice(self) -> None:
+        """Something was committed: every few seconds a thread looks what."""
+        self._wrote = True
+        if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._due = time.monotonic() + EVERY_SECONDS
+        self._wrote = False
+        self._thread = threading.Thread(target=self._keep, name="perdure-views", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """The store is about to close."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._wrote:
+            self._keep()
+
+    def _keep(self) -> None:
+        try:
+            for tenant in self._core.read(_tenants, tenant=0):
+                keep(self._core, tenant)
+        except (Error, OSError) as error:
+            log.warning("the views are behind, `perdure views` brings them up to date: %s", error)
+
+
+def _tenants(reads: Reads) -> list[int]:
+    return [number for (number,) in reads.query(Q.tenants_with_sessions)]
+
+
+def accompany(core: Core) -> None:
+    """Keep the views of a files store, of all its tenants, as long as it is open."""
+    keeper = Keeper(core)
+    core.lane.told = keeper.notice
+    core.on_close = keeper.finish

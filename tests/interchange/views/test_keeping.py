@@ -1,0 +1,188 @@
+"""The views beside a files store: brought up to date, never over an edit, never half, and no name leaves the folder."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+
+import perdure
+from interchange.views.generated import names
+from perdure.errors import Unavailable
+from perdure.interchange.views import keeping
+from perdure.interchange.views.folder import stem
+from perdure.interchange.views.gather import gather
+from perdure.stores.files.seal import is_edited, is_untouched
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "state"
+
+
+def work(folder, **options):
+    return perdure.open(f"files:///{folder}", **options)
+
+
+def test_closing_a_store_that_wrote_brings_them_up_to_date(folder):
+    with work(folder) as store:
+        store.session("a", goal="first").say("user", "hello")
+        assert not (folder / "views").exists()
+    page = folder / "views" / "a.md"
+    assert "> first" in page.read_text()
+    assert "turn.said: hello" in page.read_text()
+    assert "| [a](a.md) |" in (folder / "views" / "README.md").read_text()
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    assert "> second" in page.read_text()
+    assert all(is_untouched(each.read_bytes()) for each in (folder / "views").iterdir())
+
+
+def test_reading_and_closing_writes_nothing(folder):
+    with work(folder) as store:
+        store.session("a")
+    page = folder / "views" / "a.md"
+    before = page.stat().st_mtime_ns
+    for read_only in (True, False):
+        with work(folder, read_only=read_only) as store:
+            store.session("a").turns()
+    assert page.stat().st_mtime_ns == before
+
+
+def test_a_session_that_did_not_move_is_not_read_again(folder, monkeypatch):
+    with work(folder) as store:
+        store.session("a")
+        store.session("b")
+    read = []
+    monkeypatch.setattr(keeping, "gather", lambda reads, stream: read.append(stream.name) or gather(reads, stream))
+    with work(folder) as store:
+        store.session("b").say("user", "more")
+    assert read == ["b"]
+
+
+def test_a_page_that_was_edited_is_left_and_told(folder, caplog):
+    with work(folder) as store:
+        store.session("a", goal="first")
+    page = folder / "views" / "a.md"
+    page.write_text(page.read_text().replace("> first", "> mine"))
+    mine = page.read_bytes()
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    assert page.read_bytes() == mine
+    assert "was edited by hand" in caplog.text
+    assert "second" in (folder / "views" / "a.yaml").read_text()
+
+
+def test_an_older_page_that_git_brought_back_is_no_edit(folder):
+    with work(folder) as store:
+        store.session("a", goal="first")
+    page = folder / "views" / "a.md"
+    old = page.read_bytes()
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    page.write_bytes(old.replace(b"\n", b"\r\n"))
+    with work(folder) as store:
+        store.session("a").goal = "third"
+    assert "> third" in page.read_text()
+
+
+@pytest.mark.parametrize("remains", [b"", b"\0" * 100])
+def test_what_a_power_loss_left_is_no_edit(folder, remains):
+    with work(folder) as store:
+        store.session("a", goal="first")
+    (folder / "views" / "a.md").write_bytes(remains)
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    assert "> second" in (folder / "views" / "a.md").read_text()
+    assert not is_edited(remains)
+
+
+def test_a_long_lived_store_keeps_them_by_a_thread(folder, monkeypatch):
+    monkeypatch.setattr(keeping, "EVERY_SECONDS", 0.0)
+    with work(folder) as store:
+        store.session("a", goal="first")
+        for thread in threading.enumerate():
+            if thread.name == "perdure-views":
+                thread.join()
+        assert (folder / "views" / "a.md").exists()
+
+
+def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplog):
+    def broken(*_):
+        raise Unavailable("no disk")
+
+    monkeypatch.setattr(keeping, "keep", broken)
+    with work(folder) as store:
+        store.session("a").say("user", "hello")
+    assert "the views are behind" in caplog.text
+    with work(folder, read_only=True) as store:
+        assert len(store.session("a").turns()) == 1
+
+
+def test_a_crash_between_the_pages_leaves_whole_ones(folder, monkeypatch):
+    with work(folder) as store:
+        store.session("a", goal="first")
+    real, calls = keeping.Folder.replace, []
+
+    def dying(self, path, data):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError("killed")
+        real(self, path, data)
+
+    monkeypatch.setattr(keeping.Folder, "replace", dying)
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    assert all(is_untouched(each.read_bytes()) for each in (folder / "views").iterdir())
+    monkeypatch.undo()
+    with work(folder) as store:
+        store.session("b")
+    assert "second" in (folder / "views" / "a.tsv").read_text()
+
+
+def test_other_tenants_have_a_folder_of_their_own(folder):
+    for tenant in ("default", "acme"):
+        with work(folder, tenant=tenant) as store:
+            store.session("a", goal=tenant)
+    assert "> default" in (folder / "views" / "a.md").read_text()
+    assert "> acme" in (folder / "views" / "@acme" / "a.md").read_text()
+
+
+def test_hostile_names_stay_in_the_folder_and_apart(folder):
+    odd = [
+        "../x",
+        "..",
+        ".",
+        "A",
+        "a",
+        "README",
+        "readme",
+        "con",
+        "\xe9",
+        "e\u0301",
+        "x" * 200,
+        "a/b",
+        "a\\b",
+        ".hidden",
+        "a.md",
+        "~",
+    ]
+    with work(folder) as store:
+        for name in odd:
+            store.session(name, goal=name)
+    views = folder / "views"
+    pages = list(views.glob("*.md"))
+    assert len(pages) == len(odd) + 1
+    assert len({page.name.lower() for page in pages}) == len(pages)
+    assert {each.name for each in folder.iterdir()} <= {"log", "views", "blobs", ".perdure", ".gitattributes"}
+
+
+@given(name=names, other=names)
+def test_no_two_names_share_a_file(name, other):
+    found = stem(name)
+    assert found
+    assert found == found.lower()
+    assert not set(found) - set("abcdefghijklmnopqrstuvwxyz0123456789_.-~")
+    assert not found.startswith(".")
+    assert (stem(other) == found) == (name == other)

@@ -275,9 +275,14 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
 
 
 def purge(core: Core) -> int:
-    """Take what was emptied out of a log of lines, too; returns how many bodies stay. Blocking work, outside the lane."""
+    """Take what was emptied out of a log of lines, and of what is kept beside it for people; returns how many bodies stay.
+    Blocking work, outside the lane.
+    """
     with scripts.told():
-        return core.engine.purge()
+        left = core.engine.purge()
+    if core.on_purge is not None:
+        core.on_purge()
+    return left
 
 
 def lingering(core: Core) -> int:

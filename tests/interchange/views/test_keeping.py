@@ -109,7 +109,7 @@ def test_a_long_lived_store_keeps_them_by_a_thread(folder, monkeypatch):
 
 
 def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplog):
-    def broken(*_):
+    def broken(*_, **_options):
         raise Unavailable("no disk")
 
     monkeypatch.setattr(keeping, "keep", broken)

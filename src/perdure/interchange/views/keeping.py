@@ -243,10 +243,14 @@ class Keeper:
         if self._wrote:
             self._keep()
 
-    def _keep(self) -> None:
+    def renew(self) -> None:
+        """Bodies went: pages of forks show them too, whose heads did not move."""
+        self._keep(whole=True)
+
+    def _keep(self, *, whole: bool = False) -> None:
         try:
             for tenant in self._core.read(_tenants, tenant=0):
-                keep(self._core, tenant)
+                keep(self._core, tenant, whole=whole)
         except (Error, OSError) as error:
             log.warning("the views are behind, `perdure views` brings them up to date: %s", error)
 
@@ -260,3 +264,4 @@ def accompany(core: Core) -> None:
     keeper = Keeper(core)
     core.lane.told = keeper.notice
     core.on_close = keeper.finish
+    core.on_purge = keeper.renew

@@ -124,6 +124,7 @@ def late(store: Opened, count: str) -> None:
     stream = store.write(begin, "a")
     really, Journal._append = Journal._append, append_the_one_before  # type: ignore[method-assign]
     Journal.look = lambda *_: (1,)  # type: ignore[method-assign] - nobody may notice
+    journal._check_kept = lambda *_: None  # type: ignore[assignment] - nor this, which would
     for number in range(int(count)):
         store.write(append, stream, str(number))
         say_so(str(number))

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.stores import scripts
+from perdure.stores.core import engine_for
+from perdure.stores.url import parse
 
 SENT: list[str] = []
 
@@ -229,6 +232,45 @@ def test_what_it_may_have_done_with_other_arguments_is_asked_about(url: str, tmp
         assert doubt.record.error is not None
         assert doubt.record.error.code == "Strayed"
     assert len(SENT) == 1
+
+
+def test_handed_over_it_is_as_wary_as_it_was(url: str, tmp_path: Path) -> None:
+    answered(url, otherwise)
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.drive(otherwise, key="k")
+    put_back()
+    with perdure.open(url) as store:
+        envelope = store.runs()[0].hand_over()
+    with perdure.open(f"sqlite:///{tmp_path}/b.db") as other:
+        other.adopt(envelope, {})
+        with pytest.raises(perdure.Waiting):
+            other.drive(otherwise, key="k")
+    assert len(SENT) == 1
+
+
+@perdure.agent
+def twice(run: perdure.Run) -> None:
+    run.ask("?")
+    number = run.step(drawn)
+    run.act(order, number)
+    run.act(order, number + 1000)
+
+
+def test_put_back_twice_it_knows_from_when_on_it_is_not_known(url: str, tmp_path: Path) -> None:
+    answered(url, twice)
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.drive(twice, key="k")
+    put_back()
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(twice, key="k")  # the step is worked anew, and what follows is asked about
+        store.effects(state="in_doubt")[0].settle(perdure.Happened("done"), by="ann")
+    scripts.raise_epoch(engine_for(parse(url)))  # that step is not known any better now
+    with perdure.open(url) as store, pytest.raises(perdure.Waiting):
+        store.drive(twice, key="k")
+    assert len(SENT) == 2
 
 
 # -- what can still happen twice after a restore: docs/guarantees.md says so ------------------------------------------------

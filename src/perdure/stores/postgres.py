@@ -23,11 +23,10 @@ from perdure.errors import Invalid
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
-from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Params, Rows, Writes
+from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Params, Rows, WithoutLines, Writes
 
 _FAULTS = {
     "08": FaultKind.LOST,  # connection exceptions
@@ -388,7 +387,7 @@ def _checked(conninfo: str) -> str:
     return conninfo
 
 
-class PostgresEngine:
+class PostgresEngine(WithoutLines):
     """One schema of one PostgreSQL database."""
 
     dialect = "postgres"
@@ -406,21 +405,6 @@ class PostgresEngine:
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         self._lost: set[str] = set()
         self._spare: list[PostgresConnection] = []  # at most one; a list, because threads may ask at the same time
-
-    def prepare(self) -> None:
-        """Nothing: there is only the database."""
-
-    def asides(self) -> list[Aside]:
-        """Nothing, likewise."""
-        return []
-
-    def lingering(self) -> int:
-        """None, likewise."""
-        return 0
-
-    def purge(self) -> int:
-        """Nothing, likewise."""
-        return 0
 
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.

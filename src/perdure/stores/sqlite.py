@@ -19,10 +19,9 @@ import apsw
 from perdure.log.table import Table
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.model.points import reach
-from perdure.model.records.integrity import Aside
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, Writes
+from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, WithoutLines, Writes
 
 BUSY_WAIT_MS = 10_000
 WAL_PAGES = 2_000  # frames after which the writer moves the WAL into the database
@@ -284,7 +283,7 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-class SqliteEngine:
+class SqliteEngine(WithoutLines):
     """One SQLite file, or one database in memory. What a lost connection had sent cannot happen later: it is closed."""
 
     dialect = "sqlite"
@@ -298,21 +297,6 @@ class SqliteEngine:
         self._busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self._memory: SqliteConnection | None = None
-
-    def prepare(self) -> None:
-        """Nothing: there is only the database."""
-
-    def asides(self) -> list[Aside]:
-        """Nothing, likewise."""
-        return []
-
-    def lingering(self) -> int:
-        """None, likewise."""
-        return 0
-
-    def purge(self) -> int:
-        """Nothing, likewise."""
-        return 0
 
     def connect(self) -> SqliteConnection:
         """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""

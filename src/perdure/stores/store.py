@@ -231,6 +231,25 @@ class Engine(Protocol):
         ...
 
 
+class WithoutLines:
+    """What an engine without a log of lines beside its database says of one: there is none."""
+
+    def prepare(self) -> None:
+        """Nothing: there is only the database."""
+
+    def asides(self) -> list[Aside]:
+        """Nothing, likewise."""
+        return []
+
+    def lingering(self) -> int:
+        """None, likewise."""
+        return 0
+
+    def purge(self) -> int:
+        """Nothing, likewise."""
+        return 0
+
+
 class Reads(Protocol):
     """What a verb may read: a transaction and a plain reader both offer it."""
 

@@ -107,14 +107,23 @@ def renaming(function: Body) -> Body:
     return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
 
 
+def _target(asked: Asked, bundle: Path) -> Any:
+    """The store; made if there is none, but not for a bundle that could not be taken."""
+    import perdure  # noqa: PLC0415 - help must not load the stores
+    from perdure.interchange.bundle_in import look  # noqa: PLC0415 - as above
+
+    try:
+        return asked.open()
+    except NotFound:
+        look(bundle)
+    return perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant)
+
+
 def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
     """Import one bundle and say what came of it. A dry run compares with a store that is there; else one is made."""
-    import perdure  # noqa: PLC0415 - help must not load the stores
-
     if not bundle.is_file():
         raise NotFound("there is no such bundle", path=str(bundle))
-    opened = asked.open() if dry_run else perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant)
-    with opened as store, progress("verifying") as step:
+    with asked.open() if dry_run else _target(asked, bundle) as store, progress("verifying") as step:
         done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
     if asked.as_json:
         say_json(done)

@@ -62,6 +62,7 @@ SAMPLES = [
     ("google-adk", "sessions.db", "expected.json"),
     ("google-adk", "database.db", "expected-database.json"),
 ]
+MEMORY = ("mcp-memory", "memory.jsonl", "expected.json")
 
 
 def expected(folder: Path, name: str, file: str) -> dict[str, Told]:
@@ -83,6 +84,37 @@ def test_every_turn_and_call_is_there_in_order(store: Any, take: Take, name: str
     assert sum(map(len, wanted.values())) > 5
     assert imported(store, wanted) == wanted
     assert store.verify().ok
+
+
+def graph(store: Any) -> Told:
+    """MCP's memory as a store has it: entities and relations, sorted."""
+    values = [entry.value for entry in store.scope("mcp-memory").entries()]
+    found = [("relation", each["from"], each["relationType"], each["to"]) if "from" in each
+             else ("entity", each["name"], each["type"], each["observations"]) for each in values]  # fmt: skip
+    return sorted(found)
+
+
+def expected_graph() -> Told:
+    told = json.loads((FOREIGN / "mcp-memory" / "expected.json").read_text())["graph"]
+    entities = [("entity", each["name"], each["entityType"], each["observations"]) for each in told["entities"]]
+    return sorted(
+        [*entities, *(("relation", each["from"], each["relationType"], each["to"]) for each in told["relations"])]
+    )
+
+
+def test_every_entity_and_relation_is_there(store: Any, take: Take) -> None:
+    report = take(FOREIGN / "mcp-memory" / "memory.jsonl")
+    assert report.ok, report.left_out
+    assert report.files == {"mcp-memory": 1}
+    assert graph(store) == expected_graph()
+    assert store.verify().ok
+
+
+def test_control_a_memory_that_lacks_something_is_seen(store: Any, take: Take, tmp_path: Path) -> None:
+    lines = (FOREIGN / "mcp-memory" / "memory.jsonl").read_text().splitlines()
+    (tmp_path / "memory.jsonl").write_text("\n".join(lines[:-1]))
+    take(tmp_path / "memory.jsonl")
+    assert graph(store) != expected_graph()
 
 
 @pytest.mark.parametrize(("name", "file", "told"), SAMPLES)

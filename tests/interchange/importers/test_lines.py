@@ -53,6 +53,23 @@ def test_a_sub_agent_is_a_session_of_its_own(store: Any, take: Take) -> None:
     ]
 
 
+def test_a_record_of_an_unknown_kind_is_of_the_agent_that_it_names(store: Any, take: Take, tmp_path: Path) -> None:
+    about = {"sessionId": "s", "agentId": "a1", "version": "9"}
+    spoken = {
+        "type": "user",
+        "isSidechain": True,
+        "uuid": "u",
+        "cwd": "/srv",
+        "message": {"role": "user", "content": "hi"},
+    }
+    file = tmp_path / "agent-a1.jsonl"
+    file.write_text("".join(json.dumps(about | each) + "\n" for each in ({"type": "new-kind"}, spoken)))
+    assert take(file).sessions == ("claude-code/s/agent-a1",)
+    session = store.session("claude-code/s/agent-a1")
+    assert [event.kind for event in session.events(emitted=True)] == ["claude-code.new-kind"]
+    assert session.get("origin") == {"cwd": "/srv", "version": "9"}
+
+
 def test_where_it_came_from_is_kept(store: Any, take: Take) -> None:
     take(CLAUDE)
     first, answer = store.session(CLAUDE_SESSION).turns()[:2]

@@ -65,10 +65,21 @@ def of_codex(items: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
             yield from of_openai_agents([item | ({"role": "system"} if item.get("role") == "developer" else {})])
 
 
+def of_claude_code(messages: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    for message in messages:
+        for part in message["content"]:
+            if part["type"] == "tool_use":
+                yield "call", part["id"], part["name"], part["input"]
+            elif part["type"] == "tool_result":
+                yield "result", part["tool_use_id"], text(part["content"])
+            else:
+                yield message["role"], text([part])
+
+
 LIBRARIES = ("openai-agents", "langgraph", "google-adk")
 TELL: dict[str, Callable[[Any], Iterator[tuple[Any, ...]]]] = {
     "openai-agents": of_openai_agents, "langgraph": of_langgraph, "google-adk": of_google_adk,
-    "codex": of_codex,
+    "codex": of_codex, "claude-code": of_claude_code,
 }  # fmt: skip
 SAMPLES = [
     ("openai-agents", "sessions.db", "expected.json"),
@@ -76,6 +87,7 @@ SAMPLES = [
     ("google-adk", "sessions.db", "expected.json"),
     ("google-adk", "database.db", "expected-database.json"),
     ("codex", "made", "made/expected.json"),
+    ("claude-code", "made", "made/expected.json"),
 ]
 MEMORY = ("mcp-memory", "memory.jsonl", "expected.json")
 
@@ -195,7 +207,7 @@ def test_control_a_sample_that_lacks_something_is_seen(
     assert imported(store, wanted) != wanted
 
 
-@pytest.mark.parametrize("name", ["codex"])
+@pytest.mark.parametrize("name", ["codex", "claude-code"])
 def test_a_file_that_has_grown_adds_what_is_new(store: Any, take: Take, tmp_path: Path, name: str) -> None:
     """A session that was gone on with, imported before and after."""
     own = Path(shutil.copytree(FOREIGN / name / "made", tmp_path / "theirs"))
@@ -210,6 +222,14 @@ def test_a_file_that_has_grown_adds_what_is_new(store: Any, take: Take, tmp_path
     assert grown.added["turns"] > 0
     wanted = expected(own, name, "expected.json")
     assert imported(store, wanted) == wanted
+
+
+def test_what_a_session_is_from_is_kept(store: Any, take: Take) -> None:
+    """Each session of Claude Code has its folder, also where records that do not name it stand first, or in another's file."""
+    for session in take(FOREIGN / "claude-code" / "made").sessions:
+        assert store.session(session).get("origin")["cwd"] == "/srv/shop"
+        kinds = [event.kind for event in store.session(session).events(emitted=True)]
+        assert set(kinds) <= {"claude-code.attachment", "claude-code.cost-state"}
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -15,7 +15,7 @@ from perdure.interchange.importers.formats import FORMATS
 from perdure.interchange.importers.state import HEADINGS
 
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "foreign"
-CLAUDE = SAMPLES / "claude-code"
+CLAUDE = SAMPLES / "claude-code" / "5d1c0f7e-1111-4222-8333-444455556666.jsonl"
 
 
 def test_the_store_is_made_and_the_report_says_what_was_taken(run, ask, tmp_path) -> None:
@@ -40,7 +40,7 @@ def test_a_dry_run_needs_no_store(ask, tmp_path) -> None:
 
 def test_something_left_out_is_listed_and_shows_in_the_exit_code(run, tmp_path) -> None:
     file = tmp_path / "s.jsonl"
-    file.write_bytes((next(CLAUDE.glob("*.jsonl"))).read_bytes()[:-40])
+    file.write_bytes(CLAUDE.read_bytes()[:-40])
     result = run("import", file, "--store", f"sqlite:///{tmp_path}/a.db")
     assert result.exit_code == errors.Damaged.exit_code
     assert "s.jsonl:13" in result.stdout

@@ -1,7 +1,7 @@
 """Formats of JSON lines: Claude Code, Codex, MCP memory and plain messages.
 
-Claude Code and Codex are closed programs and MCP's memory server is a node package: these samples are written by hand in the
-record shapes that they are known to write (Claude Code 2.1, Codex 0.65), not made by the programs themselves.
+Those of Claude Code and Codex are written by hand here, in the record shapes of older versions (Claude Code 2.1.37, Codex 0.65),
+with what is seldom. What the programs themselves write is in test_real_samples.py.
 """
 
 from __future__ import annotations
@@ -51,6 +51,23 @@ def test_a_sub_agent_is_a_session_of_its_own(store: Any, take: Take) -> None:
         ("user", "Check the tests"),
         ("assistant", "They fail."),
     ]
+
+
+def test_a_record_of_an_unknown_kind_is_of_the_agent_that_it_names(store: Any, take: Take, tmp_path: Path) -> None:
+    about = {"sessionId": "s", "agentId": "a1", "version": "9"}
+    spoken = {
+        "type": "user",
+        "isSidechain": True,
+        "uuid": "u",
+        "cwd": "/srv",
+        "message": {"role": "user", "content": "hi"},
+    }
+    file = tmp_path / "agent-a1.jsonl"
+    file.write_text("".join(json.dumps(about | each) + "\n" for each in ({"type": "new-kind"}, spoken)))
+    assert take(file).sessions == ("claude-code/s/agent-a1",)
+    session = store.session("claude-code/s/agent-a1")
+    assert [event.kind for event in session.events(emitted=True)] == ["claude-code.new-kind"]
+    assert session.get("origin") == {"cwd": "/srv", "version": "9"}
 
 
 def test_where_it_came_from_is_kept(store: Any, take: Take) -> None:
@@ -108,14 +125,22 @@ def test_codex_of_the_first_versions(store: Any, take: Take, tmp_path: Path) -> 
     assert session.turns()[-1].error
 
 
-def test_mcp_memory(store: Any, take: Take) -> None:
-    assert take(FOREIGN / "mcp-memory" / "memory.jsonl").ok
-    scope = store.scope("mcp-memory")
-    assert {entry.name: entry.value for entry in scope.entries()} == {
-        "entity/Ann": {"type": "person", "observations": ["likes tea", "works on the shop"]},
-        "entity/shop": {"type": "project", "observations": []},
-        "relation/Ann/works_on/shop": {"from": "Ann", "to": "shop", "relationType": "works_on"},
-    }
+def test_names_of_a_memory_are_any_text(store: Any, take: Take, tmp_path: Path) -> None:
+    """Two relations whose parts read the same when they are joined are two values; plain ones keep plain names."""
+    parts = [
+        ("a", "b", "c"),
+        ("a/b", "c", "d"),
+        ("a", "b/c", "d"),
+        ("a", "", "d"),
+        ("", "a", "d"),
+        ("x" * 300, "y/z", "w"),
+    ]
+    lines = [{"type": "relation", "from": one, "relationType": kind, "to": other} for one, kind, other in parts]
+    (tmp_path / "memory.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert take(tmp_path / "memory.jsonl").added == {"values": len(parts)}
+    entries = store.scope("mcp-memory").entries()
+    assert {(each.value["from"], each.value["relationType"], each.value["to"]) for each in entries} == set(parts)
+    assert "relation/a/b/c" in {each.name for each in entries}
 
 
 def test_a_memory_that_changed_is_brought_up_to_date(store: Any, take: Take, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ SPOKEN = frozenset({"user", "assistant"})
 BOOKKEEPING = frozenset({
     "file-history-snapshot", "queue-operation", "progress", "last-prompt", "permission-mode", "mode", "agent-name",
     "agent-color", "agent-setting", "attribution-snapshot", "content-replacement", "worktree-state", "tag", "bridge-session",
+    "api-request", "api-request-blob", "api-request-shape", "atis-latch", "tools-used",
 })  # fmt: skip
 TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 FACTS = {"cwd": "cwd", "git_branch": "gitBranch", "version": "version"}
@@ -59,6 +60,7 @@ class _Reading:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._calls: dict[str, Calls] = {}
+        self._placed: set[str] = set()  # sessions whose origin was found
         self._seen = Occurrences()
         self._title = ""
         self._own = source.path.stem  # of records that do not name their session
@@ -80,19 +82,18 @@ class _Reading:
             yield LeftOut(record.place, "a record without a type")
 
     def _session(self, record: Record) -> Iterator[Item]:
-        """The beginning of a session, where its first record stands."""
+        """The beginning of a session, where its first record stands; its origin, where a record first has it."""
         name = self._name(record.data)
-        if name in self._calls:
-            return
-        self._calls[name] = Calls()
-        yield Opened(name, NAME, record.place, self._title if record.data.get("isSidechain") is not True else "")
-        facts = {ours: record.data[theirs] for ours, theirs in FACTS.items() if record.data.get(theirs)}
-        if facts:
+        if name not in self._calls:
+            self._calls[name] = Calls()
+            yield Opened(name, NAME, record.place, "" if _agent(record.data) else self._title)
+        if name not in self._placed and record.data.get("cwd"):
+            self._placed.add(name)
+            facts = {ours: record.data[theirs] for ours, theirs in FACTS.items() if record.data.get(theirs)}
             yield Kept("origin", facts, record.place, session=name)
 
     def _name(self, data: dict[str, Any]) -> str:
-        agent = "" if data.get("isSidechain") is not True else f"agent-{data.get('agentId') or 'unnamed'}"
-        return named(NAME, data.get("sessionId") or self._own, agent)
+        return named(NAME, data.get("sessionId") or self._own, _agent(data))
 
     def _spoken(self, record: Record) -> Iterator[Item]:
         yield from self._session(record)
@@ -108,6 +109,13 @@ class _Reading:
         key = named(str(record.data.get("uuid") or self._seen.key(record.data)))
         what = f"{NAME}.{word(record.data.get('subtype') or kind)}"
         yield Noted(self._name(record.data), key, what, record.data, _origin(record.data), record.place)
+
+
+def _agent(data: dict[str, Any]) -> str:
+    """The sub-agent that a record is of, or "". Records that are no part of the tree do not say isSidechain."""
+    if data.get("isSidechain", bool(data.get("agentId"))) is not True:
+        return ""
+    return f"agent-{data.get('agentId') or 'unnamed'}"
 
 
 def _origin(data: dict[str, Any]) -> Origin:

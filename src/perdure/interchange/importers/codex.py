@@ -2,8 +2,9 @@
 
 `response_item` records are the conversation, in the Responses shape; `event_msg` records tell the same once more for the
 screen and are passed over; `compacted`, and kinds that are not known here, are kept whole as happenings. Files of the first
-versions, whose lines are bare items behind a line about the session, are read too. Records have no ids: a record's identity
-is what it says, and the how-manieth this is in its file that says so.
+versions, whose lines are bare items behind a line about the session, are read too. A fork's file may begin where the fork was
+made: its first record, and so the value `origin`, names the session that has the turns before it. Records have no ids: a
+record's identity is what it says, and the how-manieth this is in its file that says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ BARE = frozenset({
     "custom_tool_call_output", "web_search_call",
 })  # fmt: skip
 RETOLD = "event_msg"
-FACTS = ("cwd", "originator", "cli_version", "git", "model_provider", "source", "instructions")
+FACTS = (
+    "cwd", "originator", "cli_version", "git", "model_provider", "source", "instructions", "base_instructions",
+    "forked_from_id", "history_base",
+)  # fmt: skip
 
 
 def looks_right(record: dict[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """The knowledge graph of MCP's memory server: `memory.jsonl`, one entity or relation a line. It becomes values of a scope.
 
-An entity is the value `entity/NAME`: its type and its observations; a relation is the value `relation/FROM/TYPE/TO`. The server
-rewrites its file; importing a changed one updates what changed. What was deleted there stays here.
+An entity is the value `entity/NAME`: its name, type and observations; a relation is the value `relation/FROM/TYPE/TO`. Names
+there are any text, so the value has them whole, and its own name is made unique. The server rewrites its file; importing a
+changed one updates what changed. What was deleted there stays here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from perdure.interchange.importers.items import Item, Kept, LeftOut, Remark
-from perdure.interchange.importers.naming import named
+from perdure.interchange.importers.naming import named, named_apart
 from perdure.interchange.importers.reading import Head, Record, Source, each_record
 
 NAME = "mcp-memory"
@@ -43,7 +44,7 @@ def _value(record: Record) -> Kept:
     data = record.data
     if all(name in data for name in ENTITY):
         more = {name: value for name, value in data.items() if name not in (*ENTITY, "type")}
-        value = {"type": data["entityType"], "observations": data["observations"], **more}
+        value = {"name": data["name"], "type": data["entityType"], "observations": data["observations"], **more}
         return Kept(named("entity", data["name"]), value, record.place, scope=NAME)
-    name = named("relation", data["from"], data["relationType"], data["to"])
+    name = named_apart("relation", data["from"], data["relationType"], data["to"])
     return Kept(name, {field: data[field] for field in RELATION}, record.place, scope=NAME)

@@ -21,9 +21,19 @@ def named(*parts: object) -> str:
     """A name of these parts: `a/b`. One that is too long or unprintable is cut or escaped, and marked so that it stays unique."""
     whole = "/".join(str(part) for part in parts if str(part))
     name = "".join(each if each.isprintable() else "_" for each in whole)
-    if name == whole and 0 < len(name) <= NAME_CHARS:
-        return name
-    mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
+    return name if name == whole and 0 < len(name) <= NAME_CHARS else _marked(name, whole)
+
+
+def named_apart(*parts: object) -> str:
+    """The same for parts that may be empty or have a slash themselves: marked then, since other parts would read the same."""
+    texts = [str(part) for part in parts]
+    if all(text and "/" not in text for text in texts):
+        return named(*texts)
+    return _marked(named(*texts), "\0".join(texts))
+
+
+def _marked(name: str, identity: str) -> str:
+    mark = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"{name[: NAME_CHARS - MARK_CHARS - 1]}~{mark}"
 
 

@@ -203,12 +203,18 @@ class SqliteConnection:
             raise Fault(FaultKind.BROKEN, "the transaction was rolled back meanwhile")
         try:
             self._flush(writes)
-            if commit:
-                self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise fault_of(error, self.file) from error
         if commit:
+            self.commit()
             self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
+
+    def commit(self) -> None:
+        """Commit what was flushed, and nothing more: whether the file still has its name is for the caller to know."""
+        try:
+            self._cursor.execute("COMMIT")
+        except apsw.Error as error:
+            raise fault_of(error, self.file) from error
 
     def _check_place(self) -> None:
         """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""

@@ -26,7 +26,7 @@ _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()
 class Statement:
     """One named statement; `text(dialect, params)` is what the database gets."""
 
-    __slots__ = ("_rendered", "doc", "name", "overrides", "source", "uses_now")
+    __slots__ = ("_fixed", "_rendered", "doc", "name", "overrides", "source", "uses_now")
 
     def __init__(self, name: str, doc: str, source: str) -> None:
         self.name = name
@@ -35,9 +35,13 @@ class Statement:
         self.overrides: dict[str, tuple[str, str]] = {}  # dialect -> (reason, text)
         self.uses_now = ":now" in source
         self._rendered: dict[tuple[str, frozenset[str]], str] = {}
+        self._fixed: dict[str, str] = {}  # dialect -> the text, where nothing in it is optional: most of them
 
     def text(self, dialect: str, params: Mapping[str, Any]) -> str:
         """The text for a database, with the optional lines whose parameters are given."""
+        return self._fixed.get(dialect) or self._text(dialect, params)
+
+    def _text(self, dialect: str, params: Mapping[str, Any]) -> str:
         given = frozenset([name for name, value in params.items() if value is not None])
         text = self._rendered.get((dialect, given))
         if text is None:
@@ -48,7 +52,10 @@ class Statement:
         source = self.overrides[dialect][1] if dialect in self.overrides else self.source
         lines = [_OPTIONAL.sub("", line) for line in source.splitlines() if _wanted(line, given)]
         text = "\n".join(lines)
-        return to_postgres(text) if dialect == "postgres" else text
+        text = to_postgres(text) if dialect == "postgres" else text
+        if not any(map(_OPTIONAL.search, source.splitlines())):
+            self._fixed[dialect] = text
+        return text
 
 
 def _wanted(line: str, given: frozenset[str]) -> bool:

@@ -100,12 +100,52 @@ def test_what_a_power_loss_left_is_no_edit(folder, remains):
 
 def test_a_long_lived_store_keeps_them_by_a_thread(folder, monkeypatch):
     monkeypatch.setattr(keeping, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "REST_TIMES", 0)
     with work(folder) as store:
         store.session("a", goal="first")
         for thread in threading.enumerate():
             if thread.name == "perdure-views":
                 thread.join()
         assert (folder / "views" / "a.md").exists()
+
+
+class Clock:
+    """Time as the keeper sees it: it goes on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = self.worked = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.worked
+
+
+@pytest.mark.parametrize(("cost", "rest"), [(0.01, 5.0), (4.0, 80.0)])
+def test_a_keeper_rests_in_proportion_to_what_its_work_costs(monkeypatch, cost, rest):
+    clock, looks = Clock(), []
+
+    class Costly(keeping.Keeper):
+        def _keep(self, *, whole: bool = False) -> None:
+            looks.append(whole)
+            clock.now, clock.worked = clock.now + cost, clock.worked + cost
+
+        def noticed(self, later: float) -> int:
+            clock.now += later
+            self.notice()
+            if self._thread is not None:
+                self._thread.join()
+            return len(looks)
+
+    monkeypatch.setattr(keeping, "time", clock)
+    keeper = Costly(None)  # type: ignore[arg-type] - it asks nothing of the store here
+    assert keeper.noticed(keeping.EVERY_SECONDS + 0.001) == 1
+    assert keeper.noticed(rest - 0.001) == 1
+    assert keeper.noticed(0.002) == 2
+    keeper.notice()
+    keeper.finish()
+    assert len(looks) == 3  # what was noticed while it rested is on the pages when the store is closed
 
 
 def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplog):

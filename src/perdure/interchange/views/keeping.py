@@ -37,6 +37,7 @@ Q = Statements("perdure.interchange.views", "views.sql")
 log = logging.getLogger("perdure.interchange.views")
 
 EVERY_SECONDS = 5.0
+REST_TIMES = 20  # a thread that looked rests so many times as long: at most a twentieth of a core is spent on pages
 TURN_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
 _INDEX_HEAD = ("| session | title | status | open tasks | open decisions | event |", "|---|---|---|---|---|---|")
@@ -231,10 +232,15 @@ class Keeper:
         self._wrote = True
         if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
             return
-        self._due = time.monotonic() + EVERY_SECONDS
         self._wrote = False
-        self._thread = threading.Thread(target=self._keep, name="perdure-views", daemon=True)
+        self._thread = threading.Thread(target=self._look, name="perdure-views", daemon=True)
         self._thread.start()
+
+    def _look(self) -> None:
+        """Bring the pages up to date, and rest in proportion: where hundreds of sessions move, their pages take seconds."""
+        began = time.thread_time()
+        self._keep()
+        self._due = time.monotonic() + max(EVERY_SECONDS, REST_TIMES * (time.thread_time() - began))
 
     def finish(self) -> None:
         """The store is about to close."""

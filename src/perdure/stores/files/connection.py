@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
-from perdure.log.written import decode, encode, event_written, stream_written
+from perdure.log.written import WrittenStream, decode, encode, event_written, stream_written
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, sealing
@@ -244,7 +244,7 @@ class FilesConnection(SqliteConnection):
         after = self._journal.append(self._mark, lines, self._said_facts())
         try:
             self._journal.note(put_mark(self._cache, after))
-            self._cache.write(Writes(), commit=True)
+            self._cache.commit()  # a cache that lost its name meanwhile is noticed by the next begin: nothing rests on it
         except Fault as fault:
             log.warning("the cache is behind its log, and will catch up", extra={"cause": str(fault)})
             super().rollback()
@@ -273,33 +273,38 @@ class FilesConnection(SqliteConnection):
 
     def _lines(self) -> list[Line]:
         """One line a transaction; what cannot be told apart (bodies that go, blobs that go) makes the batch one line."""
-        events = [event for writes in self._pending for event in writes.events]
-        empties = [(self._uid(stream).hex(), seq) for writes in self._pending for stream, seq in writes.empties]
-        drops = [WrittenBlob(self._tenant(tenant), address.hex()) for tenant, address in self._drops]
-        blobs = [
-            WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for writes in self._pending for row in writes.blobs
-        ]
-        groups = [events] if empties or drops else _by_transaction(events)
+        said = self._pending[0] if len(self._pending) == 1 else _together(self._pending)
+        begins, ends = said.blobs or self._new_tenants, said.empties or self._drops
         facts = self._facts_line() if self._restated else []
-        if not (groups or blobs or self._new_tenants or drops or empties):
+        if not (said.events or begins or ends):
             return facts
-        streams = {new.stream.id: new.stream for writes in self._pending for new in writes.streams}
-        lines = [self._line(group, streams) for group in groups or [[]]]
-        lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
-        lines[-1] = replace(lines[-1], drops=drops, empties=empties)
+        streams = {new.stream.id: new.stream for new in said.streams}
+        groups = [said.events] if ends or not said.events else _by_transaction(said.events)
+        lines = [self._line(group, streams) for group in groups]
+        if begins:
+            blobs = [WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for row in said.blobs]
+            lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
+        if ends:
+            drops = [WrittenBlob(self._tenant(tenant), address.hex()) for tenant, address in self._drops]
+            empties = [(self._uid(stream).hex(), seq) for stream, seq in said.empties]
+            lines[-1] = replace(lines[-1], drops=drops, empties=empties)
         return [*facts, *lines]
 
     def _line(self, events: list[NewEvent], streams: dict[int, Stream]) -> Line:
         """One transaction. Streams begin with the line of their first event."""
-        begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
-        for stream in begun:
-            self._uids[stream.id] = stream.uid
+        begun = self._begun(events, streams) if streams else []
         written = [event_written(self._uid(event.stream), _event(event)) for event in events]
         tx = events[0].tx.hex() if events else ""
         at = events[0].at if events else system_clock()
-        return Line(FORMAT, "", at, tx, streams=[self._stream_written(each) for each in begun], events=written)
+        return Line(FORMAT, "", at, tx, streams=begun, events=written)
 
-    def _stream_written(self, stream: Stream) -> Any:
+    def _begun(self, events: list[NewEvent], streams: dict[int, Stream]) -> list[WrittenStream]:
+        """The streams that begin with these events; they are taken out of those that are still to begin."""
+        begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
+        self._uids.update((stream.id, stream.uid) for stream in begun)
+        return [self._stream_written(each) for each in begun]
+
+    def _stream_written(self, stream: Stream) -> WrittenStream:
         parent = self._uid(stream.parent) if stream.parent is not None else b""
         return stream_written(stream, self._tenant(stream.tenant), parent)
 
@@ -328,8 +333,20 @@ class FilesConnection(SqliteConnection):
         return self._uids[stream]
 
 
+def _together(pending: Sequence[Writes]) -> Writes:
+    """What several flushes of a batch say of the log, as one."""
+    return Writes(
+        streams=[new for writes in pending for new in writes.streams],
+        events=[event for writes in pending for event in writes.events],
+        blobs=[row for writes in pending for row in writes.blobs],
+        empties=[event for writes in pending for event in writes.empties],
+    )
+
+
 def _by_transaction(events: list[NewEvent]) -> list[list[NewEvent]]:
     """Neighbours of one transaction together: the order stays, also of events that were recorded elsewhere."""
+    if len(events) == 1:
+        return [events]
     return [[*group] for _, group in groupby(events, key=lambda event: event.tx)]
 
 

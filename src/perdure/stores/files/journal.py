@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -59,6 +60,14 @@ def replaced(path: Path) -> Fault:
     return Fault(FaultKind.DAMAGED, f"{path} was put back, moved or replaced while it was open", _REPLACED)
 
 
+class _Opened(NamedTuple):
+    """A segment that is written to. Which file it is cannot change while it is open."""
+
+    number: int
+    fd: int
+    place: tuple[int, int]
+
+
 class Journal:
     """The log of one store, for one connection."""
 
@@ -67,7 +76,7 @@ class Journal:
         self._segment_max_bytes = segment_max_bytes
         self._lock: int | None = None
         self._locked = False
-        self._file: tuple[int, int] | None = None  # the segment that is written to: its number and its descriptor
+        self._file: _Opened | None = None  # the segment that is written to
         self._head: int | None = None
 
     # -- the lock ------------------------------------------------------------------------------------------------------
@@ -210,16 +219,17 @@ class Journal:
 
         When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
         """
-        if mark.scanned >= self._segment_max_bytes or self._opened_segment(mark.segment) is None:
+        file = self._opened_segment(mark.segment) if mark.scanned < self._segment_max_bytes else None
+        if file is None:
             mark = self.rotate(mark, store, lines[0].at)
+            file = self._opened_segment(mark.segment)
+            assert file is not None
         data, after = _joined(mark, lines)
         path = self.layout.segment(mark.segment)
-        fd = self._opened_segment(mark.segment)
-        assert fd is not None
         reach("files.before_append")
-        self._append(fd, path, data, mark.scanned)
+        self._append(file.fd, path, data, mark.scanned)
         reach("files.synced")
-        _check_kept(fd, path, after.scanned)
+        _check_kept(file.place, path, after.scanned)
         return after
 
     def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
@@ -236,24 +246,26 @@ class Journal:
                 raise Unknown(fault) from error
             raise fault from error
 
-    def _opened_segment(self, number: int) -> int | None:
-        """The descriptor of the segment that is written to; None when there is no such file."""
-        if self._file is not None and self._file[0] == number:
-            return self._file[1]
+    def _opened_segment(self, number: int) -> _Opened | None:
+        """The segment that is written to; None when there is no such file."""
+        if self._file is not None and self._file.number == number:
+            return self._file
         self.let_go()
         path = self.layout.segment(number)
         try:
-            self._file = number, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise fault_of(error, path) from error
-        return self._file[1]
+        found = os.fstat(fd)
+        self._file = _Opened(number, fd, (found.st_dev, found.st_ino))
+        return self._file
 
     def let_go(self) -> None:
         """Open the segment anew when it is written to next: it may be another file by now."""
         if self._file is not None:
-            os.close(self._file[1])
+            os.close(self._file.fd)
             self._file = None
 
     def rotate(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
@@ -279,10 +291,12 @@ class Journal:
 
     def note(self, mark: bytes) -> None:
         """Say how far the log went, outside git. Not synced: it may say less than it could, never more."""
-        with contextlib.suppress(OSError):
+        try:
             if self._head is None:
                 self._head = os.open(self.layout.head, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.pwrite(self._head, mark.ljust(_HEAD_BYTES), 0)
+        except OSError:
+            return
 
     def noted(self) -> Mark | None:
         """What was said last; None when that cannot be told."""
@@ -353,13 +367,13 @@ def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
     return Mark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
 
 
-def _check_kept(fd: int, path: Path, size: int) -> None:
+def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
     """What was appended lies in the file that has this name now, where it should. Unknown when somebody else changed the file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - in every commit: a Path costs more than the call
     except OSError as error:
         raise replaced(path) from error
-    if not os.path.samestat(found, os.fstat(fd)):
+    if (found.st_dev, found.st_ino) != place:
         raise replaced(path)
     if found.st_size != size:
         raise Unknown(replaced(path))

@@ -16,8 +16,10 @@ PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 FITS := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 RUN := .venv/bin/python -m
 
-# What the caller's shell has set for other projects must not reach this one.
-unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+# What the caller's shell has set for other projects must not reach this one. Without bytecode, every process that a test
+# starts would compile all that it imports.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 define bootstrap

@@ -29,8 +29,6 @@ from perdure.errors import Error, Full, NotFound, Refused, Unavailable
 from perdure.model import points
 
 obstore = pytest.importorskip("obstore")
-moto_server = pytest.importorskip("moto.server")
-moto_models = pytest.importorskip("moto.s3.models")
 
 ADDRESS = address_of(TEXT)
 SRC = Path(objects.__file__).parents[2]
@@ -46,6 +44,7 @@ numbers = count()
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    moto_server = pytest.importorskip("moto.server")  # here: every worker collects this file, and it takes a second
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -64,6 +63,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def emulated() -> Any:
     """The emulator's own memory: where buckets are made and objects are aged."""
+    moto_models = pytest.importorskip("moto.s3.models")
     return moto_models.s3_backends["123456789012"]["aws"]
 
 

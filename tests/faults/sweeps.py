@@ -54,7 +54,7 @@ class Ground:
         self.forks = forks
         self._folder = folder
         self._url = url
-        self._kind = kind
+        self.kind = kind
         with perdure.open(url or f"{kind}:///{folder}/template.db"):
             pass
 
@@ -62,9 +62,9 @@ class Ground:
         """A fresh case: a file or a folder of its own, or runs of its own in the one schema."""
         name = f"c{next(self._numbers):05}"
         if self._url is None:
-            copy = shutil.copy if self._kind == "sqlite" else shutil.copytree
+            copy = shutil.copy if self.kind == "sqlite" else shutil.copytree
             copy(self._folder / "template.db", self.path(name))
-        url = self._url or f"{self._kind}:///{self.path(name)}"
+        url = self._url or f"{self.kind}:///{self.path(name)}"
         return Order(url=url, case=name, port=self.witness.port, **options)
 
     def path(self, case: str) -> Path:
@@ -130,9 +130,9 @@ def first_points(report: Report) -> list[Point]:
 
 
 def sampled(swept: Ground, points: list[Any], count: int) -> list[Any]:
-    """All of them in a full sweep; else so many, chosen by the seed, and fewer where a life takes longer."""
+    """All of them in a full sweep; else so many by the seed, others on each store, fewer where a life takes longer."""
     some = count if swept.url is None else max(count // 4, 2)
-    return points if FULL or some >= len(points) else random.Random(SEED).sample(points, some)
+    return points if FULL or some >= len(points) else random.Random(f"{swept.kind} {SEED}").sample(points, some)
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ class Crew:
     def __init__(self, url: str, folder: Path, *words: str, **env: str) -> None:
         self.folder = folder
         self.log = folder / "worker.log"
-        command = [sys.executable, "-m", "perdure", "worker", "worker_app", "--log-json", "--poll", "200ms", *words]
+        usual = ["--log-json", "--poll", "200ms", "--grace", "100ms"]  # at its end a test waits for no run
+        command = [sys.executable, "-m", "perdure", "worker", "worker_app", *usual, *words]
         environment = os.environ | {"PERDURE_STORE": url, "WITNESS": str(folder / "witness"), **env}
         with self.log.open("ab") as out:
             self.program = subprocess.Popen(command, cwd=HERE, env=environment, stderr=out, stdout=out)
@@ -63,13 +64,11 @@ class Crew:
         return self.program.wait(PATIENCE_SECONDS)
 
     def kill(self) -> None:
-        """Whatever is left of it: the children first hear of the supervisor's end, and need not be waited for."""
-        if self.program.poll() is None:
-            self.program.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.program.wait(30)
-            self.program.kill()
-            self.program.wait()
+        """Whatever is left of it, when it was told to end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.program.wait(30)
+        self.program.kill()
+        self.program.wait()
 
 
 class Scene:
@@ -122,6 +121,9 @@ class Scene:
         return [kind for kind, _ in page]
 
     def close(self) -> None:
+        """End all crews, at the same time."""
+        for crew in self.crews:
+            crew.program.terminate()
         for crew in self.crews:
             crew.kill()
         self.store.close()

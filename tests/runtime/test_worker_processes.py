@@ -161,7 +161,7 @@ def test_sigterm_gives_back_what_does_not_end_in_time(stage: Scene):
     assert {each.refresh().status.value for each in handles} == {"ready"}
     assert late.refresh().status.value == "completed"  # the time of grace was enough
     assert stage.tree().workers == ()
-    stage.crew()
+    stage.crew(HURRIED="1")
     assert [each.result(timeout=60) for each in handles] == [total(60)] * 2
     for each in handles:
         kinds = stage.kinds(each)

@@ -412,9 +412,17 @@ def test_a_store_opened_for_reading_only(url):
         assert caught.value.path == "store"
 
 
-def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_asked(url, path):
+def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_asked(url, path, monkeypatch):
     with opened(url) as store:
         store.write(begin, "a")
+    waits = []
+    configured = sqlite.configured
+
+    def noted(raw: apsw.Connection, **settings: Any) -> apsw.Connection:
+        waits.append(settings["busy_wait_ms"])
+        return configured(raw, **settings)
+
+    monkeypatch.setattr(sqlite, "configured", noted)
     other = apsw.Connection(str(path))
     other.pragma("journal_mode", "delete")
     other.execute("BEGIN EXCLUSIVE")
@@ -424,6 +432,7 @@ def test_a_store_that_somebody_else_is_changing_is_waited_for_no_longer_than_ask
     finally:
         other.close()
     assert caught.value.path == "store"
+    assert set(waits) == {200}
 
 
 def test_a_broken_unique_key_is_a_conflict(url):

@@ -24,11 +24,12 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
 from typing import Final
 from zlib import crc32
+
+import msgspec
 
 from perdure.artifacts.place import RESTORE, Stored
 from perdure.errors import Damaged, Invalid, TooLarge
@@ -51,8 +52,7 @@ _CHECK: Final = struct.Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CHECK.size
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(msgspec.Struct, frozen=True):
     """What `pack_stream` wrote, and the header that its caller must put in front of it."""
 
     header: bytes

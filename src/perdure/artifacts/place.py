@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
 
 from perdure.errors import Damaged, Invalid, ReadOnly
 
@@ -27,8 +28,7 @@ TENANT = re.compile(r"[0-9a-z_-]{1,64}", re.ASCII)
 RESTORE = "restore it from a backup; perdure verify names everything that is damaged"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """What `put` stored: the address, the size of the plain content and what it takes in the place."""
 
     address: str

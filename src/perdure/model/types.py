@@ -65,16 +65,14 @@ class Kept(NamedTuple):
     fields: Fields
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """How a class gives its fields away and is made from them again."""
 
     fields_of: Callable[[Any], Fields]
     build: Callable[[Fields], tuple[Any, Fields]]  # → the object and the fields that it did not take
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(msgspec.Struct, frozen=True):
     """A class under its name and version, with the way up from older versions."""
 
     name: str

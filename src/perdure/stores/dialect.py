@@ -27,8 +27,9 @@ STREAM_COLUMNS = ("id", "uid", "tenant", "kind", "name", "parent", "fork_seq", "
 BLOB_COLUMNS = ("tenant", "address", "size", "codec", "data")
 
 
+@cache
 def migration_for(dialect: str, text: str) -> str:
-    """A migration as this database reads it."""
+    """A migration as this database reads it. Kept: a process may make many stores, and there are few migrations."""
     lines = []
     for line in text.splitlines():
         only = _ONLY.search(line)

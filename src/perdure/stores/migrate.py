@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple, Protocol
 
 from perdure.errors import Damaged, NewerSchema, Refused
 from perdure.model.ids import new_uid
 from perdure.model.points import reach
 from perdure.stores.dialect import migration_for
-from perdure.stores.statements import Statement, Statements
+from perdure.stores.statements import Statement, Statements, folder_of
 from perdure.stores.store import Fault, FaultKind
 
 Q = Statements("perdure.stores", "migrate.sql")
@@ -53,7 +52,7 @@ class Script(Protocol):
 def migrations() -> tuple[Migration, ...]:
     """Every step, in order."""
     steps = []
-    for file in resources.files("perdure.stores").joinpath("migrations").iterdir():
+    for file in folder_of("perdure.stores").joinpath("migrations").iterdir():
         match = re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name)
         if match:
             steps.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))

@@ -108,7 +108,7 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
     elif not _has_content(engine.path):
         yield None
     else:
-        connection = _opened_to_look(engine.path, read_only=engine.read_only)
+        connection = _opened_to_look(engine.path, engine.busy_wait_ms, read_only=engine.read_only)
         try:
             with _transaction(connection, "BEGIN"):
                 yield SqliteScript(connection)
@@ -145,14 +145,14 @@ def _has_content(path: Path) -> bool:
     return size > 0
 
 
-def _opened_to_look(path: Path, *, read_only: bool) -> SqliteConnection:
+def _opened_to_look(path: Path, busy_wait_ms: int, *, read_only: bool) -> SqliteConnection:
     """Not as a store is opened: switching somebody else's database to WAL would change it."""
     try:
-        return opened_to_read(path)
+        return opened_to_read(path, busy_wait_ms)
     except Fault as fault:  # a crash left a journal behind, which only somebody who may write can roll back
         if read_only or fault.kind is not FaultKind.READ_ONLY:
             raise
-    return opened_to_recover(path)
+    return opened_to_recover(path, busy_wait_ms)
 
 
 def schema_of(engine: Engine) -> int:

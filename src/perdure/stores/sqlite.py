@@ -300,7 +300,7 @@ class SqliteEngine(WithoutLines):
         self.url = url
         self.path = path
         self.read_only = read_only
-        self._busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
+        self.busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self._memory: SqliteConnection | None = None
 
@@ -317,8 +317,8 @@ class SqliteEngine(WithoutLines):
 
     def _open(self, path: Path) -> SqliteConnection:
         if self.read_only:
-            return opened_to_read(path, self._busy_wait_ms)
-        return _opened(path, apsw.SQLITE_OPEN_READWRITE, self._busy_wait_ms, wal=True)
+            return opened_to_read(path, self.busy_wait_ms)
+        return _opened(path, apsw.SQLITE_OPEN_READWRITE, self.busy_wait_ms, wal=True)
 
     def close(self) -> None:
         """Let the database in memory go; files need nothing."""
@@ -350,9 +350,9 @@ def opened_to_write(
     return _opened(path, flags, busy_wait_ms, wal=True, made=lambda raw, _still: made(raw))
 
 
-def opened_to_recover(path: Path) -> SqliteConnection:
+def opened_to_recover(path: Path, busy_wait_ms: int) -> SqliteConnection:
     """A connection that rolls back what a crash left behind, and switches nothing: it may be somebody else's file."""
-    return _opened(path, apsw.SQLITE_OPEN_READWRITE)
+    return _opened(path, apsw.SQLITE_OPEN_READWRITE, busy_wait_ms)
 
 
 def _is_still(path: Path) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import resources
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 _HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
@@ -68,13 +69,18 @@ def to_postgres(text: str) -> str:
     return _PARAM.sub(lambda match: _POSTGRES_NOW if match[1] == "now" else f"%({match[1]})s", text.replace("%", "%%"))
 
 
+def folder_of(package: str) -> Path:
+    """Where a package and its SQL lie. `importlib.resources` would load what opens archives: a tenth of `import perdure`."""
+    return Path(import_module(package).__path__[0])
+
+
 class Statements:
     """All statements of one `.sql` file, as attributes."""
 
     def __init__(self, package: str, file: str) -> None:
         self.file = file
         self._by_name: dict[str, Statement] = {}
-        self._parse(resources.files(package).joinpath(file).read_text(encoding="utf-8"))
+        self._parse(folder_of(package).joinpath(file).read_text(encoding="utf-8"))
 
     def __getattr__(self, name: str) -> Statement:
         try:

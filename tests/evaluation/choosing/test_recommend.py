@@ -30,6 +30,7 @@ BY_NAME = {question.name: question for question in QUESTIONS}
 PREFERENCES = {"readable", "server"}  # what one would like, not what one needs: they may lead either way
 SEEN_BY_NO_RULE = {"evolves"}  # it adds a failure that remains, and no part depends on it
 NAMES = [question.name for question in QUESTIONS if question.name not in SEEN_BY_NO_RULE]
+ABOVE = {question.name: dict(itertools.pairwise(question.answers)) for question in QUESTIONS}
 RANKED = ("durable", "store", "artifacts", "runtime", "cache", "rung")
 ANSWERS = st.builds(Answers, **{question.name: st.sampled_from(question.answers) for question in QUESTIONS})
 
@@ -53,21 +54,26 @@ def answered(said: dict[str, str]) -> Answers:
 
 def steps_up(point: Point) -> Iterator[Point]:
     """The same answers with one of them asking for a little more."""
-    for at, answer in enumerate(point):
-        above = list(type(answer))[answer.rank + 1 : answer.rank + 2]
-        if above and NAMES[at] not in PREFERENCES:
-            yield (*point[:at], above[0], *point[at + 1 :])
+    for at, (name, answer) in enumerate(zip(NAMES, point, strict=True)):
+        above = ABOVE[name].get(answer)
+        if above is not None and name not in PREFERENCES:
+            yield (*point[:at], above, *point[at + 1 :])
 
 
 def less_for_more(space: dict[Point, Choice]) -> list[tuple[str, Point]]:
     """Where asking for more leads to something smaller."""
+    ranks = {point: ranks_of(choice) for point, choice in space.items()}
     return [
         (part, point)
-        for point, choice in space.items()
+        for point, given in ranks.items()
         for further in steps_up(point)
-        for part in RANKED
-        if getattr(space[further], part).rank < getattr(choice, part).rank
+        for part, more, less in zip(RANKED, ranks[further], given, strict=True)
+        if more < less
     ]
+
+
+def ranks_of(choice: Choice) -> list[int]:
+    return [getattr(choice, part).rank for part in RANKED]
 
 
 # -- all combinations --------------------------------------------------------------------------------------

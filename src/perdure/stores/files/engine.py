@@ -67,9 +67,9 @@ class FilesEngine(SqliteEngine):
 
     def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
         def made(raw: apsw.Connection) -> FilesConnection:
-            return FilesConnection(raw, journal, self._busy_wait_ms / 1000, unsure=unsure)
+            return FilesConnection(raw, journal, self.busy_wait_ms / 1000, unsure=unsure)
 
-        connection = opened_to_write(self.layout.cache, self._busy_wait_ms, made)
+        connection = opened_to_write(self.layout.cache, self.busy_wait_ms, made)
         assert isinstance(connection, FilesConnection)
         connection.raw.execute(Q.lightly_synced.source)
         return connection
@@ -102,7 +102,7 @@ class FilesEngine(SqliteEngine):
 
         Returns how many stay because their file is damaged. Repeatable, also after a crash. Raises Fault.
         """
-        seconds = self._busy_wait_ms / 1000
+        seconds = self.busy_wait_ms / 1000
         return purge.Purge(self.journal(), seconds, lambda: self._files(self.journal(), unsure=False)).run()
 
     # -- opening -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class FilesEngine(SqliteEngine):
         with disk_errors(self.layout.folder, "store"):
             self.layout.make()
             journal = self.journal()
-            journal.lock(self._busy_wait_ms / 1000)
+            journal.lock(self.busy_wait_ms / 1000)
             try:
                 self._settle(journal)
             except Unknown as unknown:

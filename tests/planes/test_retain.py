@@ -51,6 +51,11 @@ def test_the_newest_stay():
     assert free_to_go(TALK, [Covering(10, 1, 9)], (), 5) == {2, 3, 4}
 
 
+@pytest.mark.parametrize("keep", [len(TALK), len(TALK) + 1, len(TALK) + 3, 2 * len(TALK), 2**70])
+def test_who_keeps_as_many_as_there_are_or_more_keeps_them_all(keep):
+    assert free_to_go(TALK, [Covering(10, 1, 9)], (), keep) == set()
+
+
 def test_a_fork_keeps_what_no_summary_stood_for_when_it_left():
     assert free_to_go(TALK, [Covering(10, 1, 7)], {4}, 0) == {5, 6}
     assert free_to_go(TALK, [Covering(10, 1, 7)], {10}, 0) == {2, 3, 4, 5, 6}

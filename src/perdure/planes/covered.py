@@ -36,7 +36,7 @@ class Covering(NamedTuple):
 def free_to_go(turns: Sequence[Said], covers: Iterable[Covering], forks: Collection[int], keep: int) -> set[int]:
     """The turns that may go, by number. turns and covers: of one stream, in order. keep: the newest so many stay."""
     made = list(covers)
-    free = _free_at(turns, made, MAX_SEQ) - {turn.seq for turn in turns[len(turns) - keep :]}
+    free = _free_at(turns, made, MAX_SEQ) - {turn.seq for turn in turns[max(0, len(turns) - keep) :]}
     for fork in forks:
         seen = [turn for turn in turns if turn.seq <= fork]
         free -= {turn.seq for turn in seen} - _free_at(seen, made, fork)

@@ -112,6 +112,17 @@ class AsyncRetentionContract:
             again = await store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
 
+    async def test_each_rule_judges_what_was_there_before_any_was_applied(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            for n in range(5):
+                await session.checkpoint(BIG + BIG[n:], name="large")  # without them the session is a small one
+            await covered_upto(session, 21)
+            rules = [Retention(checkpoints=1), Retention(turns=0, larger_than=200_000)]
+            said, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
+            assert (said.checkpoints, said.turns) == (9, 19)
+            assert replace(said, dry_run=False) == done
+
     async def test_what_a_fork_sees_stays(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await talked(store)

@@ -113,6 +113,17 @@ class RetentionContract:
             again = store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
 
+    def test_each_rule_judges_what_was_there_before_any_was_applied(self, opener: Opener) -> None:
+        with opener() as store:
+            session = talked(store)
+            for n in range(5):
+                session.checkpoint(BIG + BIG[n:], name="large")  # without them the session is a small one
+            covered_upto(session, 21)
+            rules = [Retention(checkpoints=1), Retention(turns=0, larger_than=200_000)]
+            said, done = store.retain(*rules), store.retain(*rules, dry_run=False)
+            assert (said.checkpoints, said.turns) == (9, 19)
+            assert replace(said, dry_run=False) == done
+
     def test_what_a_fork_sees_stays(self, opener: Opener) -> None:
         with opener() as store:
             session = talked(store)

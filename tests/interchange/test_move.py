@@ -239,6 +239,30 @@ def test_a_store_that_was_moved_can_be_taken_back_on_purpose(source, target):
         take_back(source, actor="mover")
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_in_a_store_that_is_taken_back_what_the_other_one_may_have_done_is_doubt(tmp_path, kind):
+    SENT.clear()
+    source, target = f"{kind}:///{tmp_path}/source", f"sqlite:///{tmp_path}/target.db"
+    with perdure.open(source) as store:
+        store.session("main").begin("pay", {"amount": 7}, kind="unsafe", key="planned")
+        with pytest.raises(errors.Waiting):
+            store.drive(payer, key="k")
+        run = store.runs()[0].id
+    move(source, target, actor="mover")
+    with perdure.open(target) as store:
+        store.signal(run, "go", {})
+        assert store.drive(payer, key="k") == "done"
+    take_back(source, actor="mover")
+    with perdure.open(source) as store:
+        with pytest.raises(errors.Conflict, match="in_doubt"):
+            store.session("main").begin("pay", {"amount": 7}, kind="unsafe", key="planned").dispatch()
+        store.signal(run, "go", {})
+        with pytest.raises(errors.Waiting, match="not known whether pay happened"):
+            store.drive(payer, key="k")
+        assert store.verify().ok
+    assert SENT == [1, 2]
+
+
 def test_a_backup_of_a_store_that_was_moved_is_restored_as_a_store_of_its_own(source, tmp_path):
     move(source, f"sqlite:///{tmp_path}/target.db", actor="mover")
     with perdure.open(source, read_only=True) as store:
@@ -285,7 +309,7 @@ def test_a_log_from_before_the_move_does_not_open_the_store_again(folder, tmp_pa
         perdure.open(f"files:///{folder}")
     take_back(f"files:///{folder}", actor="mover")
     with perdure.open(f"files:///{folder}") as store:
-        assert store._caller.core.epoch == 2
+        assert store._caller.core.epoch == 3  # the log was put back, and the store taken back
 
 
 def test_a_cache_that_is_behind_follows_the_seal_and_what_came_after_it_was_taken_back(folder, tmp_path):

@@ -66,8 +66,9 @@ def seal(engine: Engine, gone: Departure, check: Callable[[Script], None]) -> No
 
 
 def unseal(engine: Engine) -> None:
-    """Take a store back that was moved away. Repeatable."""
+    """Take a store back that was moved away. Its epoch rises: where it went, what is open here may have been done. Repeatable."""
     with scripts.told(), scripts.changing(engine) as script:
+        migrate.next_epoch(script)
         open_again(script)
 
 

@@ -363,6 +363,51 @@ def test_what_cannot_be_moved_is_refused(source, tmp_path):
         move(source, f"sqlite:///{tmp_path}/third.db", actor="mover")
 
 
+SPELLINGS = (
+    "link.db",
+    "./source.db",
+    "{folder}/source.db",
+    "{folder}/x/../source.db",
+    "source.db?artifacts=file://{folder}/b",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_store_is_not_moved_into_itself_however_that_is_spelled(tmp_path, monkeypatch, spelling):
+    monkeypatch.chdir(tmp_path)
+    perdure.open("sqlite:///source.db").close()  # one that holds nothing: else it is refused for what it holds
+    Path("link.db").symlink_to("source.db")
+    Path("x").mkdir()
+    with pytest.raises(errors.Invalid, match="same store"):
+        move("sqlite:///source.db", f"sqlite:///{spelling.format(folder=tmp_path)}", actor="mover")
+    perdure.open("sqlite:///source.db").close()
+
+
+def test_postgresql_is_not_moved_into_itself_by_another_name(postgres_store):
+    perdure.open(postgres_store).close()
+    with pytest.raises(errors.Invalid, match="same store"):
+        move(postgres_store, f"{postgres_store}&application_name=other", actor="mover")
+    perdure.open(postgres_store).close()
+
+
+def test_a_move_goes_on_to_the_same_place_from_another_folder(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        moving.sealing, "say_done", lambda *_: 1 / 0
+    )  # as if killed: the target lives, and nobody knows
+    with pytest.raises(ZeroDivisionError):
+        move(source, "sqlite:///target.db", actor="mover")
+    monkeypatch.undo()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(errors.Conflict, match=f"moved to sqlite:///{tmp_path}/target.db"):
+        move(source, "sqlite:///target.db", actor="mover")  # this is another place
+    assert not Path("target.db").exists()
+    move(source, "sqlite:///../target.db", actor="mover")
+    with pytest.raises(errors.Refused, match=f"open sqlite:///{tmp_path}/target.db"):
+        perdure.open(source)
+
+
 def test_what_is_damaged_stays_where_it_is(source, tmp_path):
     with moving._opened(source) as core:
         core.lane.borrow(

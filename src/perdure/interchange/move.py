@@ -63,7 +63,7 @@ def move(
     _check_urls(source, target)
     with _opened(source) as origin:
         gone = sealing.departure(sealing.facts_of(origin.engine))
-        if gone is not None and gone.to != url.without_password(target):
+        if gone is not None and gone.to != url.lasting(target):
             raise Conflict(f"this store was moved to {gone.to}", path="source")
         held = [] if gone else holding(origin)
         if dry_run:
@@ -88,8 +88,12 @@ def _check_urls(source: str, target: str) -> None:
     for path, text in (("source", source), ("target", target)):
         if url.parse(text).scheme == "memory":
             raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
-    if url.parse(source) == url.parse(target):
-        raise Invalid("these are the same store", path="target")
+    if url.lasting(source) == url.lasting(target):
+        raise _same()
+
+
+def _same() -> Invalid:
+    return Invalid("these are the same store", path="target")
 
 
 @contextmanager
@@ -115,9 +119,11 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
     _refuse_held(held, fence=fence)
     _check_sound(origin, blobs=False)
     with _opened(target) as core:
+        if core.uid == origin.uid:  # however its address is spelled
+            raise _same()
         sealing.expect(core.engine, origin.uid)
     reach("move.expected")
-    to = url.without_password(target)
+    to = url.lasting(target)
     origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
     reach("move.said")
 

@@ -187,6 +187,21 @@ def test_a_fenced_source_takes_nothing_more_and_what_was_open_is_doubt(source, t
         assert {effect.key: effect.state for effect in store.effects(tool="pay")}["sent"] == "in_doubt"
 
 
+def test_who_begins_to_work_while_a_move_looks_is_fenced_too(source, target, monkeypatch):
+    sound = moving._check_sound
+    with perdure.open(source, actor="worker") as store:
+
+        def begun_meanwhile(core, *, blobs):
+            sound(core, blobs=blobs)
+            if core.engine.url == source:
+                store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="sent").dispatch()
+
+        monkeypatch.setattr(moving, "_check_sound", begun_meanwhile)
+        assert move(source, target, actor="mover", fence=True).fenced
+    with perdure.open(target) as store:
+        assert store._caller.core.epoch == 2
+
+
 def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
     with perdure.open(postgres_store, actor="worker") as store:
         session = store.session("main")

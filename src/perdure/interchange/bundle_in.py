@@ -232,7 +232,7 @@ def _check_same(reads: Reads, coming: Plan, page: list[Event]) -> None:
     here = {row[0]: event_of(row).hash for row in rows}
     for event in page:
         if here.get(event.seq) != event.hash:
-            hint = "they went different ways: import it into another store, or under another tenant"
+            hint = "they went different ways: import it into another store"
             raise Conflict(
                 "this store has another event here",
                 path=f"{coming.listed.path} seq {event.seq}",

@@ -335,6 +335,23 @@ def test_a_copy_grows_with_its_original_as_long_as_nobody_goes_on_with_it(source
     assert target.verify().ok
 
 
+@pytest.mark.parametrize("first", ["the session", "the run alone"])
+def test_a_run_that_grows_stays_with_the_session_that_it_has_here(source, target, bundle, tmp_path, first):
+    handle = waiting_run(source)
+    alone = {"runs": [handle.record.id]}
+    together = {"sessions": ["a"]}
+    source.export(bundle, **(together if first == "the session" else alone))
+    target.import_(bundle, names={"a": "theirs"} if first == "the session" else {})
+    here = target.run(handle.record.id).record.session
+    source.answer(source.asks()[0].id, "no", by="alice")
+    source.drive(sender, key="k", session="a")
+    source.export(tmp_path / "longer", **(alone if first == "the session" else together))
+    target.import_(tmp_path / "longer", names={} if first == "the session" else {"a": "theirs"})
+    assert target.run(handle.record.id).record.status is RunStatus.COMPLETED
+    assert target.run(handle.record.id).record.session == here
+    assert target.verify().ok, target.verify().problems
+
+
 def test_a_copy_that_a_person_lets_go_on_asks_before_it_sends_what_its_original_may_have_sent(
     source, target, bundle, tmp_path
 ):

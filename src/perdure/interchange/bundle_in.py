@@ -191,7 +191,7 @@ def _wanted(looked: Looked, names: Names) -> dict[str, str]:
 
 
 def _known(reads: Reads, coming: Plan) -> Plan:
-    """The same with how far the store has it; a stream that is here keeps the name that it has here."""
+    """The same with how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
     found, seq = find(reads, template(coming.listed, coming.written, coming.name))
     if found is None:
         _check_free(reads, coming)
@@ -201,7 +201,8 @@ def _known(reads: Reads, coming: Plan) -> Plan:
     if isinstance(reads, Tx):
         reads.lock(found)
         seq = reads.seq(found)
-    return coming._replace(known=min(seq, coming.listed.last), name=found.name)
+    session = (reads.row(RUNS, found) or {}).get("session") if found.kind == "run" else None
+    return coming._replace(known=min(seq, coming.listed.last), name=found.name, session=session)
 
 
 def _check_free(reads: Reads, coming: Plan) -> None:

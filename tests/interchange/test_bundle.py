@@ -19,7 +19,10 @@ import perdure
 from furnished import furnish
 from perdure import errors
 from perdure.model.records.effects import EffectState
+from perdure.model.records.retention import Retention
 from perdure.model.records.runs import RunStatus
+from perdure.planes import imported
+from perdure.testing.contract.sync.retention import covered_upto, kept, talked
 from perdure.testing.contract.sync.time import facts, lived_in
 
 
@@ -123,6 +126,46 @@ def test_pruned_bodies_stay_gone_and_the_rest_comes(source, target, bundle):
     assert report.ok
     assert len(report.unverifiable) == 4
     assert made.blobs < 5
+
+
+def forked_then_pruned(source):
+    """A session, a fork of it, and what of the past that they share was pruned since."""
+    session = talked(source)
+    covered_upto(session, 21)
+    fork = session.fork(name="fork")
+    fork.say("user", "goes on")
+    report = source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+    return fork, {*report.streams[0].turns, *report.streams[0].checkpoints}
+
+
+def test_what_was_pruned_of_its_past_after_a_fork_left_is_known_to_be_gone(
+    source, target, bundle, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(imported, "NOTE_EVENTS", 10, raising=False)  # so that it takes several notes
+    fork, gone = forked_then_pruned(source)
+    source.export(bundle, ["fork"])  # the prune is not in it: it came after
+    target.import_(bundle)
+    report = target.verify()
+    assert report.ok, report.problems
+    assert {each.seq for each in report.unverifiable} == gone
+    assert kept(target.session("fork")) == kept(fork)
+    target.export(tmp_path / "on", ["fork"])
+    with perdure.open(f"sqlite:///{tmp_path}/third.db") as third:
+        third.import_(tmp_path / "on")
+        assert third.verify().ok
+    source.export(tmp_path / "whole", ["a"])
+    target.import_(tmp_path / "whole")
+    assert target.verify().ok
+
+
+def test_control_a_body_that_goes_from_a_copy_without_a_prune_is_still_missed(source, target, bundle):
+    forked_then_pruned(source)
+    source.export(bundle, ["fork"])
+    target.import_(bundle)
+    parent = target.session("a")
+    seq = parent.turns(last=3)[0].seq  # also a copy, and it came with its body
+    target._caller.write(lambda tx: tx.empty(parent._stream, [seq]))
+    assert {(each.kind.value, each.seq) for each in target.verify().problems} == {("body-emptied", seq)}
 
 
 # -- again, longer, diverged -------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 import perdure
 from furnished import furnish
 from perdure import errors
+from perdure.interchange import bundle_out
 from perdure.model.records.effects import EffectState
 from perdure.model.records.retention import Retention
 from perdure.model.records.runs import RunStatus
@@ -156,6 +157,24 @@ def test_what_was_pruned_of_its_past_after_a_fork_left_is_known_to_be_gone(
     source.export(tmp_path / "whole", ["a"])
     target.import_(tmp_path / "whole")
     assert target.verify().ok
+
+
+@pytest.mark.parametrize("when", ["before it is read", "after it was read"])
+def test_an_export_beside_a_retention_is_whole(source, target, bundle, monkeypatch, when):
+    covered_upto(talked(source), 21)
+    events = bundle_out._Log._events
+
+    def pruned_meanwhile(log, part):
+        if when == "before it is read":
+            source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+        yield from events(log, part)
+        source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+
+    monkeypatch.setattr(bundle_out._Log, "_events", pruned_meanwhile)
+    source.export(bundle, ["a"])
+    target.import_(bundle)
+    assert target.verify().ok, target.verify().problems
+    assert kept(target.session("a")) == kept(source.session("a"))
 
 
 def test_control_a_body_that_goes_from_a_copy_without_a_prune_is_still_missed(source, target, bundle):

@@ -138,6 +138,23 @@ class AsyncRetentionContract:
             assert await early.turns(after=0, limit=1000) == said
             assert (await store.verify()).ok
 
+    async def test_a_call_whose_result_is_still_to_come_stays(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("user", "look")
+            asked = await session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
+            await session.result("c", "found")
+            for n in range(4):
+                await session.say("user", f"question {n}")
+                await session.say("assistant", f"answer {n}")
+            await covered_upto(session, 10)
+            fork = await session.fork(name="fork")
+            assert (await store.retain(EVERYTHING, dry_run=False)).turns > 0
+            assert (await session.result("d", "late")).seq > asked.seq
+            assert (await store.retain(EVERYTHING, dry_run=False)).turns == 0  # the fork still waits for it
+            assert (await fork.result("d", "later still")).seq > asked.seq
+            assert (await store.verify()).ok
+
     async def test_the_past_says_what_it_lacks(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await talked(store)

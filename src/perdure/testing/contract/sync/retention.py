@@ -139,6 +139,23 @@ class RetentionContract:
             assert early.turns(after=0, limit=1000) == said
             assert (store.verify()).ok
 
+    def test_a_call_whose_result_is_still_to_come_stays(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.say("user", "look")
+            asked = session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
+            session.result("c", "found")
+            for n in range(4):
+                session.say("user", f"question {n}")
+                session.say("assistant", f"answer {n}")
+            covered_upto(session, 10)
+            fork = session.fork(name="fork")
+            assert (store.retain(EVERYTHING, dry_run=False)).turns > 0
+            assert (session.result("d", "late")).seq > asked.seq
+            assert (store.retain(EVERYTHING, dry_run=False)).turns == 0  # the fork still waits for it
+            assert (fork.result("d", "later still")).seq > asked.seq
+            assert (store.verify()).ok
+
     def test_the_past_says_what_it_lacks(self, opener: Opener) -> None:
         with opener() as store:
             session = talked(store)

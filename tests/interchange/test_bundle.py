@@ -18,8 +18,12 @@ import pytest
 import perdure
 from furnished import furnish
 from perdure import errors
+from perdure.interchange import bundle_out
 from perdure.model.records.effects import EffectState
+from perdure.model.records.retention import Retention
 from perdure.model.records.runs import RunStatus
+from perdure.planes import imported
+from perdure.testing.contract.sync.retention import covered_upto, kept, talked
 from perdure.testing.contract.sync.time import facts, lived_in
 
 
@@ -125,6 +129,64 @@ def test_pruned_bodies_stay_gone_and_the_rest_comes(source, target, bundle):
     assert made.blobs < 5
 
 
+def forked_then_pruned(source):
+    """A session, a fork of it, and what of the past that they share was pruned since."""
+    session = talked(source)
+    covered_upto(session, 21)
+    fork = session.fork(name="fork")
+    fork.say("user", "goes on")
+    report = source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+    return fork, {*report.streams[0].turns, *report.streams[0].checkpoints}
+
+
+def test_what_was_pruned_of_its_past_after_a_fork_left_is_known_to_be_gone(
+    source, target, bundle, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(imported, "NOTE_EVENTS", 10, raising=False)  # so that it takes several notes
+    fork, gone = forked_then_pruned(source)
+    source.export(bundle, ["fork"])  # the prune is not in it: it came after
+    target.import_(bundle)
+    report = target.verify()
+    assert report.ok, report.problems
+    assert {each.seq for each in report.unverifiable} == gone
+    assert kept(target.session("fork")) == kept(fork)
+    target.export(tmp_path / "on", ["fork"])
+    with perdure.open(f"sqlite:///{tmp_path}/third.db") as third:
+        third.import_(tmp_path / "on")
+        assert third.verify().ok
+    source.export(tmp_path / "whole", ["a"])
+    target.import_(tmp_path / "whole")
+    assert target.verify().ok
+
+
+@pytest.mark.parametrize("when", ["before it is read", "after it was read"])
+def test_an_export_beside_a_retention_is_whole(source, target, bundle, monkeypatch, when):
+    covered_upto(talked(source), 21)
+    events = bundle_out._Log._events
+
+    def pruned_meanwhile(log, part):
+        if when == "before it is read":
+            source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+        yield from events(log, part)
+        source.retain(Retention(checkpoints=1, turns=0), dry_run=False)
+
+    monkeypatch.setattr(bundle_out._Log, "_events", pruned_meanwhile)
+    source.export(bundle, ["a"])
+    target.import_(bundle)
+    assert target.verify().ok, target.verify().problems
+    assert kept(target.session("a")) == kept(source.session("a"))
+
+
+def test_control_a_body_that_goes_from_a_copy_without_a_prune_is_still_missed(source, target, bundle):
+    forked_then_pruned(source)
+    source.export(bundle, ["fork"])
+    target.import_(bundle)
+    parent = target.session("a")
+    seq = parent.turns(last=3)[0].seq  # also a copy, and it came with its body
+    target._caller.write(lambda tx: tx.empty(parent._stream, [seq]))
+    assert {(each.kind.value, each.seq) for each in target.verify().problems} == {("body-emptied", seq)}
+
+
 # -- again, longer, diverged -------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +214,7 @@ def test_what_went_another_way_is_a_conflict_that_names_the_event(source, target
     target.session("a").say("user", "there")
     source.export(tmp_path / "longer", ["a"])
     before = target.events(limit=100)
-    with pytest.raises(errors.Conflict, match="session a seq 2") as caught:
+    with pytest.raises(errors.Conflict, match=r"session a seq 2.*import it into another store\)") as caught:
         target.import_(tmp_path / "longer")
     assert caught.value.facts["seq"] == 2
     assert target.events(limit=100) == before
@@ -333,6 +395,23 @@ def test_a_copy_grows_with_its_original_as_long_as_nobody_goes_on_with_it(source
     assert target.import_(tmp_path / "longer").added > 0
     assert target.run(handle.record.id).record.status is RunStatus.COMPLETED
     assert target.verify().ok
+
+
+@pytest.mark.parametrize("first", ["the session", "the run alone"])
+def test_a_run_that_grows_stays_with_the_session_that_it_has_here(source, target, bundle, tmp_path, first):
+    handle = waiting_run(source)
+    alone = {"runs": [handle.record.id]}
+    together = {"sessions": ["a"]}
+    source.export(bundle, **(together if first == "the session" else alone))
+    target.import_(bundle, names={"a": "theirs"} if first == "the session" else {})
+    here = target.run(handle.record.id).record.session
+    source.answer(source.asks()[0].id, "no", by="alice")
+    source.drive(sender, key="k", session="a")
+    source.export(tmp_path / "longer", **(alone if first == "the session" else together))
+    target.import_(tmp_path / "longer", names={} if first == "the session" else {"a": "theirs"})
+    assert target.run(handle.record.id).record.status is RunStatus.COMPLETED
+    assert target.run(handle.record.id).record.session == here
+    assert target.verify().ok, target.verify().problems
 
 
 def test_a_copy_that_a_person_lets_go_on_asks_before_it_sends_what_its_original_may_have_sent(

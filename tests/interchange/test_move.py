@@ -187,6 +187,21 @@ def test_a_fenced_source_takes_nothing_more_and_what_was_open_is_doubt(source, t
         assert {effect.key: effect.state for effect in store.effects(tool="pay")}["sent"] == "in_doubt"
 
 
+def test_who_begins_to_work_while_a_move_looks_is_fenced_too(source, target, monkeypatch):
+    sound = moving._check_sound
+    with perdure.open(source, actor="worker") as store:
+
+        def begun_meanwhile(core, *, blobs):
+            sound(core, blobs=blobs)
+            if core.engine.url == source:
+                store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="sent").dispatch()
+
+        monkeypatch.setattr(moving, "_check_sound", begun_meanwhile)
+        assert move(source, target, actor="mover", fence=True).fenced
+    with perdure.open(target) as store:
+        assert store._caller.core.epoch == 2
+
+
 def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
     with perdure.open(postgres_store, actor="worker") as store:
         session = store.session("main")
@@ -239,6 +254,30 @@ def test_a_store_that_was_moved_can_be_taken_back_on_purpose(source, target):
         take_back(source, actor="mover")
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_in_a_store_that_is_taken_back_what_the_other_one_may_have_done_is_doubt(tmp_path, kind):
+    SENT.clear()
+    source, target = f"{kind}:///{tmp_path}/source", f"sqlite:///{tmp_path}/target.db"
+    with perdure.open(source) as store:
+        store.session("main").begin("pay", {"amount": 7}, kind="unsafe", key="planned")
+        with pytest.raises(errors.Waiting):
+            store.drive(payer, key="k")
+        run = store.runs()[0].id
+    move(source, target, actor="mover")
+    with perdure.open(target) as store:
+        store.signal(run, "go", {})
+        assert store.drive(payer, key="k") == "done"
+    take_back(source, actor="mover")
+    with perdure.open(source) as store:
+        with pytest.raises(errors.Conflict, match="in_doubt"):
+            store.session("main").begin("pay", {"amount": 7}, kind="unsafe", key="planned").dispatch()
+        store.signal(run, "go", {})
+        with pytest.raises(errors.Waiting, match="not known whether pay happened"):
+            store.drive(payer, key="k")
+        assert store.verify().ok
+    assert SENT == [1, 2]
+
+
 def test_a_backup_of_a_store_that_was_moved_is_restored_as_a_store_of_its_own(source, tmp_path):
     move(source, f"sqlite:///{tmp_path}/target.db", actor="mover")
     with perdure.open(source, read_only=True) as store:
@@ -285,7 +324,7 @@ def test_a_log_from_before_the_move_does_not_open_the_store_again(folder, tmp_pa
         perdure.open(f"files:///{folder}")
     take_back(f"files:///{folder}", actor="mover")
     with perdure.open(f"files:///{folder}") as store:
-        assert store._caller.core.epoch == 2
+        assert store._caller.core.epoch == 3  # the log was put back, and the store taken back
 
 
 def test_a_cache_that_is_behind_follows_the_seal_and_what_came_after_it_was_taken_back(folder, tmp_path):
@@ -337,6 +376,51 @@ def test_what_cannot_be_moved_is_refused(source, tmp_path):
     move(source, elsewhere, actor="mover")
     with pytest.raises(errors.Conflict, match="elsewhere"):
         move(source, f"sqlite:///{tmp_path}/third.db", actor="mover")
+
+
+SPELLINGS = (
+    "link.db",
+    "./source.db",
+    "{folder}/source.db",
+    "{folder}/x/../source.db",
+    "source.db?artifacts=file://{folder}/b",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_store_is_not_moved_into_itself_however_that_is_spelled(tmp_path, monkeypatch, spelling):
+    monkeypatch.chdir(tmp_path)
+    perdure.open("sqlite:///source.db").close()  # one that holds nothing: else it is refused for what it holds
+    Path("link.db").symlink_to("source.db")
+    Path("x").mkdir()
+    with pytest.raises(errors.Invalid, match="same store"):
+        move("sqlite:///source.db", f"sqlite:///{spelling.format(folder=tmp_path)}", actor="mover")
+    perdure.open("sqlite:///source.db").close()
+
+
+def test_postgresql_is_not_moved_into_itself_by_another_name(postgres_store):
+    perdure.open(postgres_store).close()
+    with pytest.raises(errors.Invalid, match="same store"):
+        move(postgres_store, f"{postgres_store}&application_name=other", actor="mover")
+    perdure.open(postgres_store).close()
+
+
+def test_a_move_goes_on_to_the_same_place_from_another_folder(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        moving.sealing, "say_done", lambda *_: 1 / 0
+    )  # as if killed: the target lives, and nobody knows
+    with pytest.raises(ZeroDivisionError):
+        move(source, "sqlite:///target.db", actor="mover")
+    monkeypatch.undo()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(errors.Conflict, match=f"moved to sqlite:///{tmp_path}/target.db"):
+        move(source, "sqlite:///target.db", actor="mover")  # this is another place
+    assert not Path("target.db").exists()
+    move(source, "sqlite:///../target.db", actor="mover")
+    with pytest.raises(errors.Refused, match=f"open sqlite:///{tmp_path}/target.db"):
+        perdure.open(source)
 
 
 def test_what_is_damaged_stays_where_it_is(source, tmp_path):

@@ -51,6 +51,11 @@ def test_the_newest_stay():
     assert free_to_go(TALK, [Covering(10, 1, 9)], (), 5) == {2, 3, 4}
 
 
+@pytest.mark.parametrize("keep", [len(TALK), len(TALK) + 1, len(TALK) + 3, 2 * len(TALK), 2**70])
+def test_who_keeps_as_many_as_there_are_or_more_keeps_them_all(keep):
+    assert free_to_go(TALK, [Covering(10, 1, 9)], (), keep) == set()
+
+
 def test_a_fork_keeps_what_no_summary_stood_for_when_it_left():
     assert free_to_go(TALK, [Covering(10, 1, 7)], {4}, 0) == {5, 6}
     assert free_to_go(TALK, [Covering(10, 1, 7)], {10}, 0) == {2, 3, 4, 5, 6}
@@ -60,6 +65,24 @@ def test_a_call_and_its_result_stay_together():
     talk = [*said("user", "assistant"), Said(3, "tool", 2, 3), *(turn._replace(seq=turn.seq + 3) for turn in TALK)]
     assert free_to_go(talk, [Covering(20, 1, 3)], (), 0) == set()  # the result is an end
     assert free_to_go(talk, [Covering(20, 1, 6)], (), 0) == {2, 3, 5}
+
+
+def test_a_call_stays_until_all_its_results_are_there_seen_from_everywhere():
+    asked, told = Said(2, "assistant", None, 2, calls=2), [Said(3, "tool", 2, 3), Said(4, "tool", 2, 4)]
+    rest = [turn._replace(seq=turn.seq + 4) for turn in TALK]
+    assert free_to_go([*said("user"), asked, told[0], *rest], [Covering(20, 1, 9)], (), 0) == {6, 7, 8}
+    assert free_to_go([*said("user"), asked, *told, *rest], [Covering(20, 1, 9)], (), 0) == {2, 3, 4, 6, 7, 8}
+    late = [
+        *said("user"),
+        asked,
+        told[0],
+        *rest,
+        Said(15, "tool", 2, 15),
+        *said(*["user"] * 20)[15:],
+        *said(*["assistant"] * 21)[20:],
+    ]
+    assert 2 in free_to_go(late, [Covering(14, 1, 9), Covering(30, 1, 18)], (), 0)
+    assert 2 not in free_to_go(late, [Covering(14, 1, 9), Covering(30, 1, 18)], {14}, 0)
 
 
 # -- any conversation ----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, ch
 from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
 from perdure.planes import artifacts, elsewhere, imported, runs
+from perdure.planes.integrity import PRUNED, emptied_by
 from perdure.planes.rebuild import Rebuild
 from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
 from perdure.stores import scripts, url
@@ -52,6 +53,9 @@ class Plan(NamedTuple):
     name: str
     session: str | None
     key: tuple[str, str] | None  # of a run: its agent and its key
+    emptied: list[
+        int
+    ]  # events whose bodies were pruned by one that is not in the bundle: a fork's parent ends where it left
     known: int = 0
 
 
@@ -62,6 +66,7 @@ class Looked(NamedTuple):
     tenant: str
     streams: list[tuple[Listed, WrittenStream]]
     keys: list[tuple[str, str] | None]
+    emptied: list[list[int]]
     blobs: dict[bytes, int]
 
 
@@ -80,16 +85,17 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
     streams, blobs = bundle.streams(), bundle.blobs
     _check_blobs(bundle, blobs)
     needed: set[bytes] = set()
-    keys = []
+    keys, emptied = [], []
     done = 0
-    for listed, rebuild, count in _folded(bundle, streams):
-        needed |= needed_blobs(rebuild, lambda wanted: {each: _whole(bundle, each) for each in wanted})
-        keys.append(_check_rows(rebuild, listed))
-        progress(done := done + count, bundle.manifest.events)
+    for folded in _folded(bundle, streams):
+        needed |= needed_blobs(folded.rebuild, lambda wanted: {each: _whole(bundle, each) for each in wanted})
+        keys.append(_check_rows(folded.rebuild, folded.listed))
+        emptied.append(sorted(folded.emptied))
+        progress(done := done + folded.count, bundle.manifest.events)
     for address in sorted(needed ^ blobs.keys()):
         what = "an event needs it, and it is not in the bundle" if address in needed else "no event needs it"
         raise Damaged(what, path=f"blobs/{address.hex()}")
-    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, blobs)
+    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs)
 
 
 def _check_blobs(bundle: Bundle, blobs: Collection[bytes]) -> None:
@@ -105,23 +111,34 @@ def _whole(bundle: Bundle, address: bytes) -> bytes:
     return b"".join(bundle.blob(address))
 
 
-def _folded(bundle: Bundle, streams: list[tuple[Listed, WrittenStream]]) -> Iterator[tuple[Listed, Rebuild, int]]:
-    """The rows that the events of each stream give, as copies, and how many events those were."""
-    for number, pages in itertools.groupby(bundle.pages(), key=lambda found: found[0]):
-        listed, count = streams[number][0], 0
-        rebuild = Rebuild(seen=_copied(listed, listed.name, listed.session or None).seen)
-        for _, page in pages:
-            _fold(rebuild, page, listed)
-            count += len(page)
-        yield listed, rebuild, count
+class _Folded:
+    """The rows that the events of a stream give, as copies; how many events those were, and which no prune among them emptied."""
 
+    def __init__(self, listed: Listed) -> None:
+        self.listed = listed
+        self.rebuild = Rebuild(seen=_copied(listed, listed.name, listed.session or None).seen)
+        self.count = 0
+        self.emptied: set[int] = set()
 
-def _fold(rebuild: Rebuild, page: list[Event], listed: Listed) -> None:
-    for event in page:
+    def add(self, event: Event) -> None:
         try:
-            rebuild.add(event)
+            body = self.rebuild.add(event)
         except Error as error:
-            raise Damaged(error.message, path=f"{listed.path} seq {event.seq}") from None
+            raise Damaged(error.message, path=f"{self.listed.path} seq {event.seq}") from None
+        self.count += 1
+        if body is None:
+            self.emptied.add(event.seq)
+        elif event.kind == PRUNED and not event.table:
+            self.emptied -= emptied_by(event, body.doc)
+
+
+def _folded(bundle: Bundle, streams: list[tuple[Listed, WrittenStream]]) -> Iterator[_Folded]:
+    for number, pages in itertools.groupby(bundle.pages(), key=lambda found: found[0]):
+        folded = _Folded(streams[number][0])
+        for _, page in pages:
+            for event in page:
+                folded.add(event)
+        yield folded
 
 
 def _check_rows(rebuild: Rebuild, listed: Listed) -> tuple[str, str] | None:
@@ -168,9 +185,10 @@ def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
     wanted = _wanted(looked, names)
     called: dict[str, str] = {}
     planned = []
-    for (listed, written), key in zip(looked.streams, looked.keys, strict=True):
+    for (listed, written), key, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
         name = wanted[listed.name] if listed.kind == "session" else listed.name
-        coming = _known(reads, Plan(listed, written, name, called.get(listed.session, listed.session) or None, key))
+        session = called.get(listed.session, listed.session) or None
+        coming = _known(reads, Plan(listed, written, name, session, key, emptied))
         if listed.kind == "session":
             called[listed.name] = coming.name
         planned.append(coming)
@@ -191,7 +209,7 @@ def _wanted(looked: Looked, names: Names) -> dict[str, str]:
 
 
 def _known(reads: Reads, coming: Plan) -> Plan:
-    """The same with how far the store has it; a stream that is here keeps the name that it has here."""
+    """The same with how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
     found, seq = find(reads, template(coming.listed, coming.written, coming.name))
     if found is None:
         _check_free(reads, coming)
@@ -201,7 +219,8 @@ def _known(reads: Reads, coming: Plan) -> Plan:
     if isinstance(reads, Tx):
         reads.lock(found)
         seq = reads.seq(found)
-    return coming._replace(known=min(seq, coming.listed.last), name=found.name)
+    session = (reads.row(RUNS, found) or {}).get("session") if found.kind == "run" else None
+    return coming._replace(known=min(seq, coming.listed.last), name=found.name, session=session)
 
 
 def _check_free(reads: Reads, coming: Plan) -> None:
@@ -232,7 +251,7 @@ def _check_same(reads: Reads, coming: Plan, page: list[Event]) -> None:
     here = {row[0]: event_of(row).hash for row in rows}
     for event in page:
         if here.get(event.seq) != event.hash:
-            hint = "they went different ways: import it into another store, or under another tenant"
+            hint = "they went different ways: import it into another store"
             raise Conflict(
                 "this store has another event here",
                 path=f"{coming.listed.path} seq {event.seq}",
@@ -306,7 +325,8 @@ class _Arrival:
         stream = place(tx, template(coming.listed, written, coming.name), self._placed.get(written.parent))
         self._placed[coming.listed.uid] = stream
         if coming.known < coming.listed.last:
-            imported.note(tx, stream, coming.session, coming.known, coming.listed.last, self._bundle.digest)
+            for span in imported.spans(coming.known, coming.listed.last, coming.emptied):
+                imported.note(tx, stream, coming.session, span, self._bundle.digest)
 
     def _add(self, coming: Plan, page: list[Event]) -> None:
         before = self._pruned | pruned_in(event for event in page if event.seq <= coming.known)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from perdure.log.event import GENESIS
 from perdure.log.written import encode, event_written, stream_written
 from perdure.model.records.bundles import FORMAT, KIND, Exported, Listed, Manifest, Member
 from perdure.planes import conversation, imported, runs, values
+from perdure.planes.collect import patiently
 from perdure.planes.lineage import ancestry
 from perdure.planes.rebuild import Rebuild
 from perdure.planes.stored import stored_address
@@ -73,16 +74,20 @@ def export(
     path = path.absolute()
     check_folder(path)
     with whole_file(path) as partial:
-        manifest, text = core.read(_write, chosen, partial, incident, progress, tenant=tenant)
+        manifest, text = core.read(_written, chosen, partial, incident, progress, tenant=tenant)
     blobs = sum(each.name.startswith(BLOBS) for each in manifest.members)
     digest = hashlib.sha256(text).hexdigest()
     return Exported(str(path), digest, path.stat().st_size, len(manifest.streams), manifest.events, blobs)
 
 
+def _written(reader: Reader, *asked: Any) -> tuple[Manifest, bytes]:
+    return patiently(_write, reader, *asked)
+
+
 def _write(
     reader: Reader, chosen: Chosen, path: Path, incident: Pages | None, progress: Progress | None
 ) -> tuple[Manifest, bytes]:
-    """All of it; run again from the start if the connection is lost."""
+    """All of it; run again from the start if the connection is lost, or a retention took a blob that was to come."""
     with reader.snapshot():
         parts = choose(reader, chosen)
         page = incident(reader) if incident else ""

@@ -28,7 +28,6 @@ from perdure.planes.tables import RECORDED
 from perdure.stores import sealing, url
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core, open_core
-from perdure.stores.migrate import Script
 from perdure.stores.replay import Seen, Slice, adopt, find, pages, place
 from perdure.stores.sealing import Departure
 from perdure.stores.statements import Statements
@@ -63,7 +62,7 @@ def move(
     _check_urls(source, target)
     with _opened(source) as origin:
         gone = sealing.departure(sealing.facts_of(origin.engine))
-        if gone is not None and gone.to != url.without_password(target):
+        if gone is not None and gone.to != url.lasting(target):
             raise Conflict(f"this store was moved to {gone.to}", path="source")
         held = [] if gone else holding(origin)
         if dry_run:
@@ -88,8 +87,12 @@ def _check_urls(source: str, target: str) -> None:
     for path, text in (("source", source), ("target", target)):
         if url.parse(text).scheme == "memory":
             raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
-    if url.parse(source) == url.parse(target):
-        raise Invalid("these are the same store", path="target")
+    if url.lasting(source) == url.lasting(target):
+        raise _same()
+
+
+def _same() -> Invalid:
+    return Invalid("these are the same store", path="target")
 
 
 @contextmanager
@@ -115,18 +118,21 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
     _refuse_held(held, fence=fence)
     _check_sound(origin, blobs=False)
     with _opened(target) as core:
+        if core.uid == origin.uid:  # however its address is spelled
+            raise _same()
         sealing.expect(core.engine, origin.uid)
     reach("move.expected")
-    to = url.without_password(target)
+    to = url.lasting(target)
     origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
     reach("move.said")
 
-    def check(_script: Script) -> None:
-        if not fence:
-            _refuse_held(holding(origin), fence=False)
+    def leaving() -> Departure:
+        """Looked at again: verifying took its time, and somebody may have begun to work since."""
+        now = holding(origin)
+        _refuse_held(now, fence=fence)
+        return Departure(to, bool(held or now))
 
-    gone = Departure(to, bool(held))
-    sealing.seal(origin.engine, gone, check)
+    gone = sealing.seal(origin.engine, leaving)
     reach("move.sealed")
     return gone
 

@@ -63,13 +63,13 @@ class Dead(NamedTuple):
 def find_dead(reads: Reads) -> tuple[Marks, list[Dead]]:
     """Mark what is live and list the rest. Damaged when the tree of a checkpoint cannot be walked: then
     nothing may go."""
-    marks = _patiently(_mark, reads)
+    marks = patiently(_mark, reads)
     dead = [Dead(bytes(address), size) for _, address, size in _unreferenced(reads)]
     return marks, [blob for blob in dead if blob.address not in marks.live]
 
 
-def _patiently(walk: Callable[..., T], *args: Any) -> T:
-    """A checkpoint that others prune and collect while we walk is no damage: then we look again."""
+def patiently(walk: Callable[..., T], *args: Any) -> T:
+    """What others prune and collect while we walk is no damage: then we look again."""
     for _ in range(_WALK_ATTEMPTS - 1):
         try:
             return walk(*args)
@@ -98,7 +98,7 @@ def _unreferenced(reads: Reads) -> Iterator[tuple[int, bytes, int]]:
 def refresh(reads: Reads, marks: Marks) -> Marks:
     """The marks brought up to now: what the sweep has to walk while it has the blobs alone becomes short."""
     xid, pos = reads.query(LOG.feed_end)[0]
-    return Marks(xid, pos, marks.live | _patiently(_newer, reads, marks))
+    return Marks(xid, pos, marks.live | patiently(_newer, reads, marks))
 
 
 def _newer(reads: Reads, marks: Marks) -> set[bytes]:

@@ -2,11 +2,13 @@
 
 Judged from every point from which the turns are seen: now, and where each fork left the session. From each of them the
 transcript, `pending` and a later summary must give what they gave. So these stay: rules (system turns), the two ends of every
-summary, a call and its result unless both go, and the newest turns by which `pending` decides. Callers: `retain`.
+summary, a call and its result unless both go, a call whose result is still to come, and the newest turns by which `pending`
+decides. Callers: `retain`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -17,12 +19,13 @@ from perdure.planes.turns import PENDING_LOOKBACK_TURNS
 
 
 class Said(NamedTuple):
-    """A turn, as far as it matters here. maker: the turn that made the call of which this is the result."""
+    """A turn. maker: the turn that made the call of which this is the result; calls: how many it made."""
 
     seq: int
     role: str
     maker: int | None
     at: int
+    calls: int = 0
 
 
 class Covering(NamedTuple):
@@ -36,7 +39,7 @@ class Covering(NamedTuple):
 def free_to_go(turns: Sequence[Said], covers: Iterable[Covering], forks: Collection[int], keep: int) -> set[int]:
     """The turns that may go, by number. turns and covers: of one stream, in order. keep: the newest so many stay."""
     made = list(covers)
-    free = _free_at(turns, made, MAX_SEQ) - {turn.seq for turn in turns[len(turns) - keep :]}
+    free = _free_at(turns, made, MAX_SEQ) - {turn.seq for turn in turns[max(0, len(turns) - keep) :]}
     for fork in forks:
         seen = [turn for turn in turns if turn.seq <= fork]
         free -= {turn.seq for turn in seen} - _free_at(seen, made, fork)
@@ -47,7 +50,13 @@ def _free_at(turns: Sequence[Said], covers: Iterable[Covering], point: int) -> s
     """Of the turns up to a point, those inside the outermost summaries that stand there, without their ends."""
     inside = _Ranges(outermost(cover for cover in covers if cover.seq <= point))
     free = {turn.seq for turn in turns if turn.role != Role.SYSTEM and inside.holds(turn.seq)}
-    return free - {turn.seq for turn in _decisive(turns)}
+    return free - {turn.seq for turn in _decisive(turns)} - _awaiting(turns)
+
+
+def _awaiting(turns: Sequence[Said]) -> set[int]:
+    """The turns with a call that has no result yet: who brings it must find the call."""
+    told = Counter(turn.maker for turn in turns)
+    return {turn.seq for turn in turns if turn.calls > told[turn.seq]}
 
 
 class _Ranges:

@@ -9,6 +9,7 @@ is recorded here after the copied events is our own. Callers: bundles, moves, ve
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,15 +32,19 @@ Q = Statements("perdure.planes", "imported.sql")
 
 NOTED = "tenant.imported"
 TENANT = "tenant"  # the kind and the name of a tenant's own stream
+NOTE_EVENTS = 500  # that came empty, in one note
 NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not ours to go on with
 
 
 class Copied(NamedTuple):
-    """A stream that came from another store: its name here, that of a run's session, and which events are copies."""
+    """A stream that came from another store: its name here, that of a run's session, and which events are copies. emptied: those
+    that came without a body, pruned by an event that did not come with them.
+    """
 
     name: str
     session: str | None
     spans: tuple[tuple[int, int], ...]  # after one event, up to another
+    emptied: frozenset[int] = frozenset()
 
     def holds(self, seq: int) -> bool:
         """Whether this event is a copy."""
@@ -68,6 +73,7 @@ class _Note(msgspec.Struct):
     after: int
     upto: int
     session: str | None = None
+    emptied: tuple[int, ...] = ()
 
 
 def _parked(columns: dict[str, Any]) -> dict[str, Any]:
@@ -78,12 +84,31 @@ def _parked(columns: dict[str, Any]) -> dict[str, Any]:
     return epoch | {"status": PARKED.value, "reason": IMPORTED, "holder": None, "wake_at": None}
 
 
-def note(tx: Tx, stream: Stream, session: str | None, after: int, upto: int, bundle: str) -> None:
+class Span(NamedTuple):
+    """Events of a stream that come in: after one, up to another, and those of them that no prune among them emptied."""
+
+    after: int
+    upto: int
+    emptied: list[int]
+
+
+def spans(after: int, upto: int, emptied: Iterable[int]) -> Iterator[Span]:
+    """The same in pieces of which each makes a small note."""
+    fresh = [seq for seq in emptied if after < seq <= upto]
+    *pages, last = [fresh[at : at + NOTE_EVENTS] for at in range(0, len(fresh), NOTE_EVENTS)] or [[]]
+    for page in pages:
+        yield Span(after, page[-1], page)
+        after = page[-1]
+    yield Span(after, upto, last)
+
+
+def note(tx: Tx, stream: Stream, session: str | None, span: Span, bundle: str) -> None:
     """Say that these events of a stream are copies, out of which bundle they came, and what it is called here."""
     own = tx.find_stream(TENANT, TENANT) or tx.new_stream(TENANT, TENANT)
-    doc = {"name": TENANT, "called": stream.name, "after": after, "upto": upto, "bundle": bundle}
+    doc = {"name": TENANT, "called": stream.name, "after": span.after, "upto": span.upto, "bundle": bundle}
     doc |= {} if session is None else {"session": session}
-    tx.record(Change("tenant.imported", own, None, Op.NOTE, doc=doc, refs=[stream.ref(upto)]))
+    doc |= {"emptied": span.emptied} if span.emptied else {}
+    tx.record(Change("tenant.imported", own, None, Op.NOTE, doc=doc, refs=[stream.ref(span.upto)]))
 
 
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:
@@ -115,7 +140,8 @@ def _note(reads: Reads, stored: bytes | None) -> _Note:
 
 def _copied(notes: list[_Note]) -> Copied:
     """All notes about one stream; the newest says what it is called."""
-    return Copied(notes[-1].called, notes[-1].session, tuple((each.after, each.upto) for each in notes))
+    emptied = frozenset(seq for each in notes for seq in each.emptied if each.after < seq <= each.upto)
+    return Copied(notes[-1].called, notes[-1].session, tuple((each.after, each.upto) for each in notes), emptied)
 
 
 register_meaning(seen_of)

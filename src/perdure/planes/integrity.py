@@ -260,7 +260,7 @@ class StreamCheck:
         self._copied = imported.of_stream(self._tenant_reader(), self._stream)
         self._rebuild = Rebuild(seen=self._copied.seen if self._copied else None)
         self._renamed: str | None = self._copied.name if self._copied else None
-        self._named: set[int] = set()  # events whose emptying was recorded
+        self._named = {*(self._copied.emptied if self._copied else ())}  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
         self._opening: tuple[str, Body] | None = None  # kind and body of the first event
@@ -327,10 +327,13 @@ class StreamCheck:
             if body is not None and event.kind in MERGED and isinstance(body.doc, Mapping):
                 self._renamed = body.doc.get("name")
             if body is not None and event.kind == PRUNED and not event.table:
-                self._named |= _emptied_by(self._tenant_reader(), event, body)
+                self._named |= emptied_by(event, self._doc(event, body))
         except Error as error:
             return event.seq, error
         return None
+
+    def _doc(self, event: Event, body: Body) -> Any:
+        return doc_of(self._tenant_reader(), event.body, f"seq {event.seq}") if body.doc_blob else body.doc
 
     def _tenant_reader(self) -> Reads:
         return self._reader.of_tenant(self._stream.tenant)
@@ -391,9 +394,8 @@ def _kind_of(difference: Difference) -> ProblemKind:
     return ProblemKind.ROW_UNRECORDED if difference.expected is None else ProblemKind.ROW_ALTERED
 
 
-def _emptied_by(reads: Reads, event: Event, body: Body) -> set[int]:
+def emptied_by(event: Event, doc: Any) -> set[int]:
     """The events that a prune says it emptied: only earlier ones count."""
-    doc = doc_of(reads, event.body, f"seq {event.seq}") if body.doc_blob else body.doc
     seqs = doc.get("emptied") if isinstance(doc, Mapping) else None
     return {seq for seq in seqs if type(seq) is int and seq < event.seq} if isinstance(seqs, list) else set()
 

@@ -13,6 +13,7 @@ taken some of it: the next one finds the rest. Keeps P1, P5, P6, P11, P15.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -145,8 +146,9 @@ def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], 
 
 def _said(reads: Reads, stream: Stream) -> Iterator[Said]:
     makers = dict(reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id))
+    calls = Counter(makers.values())
     for seq, role, call, at in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
-        yield Said(seq, role, makers.get(call), at)
+        yield Said(seq, role, makers.get(call), at, calls[seq])
 
 
 def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:

@@ -57,17 +57,19 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
         raise Refused("a move into this store is not finished", path="store", hint=hint)
 
 
-def seal(engine: Engine, gone: Departure, check: Callable[[Script], None]) -> None:
-    """Let nobody append an event any more. Atomic: `check` is asked in the same transaction, and may refuse. Repeatable."""
+def seal(engine: Engine, leaving: Callable[[], Departure]) -> Departure:
+    """Let nobody append an event any more. Atomic: `leaving` says in the same transaction how it goes, or refuses. Repeatable."""
     with scripts.told(), scripts.changing(engine) as script:
-        check(script)
+        gone = leaving()
         script.run(Q.seal.text(script.dialect, {}))
         _put(script, MOVED, msgspec.json.encode(gone).decode())
+    return gone
 
 
 def unseal(engine: Engine) -> None:
-    """Take a store back that was moved away. Repeatable."""
+    """Take a store back that was moved away. Its epoch rises: where it went, what is open here may have been done. Repeatable."""
     with scripts.told(), scripts.changing(engine) as script:
+        migrate.next_epoch(script)
         open_again(script)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
 
@@ -95,3 +95,12 @@ def without_password(url: str) -> str:
     """The URL as it may be shown and logged."""
     hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
+
+
+def lasting(url: str) -> str:
+    """The same for who writes it down: a place on disk is named so that it is the same one from every folder, by every link."""
+    address = parse(url)
+    if address.path is None:
+        return without_password(url)
+    _, mark, query = url.partition("?")
+    return f"{address.scheme}:///{quote(str(address.path.resolve()))}{mark}{query}"

@@ -37,6 +37,9 @@ def test_a_session_goes_out_and_comes_in(run, ask, url, session, tmp_path) -> No
         (("export", "SESSION"), "-o NAME.perdure"),
         (("export", "SESSION", "--incident", "x", "-o", "x"), "stands alone"),
         (("import", "x", "--rename", "broken"), "OLD=NEW"),
+        (("export", "--all", "--format", "json"), "name them"),
+        (("export", "--format", "markdown"), "name them"),
+        (("export", "SESSION", "--scope", "x", "--format", "json"), "nothing else"),
         (("move", "sqlite:///a.db"), "--take-back"),
     ],
 )

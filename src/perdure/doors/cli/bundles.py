@@ -61,6 +61,8 @@ def export(asked: Asked, *, output: Path | None, incident: str | None, shape: st
     if incident and (any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
     if shape != "bundle":
+        if not chosen["sessions"] or chosen["scopes"] or chosen["runs"] or chosen["everything"]:
+            raise click.UsageError(f"--format {shape} shows SESSIONS: name them, and nothing else")
         _say_readable(asked, chosen["sessions"], output, shape)
         return
     if output is None:

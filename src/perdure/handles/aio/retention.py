@@ -76,12 +76,13 @@ class AsyncRetaining(AsyncUpkeep):
         total: int,
         progress: Callable[[int, int], None] | None,
     ) -> Retained:
-        """Take from one stream what the rules let go. Not in its name: whoever looks after a store does not attend a session."""
+        """Take from one stream what the rules let go, all judged before any is applied, as the dry run does. Not in its name:
+        whoever looks after a store does not attend a session.
+        """
         saved: list[int] = []
         turns: list[int] = []
         size = 0
-        for rule in rules:
-            doomed = await self._caller.read(retain.choose, judged, rule)
+        for doomed in [await self._caller.read(retain.choose, judged, rule) for rule in rules]:
             for page in retain.pages_of(doomed.checkpoints):
                 taken = await self._caller.write(retain.take_checkpoints, doomed, page)
                 saved += taken.seqs

@@ -112,6 +112,17 @@ class AsyncRetentionContract:
             again = await store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
 
+    async def test_each_rule_judges_what_was_there_before_any_was_applied(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await talked(store)
+            for n in range(5):
+                await session.checkpoint(BIG + BIG[n:], name="large")  # without them the session is a small one
+            await covered_upto(session, 21)
+            rules = [Retention(checkpoints=1), Retention(turns=0, larger_than=200_000)]
+            said, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
+            assert (said.checkpoints, said.turns) == (9, 19)
+            assert replace(said, dry_run=False) == done
+
     async def test_what_a_fork_sees_stays(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await talked(store)
@@ -125,6 +136,23 @@ class AsyncRetentionContract:
             assert min(report.streams[0].turns) > 16
             assert [await kept(each) for each in (early, late, session)] == before
             assert await early.turns(after=0, limit=1000) == said
+            assert (await store.verify()).ok
+
+    async def test_a_call_whose_result_is_still_to_come_stays(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("user", "look")
+            asked = await session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
+            await session.result("c", "found")
+            for n in range(4):
+                await session.say("user", f"question {n}")
+                await session.say("assistant", f"answer {n}")
+            await covered_upto(session, 10)
+            fork = await session.fork(name="fork")
+            assert (await store.retain(EVERYTHING, dry_run=False)).turns > 0
+            assert (await session.result("d", "late")).seq > asked.seq
+            assert (await store.retain(EVERYTHING, dry_run=False)).turns == 0  # the fork still waits for it
+            assert (await fork.result("d", "later still")).seq > asked.seq
             assert (await store.verify()).ok
 
     async def test_the_past_says_what_it_lacks(self, opener: AsyncOpener) -> None:

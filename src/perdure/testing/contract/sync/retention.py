@@ -113,6 +113,17 @@ class RetentionContract:
             again = store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
 
+    def test_each_rule_judges_what_was_there_before_any_was_applied(self, opener: Opener) -> None:
+        with opener() as store:
+            session = talked(store)
+            for n in range(5):
+                session.checkpoint(BIG + BIG[n:], name="large")  # without them the session is a small one
+            covered_upto(session, 21)
+            rules = [Retention(checkpoints=1), Retention(turns=0, larger_than=200_000)]
+            said, done = store.retain(*rules), store.retain(*rules, dry_run=False)
+            assert (said.checkpoints, said.turns) == (9, 19)
+            assert replace(said, dry_run=False) == done
+
     def test_what_a_fork_sees_stays(self, opener: Opener) -> None:
         with opener() as store:
             session = talked(store)
@@ -126,6 +137,23 @@ class RetentionContract:
             assert min(report.streams[0].turns) > 16
             assert [kept(each) for each in (early, late, session)] == before
             assert early.turns(after=0, limit=1000) == said
+            assert (store.verify()).ok
+
+    def test_a_call_whose_result_is_still_to_come_stays(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            session.say("user", "look")
+            asked = session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
+            session.result("c", "found")
+            for n in range(4):
+                session.say("user", f"question {n}")
+                session.say("assistant", f"answer {n}")
+            covered_upto(session, 10)
+            fork = session.fork(name="fork")
+            assert (store.retain(EVERYTHING, dry_run=False)).turns > 0
+            assert (session.result("d", "late")).seq > asked.seq
+            assert (store.retain(EVERYTHING, dry_run=False)).turns == 0  # the fork still waits for it
+            assert (fork.result("d", "later still")).seq > asked.seq
             assert (store.verify()).ok
 
     def test_the_past_says_what_it_lacks(self, opener: Opener) -> None:

@@ -370,7 +370,8 @@ def blob_of(members: Members) -> str:
     return max((name for name in members if name.startswith("blobs/")), key=lambda name: (len(members[name]), name))
 
 
-CORPUS: list[Case] = [*containers(), *flips(), *manifests(), *histories(), *forgeries(), *blobs()]
+BY_WHO_KNOWS: list[Case] = [*forgeries(), *blobs()]
+CORPUS: list[Case] = [*containers(), *flips(), *manifests(), *histories(), *BY_WHO_KNOWS]
 
 
 def made(case: Callable[[Members], bytes | Members], sound: Members, path: Path) -> Path:
@@ -404,6 +405,13 @@ def test_a_hostile_bundle_is_refused_with_its_place_and_nothing_is_written(case,
     assert caught.value.path, caught.value
     assert len(str(caught.value)) < 2_000
     assert events_in(empty) == 0
+
+
+@pytest.mark.parametrize("case", BY_WHO_KNOWS, ids=[name for name, _ in BY_WHO_KNOWS])
+def test_what_only_a_database_or_a_digest_tells_is_found_without_the_store(case, sound, tmp_path) -> None:
+    """A dry run says so, no store is made for it, and no blob of it is carried anywhere."""
+    with pytest.raises((errors.Invalid, errors.Damaged, errors.NewerSchema)):
+        bundle_in.look(made(case[1], sound, tmp_path / "x.perdure"))
 
 
 def test_control_the_same_corpus_gets_through_when_nobody_checks(sound, tmp_path, monkeypatch) -> None:

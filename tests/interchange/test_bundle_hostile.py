@@ -26,6 +26,7 @@ import perdure
 from furnished import furnish
 from perdure import errors
 from perdure.interchange import bundle, bundle_in
+from perdure.interchange.bundle import LINE_MAX_BYTES
 from perdure.log.event import GENESIS, commit_to, hash_header
 from perdure.stores import replay
 from perdure.testing.contract.sync.time import lived_in
@@ -298,6 +299,7 @@ def histories() -> Iterator[Case]:
     yield "a blank line", lambda it: with_lines(it, [*lines_of(it)[:8], b"", *lines_of(it)[8:]])
     yield "carriage returns", lambda it: summed(it | {"log.jsonl": it["log.jsonl"].replace(b"\n", b"\r\n")})
     yield "a byte order mark", lambda it: summed(it | {"log.jsonl": b"\xef\xbb\xbf" + it["log.jsonl"]})
+    yield "more after the last newline", lambda it: summed(it | {"log.jsonl": it["log.jsonl"] + b"x"})
     yield "no last newline", lambda it: summed(it | {"log.jsonl": it["log.jsonl"][:-1]})
     yield (
         "oversized line",
@@ -329,6 +331,12 @@ def forgeries() -> Iterator[Case]:
         yield f"blobs {blobs!r}"[:30], bodies(lambda body, blobs=blobs: body.update(blobs=blobs), "turns")
     for refs in ([{"uid": "x", "seq": 1}], [7], [["0" * 32, "x"]], [{"uid": "0" * 32, "seq": 2**70}]):
         yield f"refs {refs!r}"[-60:], bodies(lambda body, refs=refs: body.update(refs=refs), "turns")
+    for name, value in (("kind", "a\0b"), ("kind", "x" * 300), ("actor", "a\0b"), ("actor", "x" * 300)):
+        yield (
+            f"event {name} {value[:4]!r}",
+            lambda _, name=name, value=value: rehashed(lambda events: events[0].update({name: value})),
+        )
+    yield "long document", bodies(lambda body: body.update(doc={"content": "x" * LINE_MAX_BYTES}), "turns")
     yield "deep document", bodies(lambda body: body.update(doc=json.loads("[" * 300 + "]" * 300)), "turns")
     yield "newer body", bodies(lambda body: body.update(v=99), "turns")
     yield "document elsewhere", bodies(lambda body: body.update(doc_blob="0" * 64, blobs=["0" * 64]), "turns")

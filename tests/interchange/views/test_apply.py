@@ -182,6 +182,32 @@ def test_an_apply_that_ignores_the_base_event_is_caught(desk, monkeypatch):
     assert desk.apply() == ["goal: Make it work, quickly"]
 
 
+def test_a_new_value_that_somebody_else_has_set_since_is_a_conflict(desk):
+    desk.edit(('- branch v1 = "fix/login"', '- branch v1 = "fix/login"\n- new.one = 1'))
+    store, session = desk.session()
+    with store:
+        session.set("new.one", 2)
+    with pytest.raises(Conflict):
+        desk.apply()
+    store, session = desk.session()
+    with store:
+        assert session.get("new.one") == 2
+
+
+def test_what_is_typed_while_the_page_is_applied_stays(desk, monkeypatch):
+    desk.edit(("> Make it work", "> Make it work, quickly"))
+    record = applying.record
+
+    def slowly(*args):
+        desk.edit(("- [ ] **3** First", "- [x] **3** First"))
+        return record(*args)
+
+    monkeypatch.setattr(applying, "record", slowly)
+    assert desk.apply() == ["goal: Make it work, quickly"]
+    monkeypatch.undo()
+    assert desk.apply() == ["task 3: todo → done"]
+
+
 def test_a_page_of_another_history_is_a_conflict(desk):
     desk.edit((" at event 8 ", " at event 7 "))
     with pytest.raises(Conflict, match="another history"):

@@ -247,6 +247,10 @@ def manifests() -> Iterator[Case]:
     for field in FIELDS:
         for at, value in enumerate(WRONG):
             yield f"manifest {field} {at}", lambda it, field=field, value=value: put(it, field, value)
+    yield (
+        "member named twice",
+        lambda it: put(it, ("members",), manifest_of(it)["members"][:1] + manifest_of(it)["members"]),
+    )
     yield "newer format", lambda it: put(it, ("format",), 2)
     yield "unknown field", lambda it: put(it, ("more",), 1)
     yield "deep manifest", lambda it: it | {"manifest.json": b"[" * 100_000}

@@ -28,7 +28,6 @@ from perdure.planes.tables import RECORDED
 from perdure.stores import sealing, url
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core, open_core
-from perdure.stores.migrate import Script
 from perdure.stores.replay import Seen, Slice, adopt, find, pages, place
 from perdure.stores.sealing import Departure
 from perdure.stores.statements import Statements
@@ -121,12 +120,13 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
     origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
     reach("move.said")
 
-    def check(_script: Script) -> None:
-        if not fence:
-            _refuse_held(holding(origin), fence=False)
+    def departing() -> Departure:
+        """Asked once nobody can take anything any more: what was taken meanwhile counts."""
+        still = holding(origin)
+        _refuse_held(still, fence=fence)
+        return Departure(to, bool(still))
 
-    gone = Departure(to, bool(held))
-    sealing.seal(origin.engine, gone, check)
+    gone = sealing.seal(origin.engine, departing)
     reach("move.sealed")
     return gone
 

@@ -167,6 +167,27 @@ def test_a_move_is_refused_while_somebody_holds_something_and_nothing_is_changed
     assert not move(source, target, actor="mover").fenced
 
 
+DIE = """
+import os, signal, sys, perdure
+effect = perdure.open(sys.argv[1]).session("main").begin("pay", {"amount": 1}, kind="unsafe", key="x")
+effect.dispatch()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_who_is_proved_dead_holds_nothing_whatever_its_heartbeat_says(source, tmp_path, proved):
+    subprocess.run([sys.executable, "-c", DIE, source], check=False)
+    (lock,) = [each for each in (tmp_path / "source.db.live").iterdir() if len(each.name) == 32]
+    target = f"sqlite:///{tmp_path}/target.db"
+    if proved:
+        assert move(source, target, actor="mover").held == []
+        return
+    lock.unlink()
+    with pytest.raises(errors.Refused, match="effect pay"):
+        move(source, target, actor="mover")
+
+
 @pytest.fixture
 def at_the_last_moment(request):
     """Arm the point right before a source is sealed."""

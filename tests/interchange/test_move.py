@@ -108,6 +108,14 @@ def test_an_imported_copy_stays_a_copy_when_it_moves(source, target, tmp_path):
         assert {each.record.session for each in store.runs()} == {"theirs"}
 
 
+def test_a_fork_that_comes_before_what_it_was_forked_from_brings_that_along(source, tmp_path, monkeypatch):
+    """As on PostgreSQL, where a transaction that began early may have forked what a later one wrote."""
+    real, target = moving._next, f"sqlite:///{tmp_path}/target.db"
+    monkeypatch.setattr(moving, "_next", lambda *args: sorted(real(*args), key=lambda row: (-row[12], row[0])))
+    move(source, target, actor="mover")
+    assert heads(source) == heads(target)
+
+
 # -- killed anywhere -----------------------------------------------------------------------------------------------------------
 
 MOVE = "import sys; from perdure.interchange.move import move; move(*sys.argv[1:], actor='mover')"

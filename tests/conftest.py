@@ -12,6 +12,7 @@ import fcntl
 import json
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,16 @@ def own_declarations() -> Iterator[None]:
     for declared, before in kept:
         declared.clear()
         declared.update(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What processes that were killed on purpose leave there goes with pytest's own folders, of which it keeps three."""
+    with pytest.MonkeyPatch.context() as patched:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patched.setenv("TMPDIR", folder)
+        patched.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -49,11 +49,13 @@ def copied(tmp_path: Path, *names: str) -> Callable[[], None]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
-    else:
+    """A folder that is not there is copied too: there is none afterwards."""
+    if source.is_file():
         shutil.copyfile(source, target)
+        return
+    shutil.rmtree(target, ignore_errors=True)
+    if source.is_dir():
+        shutil.copytree(source, target)
 
 
 def waiting(url: str) -> str:
@@ -246,6 +248,30 @@ def test_handed_over_it_is_as_wary_as_it_was(url: str, tmp_path: Path) -> None:
         other.adopt(envelope, {})
         with pytest.raises(perdure.Waiting):
             other.drive(otherwise, key="k")
+    assert len(SENT) == 1
+
+
+@perdure.agent
+def calling_one_that_draws(run: perdure.Run) -> None:
+    run.ask("?")
+    run.call(drawing)
+
+
+@perdure.agent
+def drawing(run: perdure.Run) -> None:
+    run.act(order, run.step(drawn))
+
+
+def test_a_child_that_it_may_have_started_before_is_as_wary(url: str, tmp_path: Path) -> None:
+    answered(url, calling_one_that_draws)
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.drive(calling_one_that_draws, key="k")
+    put_back()
+    with perdure.open(url) as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(calling_one_that_draws, key="k")
+        assert len(store.effects(state="in_doubt")) == 1
     assert len(SENT) == 1
 
 

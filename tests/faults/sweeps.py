@@ -24,6 +24,7 @@ from perdure.testing.witness import Witness
 
 FULL = "PERDURE_ROUNDS" in os.environ
 MEMORY = Path("/dev/shm")
+PREFIX = "perdure-sweep-"
 LIVES_MAX = 6
 LANE = ("lane.before_commit", "lane.after_commit")
 Point = tuple[str, int]
@@ -102,9 +103,19 @@ def remade(order: Order, **changed: Any) -> Order:
 
 @contextlib.contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder that needs no disk, where there is such a thing."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="perdure-sweep-") as name:
+    """A folder that needs no disk, where there is such a thing. What was left by those who were killed goes first."""
+    place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
+    tidy(place, PREFIX)
+    with tempfile.TemporaryDirectory(dir=place, prefix=f"{PREFIX}{os.getpid()}-") as name:
         yield Path(name)
+
+
+def tidy(place: Path, prefix: str) -> None:
+    """Remove the folders whose process, which they name, is gone."""
+    for left in place.glob(f"{prefix}*-*"):
+        owner = left.name.removeprefix(prefix).partition("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc", str(os.getpid())).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 # -- which points -------------------------------------------------------------------------------------------------

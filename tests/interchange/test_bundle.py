@@ -18,7 +18,7 @@ import pytest
 import perdure
 from furnished import furnish
 from perdure import errors
-from perdure.interchange import bundle_out
+from perdure.interchange import bundle_in, bundle_out
 from perdure.model.records.effects import EffectState
 from perdure.model.records.retention import Retention
 from perdure.model.records.runs import RunStatus
@@ -218,6 +218,33 @@ def test_what_went_another_way_is_a_conflict_that_names_the_event(source, target
         target.import_(tmp_path / "longer")
     assert caught.value.facts["seq"] == 2
     assert target.events(limit=100) == before
+
+
+def test_a_bundle_that_is_replaced_while_it_is_imported_is_refused(source, target, bundle, tmp_path, monkeypatch):
+    """What was verified is what is written, or nothing is."""
+    source.session("a").say("user", "one")
+    source.export(bundle, ["a"])
+    source.session("a").say("user", "two")
+    source.export(tmp_path / "longer", ["a"])
+    real = bundle_in.carry
+
+    def carry(*args):
+        shutil.copyfile(tmp_path / "longer", bundle)
+        return real(*args)
+
+    monkeypatch.setattr(bundle_in, "carry", carry)
+    with pytest.raises(errors.Conflict, match="changed while it was imported"):
+        target.import_(bundle)
+    assert not target.sessions()
+
+
+def test_a_run_whose_key_stands_for_another_one_here_is_a_conflict(source, target, bundle):
+    waiting_run(source)
+    ours = target.start(sender, key="k")
+    source.export(bundle, ["a"])
+    with pytest.raises(errors.Conflict, match="the key 'k' stands for another run of sender"):
+        target.import_(bundle)
+    assert [each.id for each in target.runs()] == [ours.id]
 
 
 def test_a_bundle_of_the_store_itself_is_nothing_new(source, bundle):

@@ -26,6 +26,7 @@ import perdure
 from furnished import furnish
 from perdure import errors
 from perdure.interchange import bundle, bundle_in
+from perdure.interchange.bundle import LINE_MAX_BYTES
 from perdure.log.event import GENESIS, commit_to, hash_header
 from perdure.stores import replay
 from perdure.testing.contract.sync.time import lived_in
@@ -246,6 +247,10 @@ def manifests() -> Iterator[Case]:
     for field in FIELDS:
         for at, value in enumerate(WRONG):
             yield f"manifest {field} {at}", lambda it, field=field, value=value: put(it, field, value)
+    yield (
+        "member named twice",
+        lambda it: put(it, ("members",), manifest_of(it)["members"][:1] + manifest_of(it)["members"]),
+    )
     yield "newer format", lambda it: put(it, ("format",), 2)
     yield "unknown field", lambda it: put(it, ("more",), 1)
     yield "deep manifest", lambda it: it | {"manifest.json": b"[" * 100_000}
@@ -298,6 +303,7 @@ def histories() -> Iterator[Case]:
     yield "a blank line", lambda it: with_lines(it, [*lines_of(it)[:8], b"", *lines_of(it)[8:]])
     yield "carriage returns", lambda it: summed(it | {"log.jsonl": it["log.jsonl"].replace(b"\n", b"\r\n")})
     yield "a byte order mark", lambda it: summed(it | {"log.jsonl": b"\xef\xbb\xbf" + it["log.jsonl"]})
+    yield "more after the last newline", lambda it: summed(it | {"log.jsonl": it["log.jsonl"] + b"x"})
     yield "no last newline", lambda it: summed(it | {"log.jsonl": it["log.jsonl"][:-1]})
     yield (
         "oversized line",
@@ -329,6 +335,12 @@ def forgeries() -> Iterator[Case]:
         yield f"blobs {blobs!r}"[:30], bodies(lambda body, blobs=blobs: body.update(blobs=blobs), "turns")
     for refs in ([{"uid": "x", "seq": 1}], [7], [["0" * 32, "x"]], [{"uid": "0" * 32, "seq": 2**70}]):
         yield f"refs {refs!r}"[-60:], bodies(lambda body, refs=refs: body.update(refs=refs), "turns")
+    for name, value in (("kind", "a\0b"), ("kind", "x" * 300), ("actor", "a\0b"), ("actor", "x" * 300)):
+        yield (
+            f"event {name} {value[:4]!r}",
+            lambda _, name=name, value=value: rehashed(lambda events: events[0].update({name: value})),
+        )
+    yield "long document", bodies(lambda body: body.update(doc={"content": "x" * LINE_MAX_BYTES}), "turns")
     yield "deep document", bodies(lambda body: body.update(doc=json.loads("[" * 300 + "]" * 300)), "turns")
     yield "newer body", bodies(lambda body: body.update(v=99), "turns")
     yield "document elsewhere", bodies(lambda body: body.update(doc_blob="0" * 64, blobs=["0" * 64]), "turns")
@@ -370,7 +382,8 @@ def blob_of(members: Members) -> str:
     return max((name for name in members if name.startswith("blobs/")), key=lambda name: (len(members[name]), name))
 
 
-CORPUS: list[Case] = [*containers(), *flips(), *manifests(), *histories(), *forgeries(), *blobs()]
+BY_WHO_KNOWS: list[Case] = [*forgeries(), *blobs()]
+CORPUS: list[Case] = [*containers(), *flips(), *manifests(), *histories(), *BY_WHO_KNOWS]
 
 
 def made(case: Callable[[Members], bytes | Members], sound: Members, path: Path) -> Path:
@@ -404,6 +417,13 @@ def test_a_hostile_bundle_is_refused_with_its_place_and_nothing_is_written(case,
     assert caught.value.path, caught.value
     assert len(str(caught.value)) < 2_000
     assert events_in(empty) == 0
+
+
+@pytest.mark.parametrize("case", BY_WHO_KNOWS, ids=[name for name, _ in BY_WHO_KNOWS])
+def test_what_only_a_database_or_a_digest_tells_is_found_without_the_store(case, sound, tmp_path) -> None:
+    """A dry run says so, no store is made for it, and no blob of it is carried anywhere."""
+    with pytest.raises((errors.Invalid, errors.Damaged, errors.NewerSchema)):
+        bundle_in.look(made(case[1], sound, tmp_path / "x.perdure"))
 
 
 def test_control_the_same_corpus_gets_through_when_nobody_checks(sound, tmp_path, monkeypatch) -> None:

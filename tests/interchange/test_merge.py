@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.errors import Damaged
 from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
 from perdure.model import points
-from stores.files import rebuilt
+from perdure.stores.core import engine_for
+from perdure.stores.files.engine import FilesEngine
+from perdure.stores.scripts import raise_epoch
+from perdure.stores.url import parse
+from stores.files import purging, rebuilt
 from stores.files.in_git import commit, git, url
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: there are no branches")
@@ -147,6 +152,45 @@ def test_the_epoch_rises_over_both(folder):
         before = store._caller.core.epoch
     done = merge(url(folder), "other")
     assert done.epoch > before
+
+
+def test_the_epoch_rises_over_theirs_however_often_that_rose(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    engine = engine_for(parse(url(other)))
+    engine.prepare()
+    theirs = [raise_epoch(engine) for _ in range(3)][-1]
+    with perdure.open(url(other)) as store:
+        store.session("mine").say("user", "theirs")
+    assert merge(url(folder), str(other)).epoch == theirs + 1
+
+
+def test_what_they_pruned_comes_without_its_body(folder, tmp_path, monkeypatch):
+    """Also where it still stands in their lines: their purge was cut off."""
+    other = shutil.copytree(folder, tmp_path / "other")
+    purging.talked(url(other))
+    monkeypatch.setattr(FilesEngine, "purge", lambda _engine: 0)
+    words = purging.retained(url(other))
+    assert purging.words_in(other, words) == {*words}
+    merge(url(folder), str(other))
+    assert purging.state(url(folder))[1] == purging.state(url(other))[1]
+    monkeypatch.undo()
+    with perdure.open(url(folder)) as store:
+        assert store.verify().ok
+        store.retain(purging.RULE, dry_run=False)
+    assert not purging.words_in(folder, words)
+
+
+def test_without_a_blob_of_theirs_nothing_is_merged(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    with perdure.open(url(other)) as store:
+        store.session("large").say("user", "x" * 20_000)
+    with perdure.open(url(folder)) as store:
+        before = store.verify().counts
+    shutil.rmtree(other / "blobs")
+    with pytest.raises(Damaged, match="a blob of theirs is not there"):
+        merge(url(folder), str(other))
+    with perdure.open(url(folder)) as store:
+        assert store.verify().counts == before
 
 
 @perdure.agent

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import perdure
@@ -17,7 +18,9 @@ from perdure import errors
 from perdure.evaluation.bench.filling import fill_events
 from perdure.interchange import move as moving
 from perdure.interchange.move import move, take_back
+from perdure.model import points
 from perdure.model.records.runs import RunStatus
+from perdure.stores.url import parse
 
 POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
 
@@ -105,6 +108,14 @@ def test_an_imported_copy_stays_a_copy_when_it_moves(source, target, tmp_path):
         assert {each.record.session for each in store.runs()} == {"theirs"}
 
 
+def test_a_fork_that_comes_before_what_it_was_forked_from_brings_that_along(source, tmp_path, monkeypatch):
+    """As on PostgreSQL, where a transaction that began early may have forked what a later one wrote."""
+    real, target = moving._next, f"sqlite:///{tmp_path}/target.db"
+    monkeypatch.setattr(moving, "_next", lambda *args: sorted(real(*args), key=lambda row: (-row[12], row[0])))
+    move(source, target, actor="mover")
+    assert heads(source) == heads(target)
+
+
 # -- killed anywhere -----------------------------------------------------------------------------------------------------------
 
 MOVE = "import sys; from perdure.interchange.move import move; move(*sys.argv[1:], actor='mover')"
@@ -162,6 +173,79 @@ def test_a_move_is_refused_while_somebody_holds_something_and_nothing_is_changed
         store.session("main").say("user", "goes on")
     assert not Path(tmp_path / "target.db").exists() or target.startswith("postgres")
     assert not move(source, target, actor="mover").fenced
+
+
+DIE = """
+import os, signal, sys, perdure
+effect = perdure.open(sys.argv[1]).session("main").begin("pay", {"amount": 1}, kind="unsafe", key="x")
+effect.dispatch()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_who_is_proved_dead_holds_nothing_whatever_its_heartbeat_says(source, tmp_path, proved):
+    subprocess.run([sys.executable, "-c", DIE, source], check=False)
+    (lock,) = [each for each in (tmp_path / "source.db.live").iterdir() if len(each.name) == 32]
+    target = f"sqlite:///{tmp_path}/target.db"
+    if proved:
+        assert move(source, target, actor="mover").held == []
+        return
+    lock.unlink()
+    with pytest.raises(errors.Refused, match="effect pay"):
+        move(source, target, actor="mover")
+
+
+@pytest.fixture
+def at_the_last_moment(request):
+    """Arm the point right before a source is sealed."""
+
+    def armed(act):
+        request.addfinalizer(points.arm("move.said", act))
+
+    return armed
+
+
+def test_what_is_taken_right_before_the_seal_refuses_the_move_too(source, target, at_the_last_moment):
+    with perdure.open(source, actor="worker") as store:
+        effect = store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="x")
+        at_the_last_moment(effect.dispatch)
+        with pytest.raises(errors.Refused, match=r"effect pay.*--fence"):
+            move(source, target, actor="mover")
+        effect.commit({"ok": True})
+        store.session("main").say("user", "goes on")
+
+
+def test_what_is_taken_right_before_the_seal_is_fenced_and_doubt_too(source, target, at_the_last_moment):
+    with perdure.open(source, actor="worker") as store:
+        effect = store.session("main").begin("pay", {"amount": 1}, kind="unsafe", key="x")
+        at_the_last_moment(effect.dispatch)
+        assert move(source, target, actor="mover", fence=True).fenced
+    with perdure.open(target) as store:
+        assert store._caller.core.epoch == 2
+
+
+def test_nobody_on_postgresql_is_in_the_middle_of_a_commit_when_it_is_asked_what_is_held(
+    postgres_store, tmp_path, monkeypatch
+):
+    """A dispatch that is not committed yet is not seen: the seal waits for it, so it must come before the question."""
+    with perdure.open(postgres_store) as store:
+        store.session("main")
+    asked, address = [], parse(postgres_store)
+
+    def holding(core):
+        with psycopg.connect(address.url.partition("?")[0]) as connection:
+            try:
+                connection.execute(f'LOCK TABLE "{address.schema}".events IN ROW EXCLUSIVE MODE NOWAIT')
+                asked.append("others may write")
+            except psycopg.errors.LockNotAvailable:
+                asked.append("sealed")
+        return real(core)
+
+    real = moving.holding
+    monkeypatch.setattr(moving, "holding", holding)
+    move(postgres_store, f"sqlite:///{tmp_path}/target.db", actor="mover")
+    assert asked == ["others may write", "sealed"]
 
 
 def test_a_fenced_source_takes_nothing_more_and_what_was_open_is_doubt(source, target):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import perdure
-from faults.sweeps import MEMORY
+from faults.sweeps import MEMORY, tidy
 from perdure.testing.simulation import Process
 from perdure.testing.simulation.scheduler import Stuck
 from perdure.testing.simulation.world import Moods
@@ -52,20 +52,12 @@ class History(NamedTuple):
 def template() -> Path:
     """An empty store, to be copied. What was left by those who were killed goes first."""
     place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
-    tidy(place)
+    tidy(place, PREFIX)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with perdure.open(f"sqlite:///{folder}/template.db"):
         pass
     return folder / "template.db"
-
-
-def tidy(place: Path) -> None:
-    """Remove the folders whose process is gone."""
-    for left in place.glob(f"{PREFIX}*-*"):
-        owner = left.name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc", str(os.getpid())).exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager

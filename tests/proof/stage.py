@@ -86,7 +86,9 @@ class Stage:
         """Everything is lost but the backup: the store goes on from it, in another place."""
         path = self.machine.path.with_name("restored.db")
         perdure.restore(source, f"sqlite:///{path}")
-        shutil.copytree(f"{self.machine.path}.live", f"{path}.live", dirs_exist_ok=True)
+        live = Path(f"{self.machine.path}.live")
+        if live.exists():  # else nobody has anything to prove
+            shutil.copytree(live, f"{path}.live", dirs_exist_ok=True)
         self.machine.path = path
         self.restored = True
         self.seen.clear()  # what came after the backup is forgotten, and may come otherwise

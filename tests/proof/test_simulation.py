@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 import perdure
+from faults.sweeps import tidy
 from perdure.testing.simulation.machine import POINTS
 from proof.bugs import BUGS, Bug, holder_of
-from proof.histories import STORIES, first_wrong, live, shrunk, tidy
+from proof.histories import STORIES, first_wrong, live, shrunk
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "3"))
 FIRST = int(os.environ.get("PERDURE_SEED", "0"))
@@ -73,7 +74,7 @@ def test_folders_of_the_dead_are_removed_and_nobody_elses(tmp_path):
     gone = tmp_path / "perdure-proof-99999999-d"
     for folder in (*kept, gone):
         folder.mkdir()
-    tidy(tmp_path)
+    tidy(tmp_path, "perdure-proof-")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 

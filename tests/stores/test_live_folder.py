@@ -90,6 +90,24 @@ def test_a_temporary_folder_where_others_may_rename_ours_is_not_used(tmp_path, m
     assert found is None or found.parent == tmp_path / "tmp"  # nothing between it and what the system protects
 
 
+@pytest.mark.parametrize("url", ["postgres", "sqlite"])
+def test_nothing_is_left_when_the_last_one_has_closed_the_store(request, tmp_path, monkeypatch, url):
+    temp_of(tmp_path / "tmp", 0o700, monkeypatch)
+    where = f"sqlite:///{tmp_path}/tmp/a.db" if url == "sqlite" else request.getfixturevalue("postgres_store")
+    with perdure.open(where) as last:
+        with perdure.open(where) as first:
+            last.drive(nothing, key="last")
+            first.drive(nothing, key="first")
+            folder = first._caller.core.living.folder
+            assert names(folder) == {store._caller.core.holder for store in (first, last)}
+        assert names(folder) == {last._caller.core.holder}
+    assert names(tmp_path / "tmp") == (set() if url == "postgres" else {"a.db"})
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
 # -- what cannot be used ---------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,8 @@ import fcntl
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,16 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock of the file that has this name now."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def kill(child) -> None:
     child.kill()
     child.wait()
@@ -79,7 +91,7 @@ def test_a_clean_end_leaves_nothing(folder):
     made.begin()
     assert names(folder) == {ME}
     made.end()
-    assert names(folder) == set()
+    assert not folder.exists()
 
 
 def test_who_ends_while_something_names_it_is_proved_to_be_gone(mine, folder):
@@ -162,18 +174,18 @@ def test_where_nothing_can_be_proved_there_is_nothing_to_tidy(tmp_path):
 
 def test_a_file_never_has_a_holders_name_without_its_lock(folder, monkeypatch):
     seen = []
-    rename = Path.rename
+    rename = os.rename
 
-    def look(path, target):
-        seen.append((names(folder), module._can_be_locked(path)))
-        return rename(path, target)
+    def look(name, *given, src_dir_fd, **more):
+        seen.append((names(folder), module._can_be_locked(name, src_dir_fd)))
+        rename(name, *given, src_dir_fd=src_dir_fd, **more)
 
-    monkeypatch.setattr(Path, "rename", look)
+    monkeypatch.setattr(os, "rename", look)
     made = Living(folder, ME)
     made.begin()
     assert seen == [({ME + ".new"}, False)]
     assert names(folder) == {ME}
-    assert not module._can_be_locked(folder / ME)
+    assert is_held(folder / ME)
     made.end()
 
 
@@ -192,15 +204,107 @@ def test_who_stood_still_before_it_had_its_lock_makes_another(folder, monkeypatc
     made.begin()
     assert taken
     assert names(folder) == {ME}
-    assert not module._can_be_locked(folder / ME)
+    assert is_held(folder / ME)
     made.end()
 
 
 def test_control_one_that_is_always_taken_away_is_said(folder, monkeypatch):
-    def gone(_path, _target):
+    def gone(*_names, **_given):
         next(folder.iterdir()).unlink()
         raise FileNotFoundError
 
-    monkeypatch.setattr(Path, "rename", gone)
+    monkeypatch.setattr(os, "rename", gone)
     with pytest.raises(Unavailable, match="again and again"):
         Living(folder, ME).begin()
+
+
+# -- the last to leave takes the folder along --------------------------------------------------------------------
+
+
+def test_the_folder_stays_as_long_as_anybody_needs_it(mine, other, folder):
+    mine.end()
+    assert names(folder) == {OTHER}
+    kill(other)
+    left = Living(folder, THIRD)
+    left.begin()
+    left.end()
+    assert names(folder) == {OTHER}  # its death may have to be proved
+    grow_old(folder)
+    assert left.tidy(lambda: ()) == 1
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("owner", "call"), [(Path, "mkdir"), (Path, "lstat"), (os, "open")])
+def test_who_begins_while_the_last_one_leaves_makes_the_folder_again(folder, monkeypatch, owner, call):
+    """The folder vanishes right after it was made, looked at or opened: there is no file in it yet."""
+    real, left = getattr(owner, call), []
+
+    def then_leave(*args, **given):
+        done = real(*args, **given)
+        if not left:
+            left.append(folder.rmdir())
+        return done
+
+    monkeypatch.setattr(owner, call, then_leave)
+    made = Living(folder, ME)
+    made.begin()
+    assert left
+    assert names(folder) == {ME}
+    assert is_held(folder / ME)
+    made.end()
+
+
+def test_who_begins_beside_others_that_come_and_go_always_holds_what_has_its_name(folder):
+    def come_and_go(holder: str) -> int:
+        for _ in range(300):
+            made = Living(folder, holder)
+            made.begin()
+            assert is_held(folder / holder)
+            assert not Living(folder, THIRD).is_dead(holder)
+            made.end()
+        return 1
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(come_and_go, [f"{number:032x}" for number in range(4)])) == 4
+    assert not folder.exists()
+
+
+def test_control_without_trying_again_who_begins_beside_them_fails(folder, monkeypatch):
+    monkeypatch.setattr(module, "_TRIES", 1)
+    entered = module._entered
+
+    @contextmanager
+    def then_leave(path):
+        with entered(path) as inside:
+            path.rmdir()
+            yield inside
+
+    monkeypatch.setattr(module, "_entered", then_leave)
+    with pytest.raises(Unavailable, match="again and again"):
+        Living(folder, ME).begin()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_what_another_puts_in_the_place_of_a_folder_that_went_proves_nothing(folder, tmp_path, monkeypatch, begins):
+    """In a temporary folder anybody may take the name that has become free."""
+    folder.mkdir(mode=0o700)
+    theirs, lstat, taken = tmp_path / "theirs", Path.lstat, []
+    theirs.mkdir(mode=0o777)
+    theirs.chmod(0o777)
+    (theirs / OTHER).touch()
+
+    def then_taken(path):
+        found = lstat(path)
+        if path == folder and not taken:
+            taken.append(folder.rmdir())
+            theirs.rename(folder)
+        return found
+
+    monkeypatch.setattr(Path, "lstat", then_taken)
+    made = Living(folder, ME)
+    if begins:
+        made.begin()
+        assert (made.folder, names(folder)) == (None, {OTHER})
+    else:
+        assert not made.is_dead(OTHER)
+    assert taken

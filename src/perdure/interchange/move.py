@@ -126,13 +126,13 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
     origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
     reach("move.said")
 
-    def leaving() -> Departure:
-        """Looked at again: verifying took its time, and somebody may have begun to work since."""
+    def departing() -> Departure:
+        """Asked once nobody can take anything any more: verifying took its time, and somebody may have begun to work since."""
         now = holding(origin)
         _refuse_held(now, fence=fence)
         return Departure(to, bool(held or now))
 
-    gone = sealing.seal(origin.engine, leaving)
+    gone = sealing.seal(origin.engine, departing)
     reach("move.sealed")
     return gone
 

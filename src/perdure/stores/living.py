@@ -7,6 +7,9 @@ Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and worke
     <store>.live/<holder>      locked: it lives.  Can be locked: it is dead.  Not there: nothing is proved.
     <store>.live/tide          how far it had come: see `tide`
     <store>.live/<holder>.new  not locked yet: it gets its name with its lock, so that no file of a holder is ever without one
+
+The last one to leave takes the folder along. A folder that holds a file stays the one that it is, so nobody who lives loses it;
+who looks or begins goes through a descriptor of it, because by its next call another's folder may have its name.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -59,18 +63,17 @@ class Living:
             if self._fd is not None or folder is None:
                 return
             try:
-                folder.mkdir(mode=0o700, exist_ok=True)
-                if not _is_ours(folder):  # somebody else's folder proves nothing
-                    self._folder = None
-                    return
-                self._fd = _made(folder / self._holder)
+                self._fd = _made(folder, self._holder)
             except OSError as error:
                 raise _unusable(folder, error) from error
+            if self._fd is None:  # somebody else's folder proves nothing
+                self._folder = None
 
     def end(self) -> None:
         """Let it go with the store. While a call is under way in a thread the lock stays until the process ends.
 
         The file goes too, unless something still names the holder (`stay_named`): then it proves that nobody is behind it.
+        With the last file goes the folder.
         """
         with self._mutex:
             fd, self._fd = self._fd, None
@@ -79,6 +82,7 @@ class Living:
             if not self._named:
                 (self._folder / self._holder).unlink(missing_ok=True)
             os.close(fd)
+            _take_along(self._folder)
 
     def stay_named(self) -> None:
         """What names this holder in the store could not be taken back: others must be able to prove that it is gone."""
@@ -98,7 +102,11 @@ class Living:
         """Whether the process behind another holder is proved to be gone. False means only that it is not proved."""
         if self._folder is None or holder == self._holder or not _HOLDER.fullmatch(holder):
             return False
-        return _is_ours(self._folder) and _can_be_locked(self._folder / holder)
+        try:
+            with _entered(self._folder) as inside:
+                return inside is not None and _can_be_locked(holder, inside)
+        except OSError:
+            return False
 
     # -- tidying -------------------------------------------------------------------------------------------------------------
 
@@ -108,44 +116,74 @@ class Living:
         needed: the holders that something still names, asked after their deaths are proved: from then on they name nothing
         new. None: they cannot be told, and all files stay.
         """
-        old = self._old_files()
-        dead = [each for each in old if _HOLDER.fullmatch(each.name) and self.is_dead(each.name)]
-        kept = needed() if dead else ()
-        gone = [each for each in dead if kept is not None and each.name not in kept]
-        gone += [each for each in old if each.name.endswith(_NEW) and _can_be_locked(each)]
-        for path in gone:
-            path.unlink(missing_ok=True)
+        if self._folder is None:
+            return 0
+        try:
+            with _entered(self._folder) as inside:
+                gone = [] if inside is None else self._unneeded(inside, needed)
+                for name in gone:
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=inside)
+        except FileNotFoundError:
+            return 0
+        if gone:
+            _take_along(self._folder)
         return len(gone)
 
-    def _old_files(self) -> list[Path]:
-        """Some files of the folder, but for the young ones."""
-        if self._folder is None or not self._folder.is_dir() or not _is_ours(self._folder):
-            return []
-        before = system_clock() / SECOND_US - OLD_SECONDS
-        with os.scandir(self._folder) as found:
-            return [Path(each.path) for each in islice(found, FILES_MAX) if _is_older(each, before)]
+    def _unneeded(self, inside: int, needed: Callable[[], Collection[str] | None]) -> list[str]:
+        old = _old_files(inside)
+        dead = [each for each in old if _HOLDER.fullmatch(each) and self.is_dead(each)]
+        kept = needed() if dead else ()
+        gone = [each for each in dead if kept is not None and each not in kept]
+        return gone + [each for each in old if each.endswith(_NEW) and _can_be_locked(each, inside)]
 
 
-def _made(path: Path) -> int:
-    """Make a lock file that is locked before it has its name; returns its descriptor, which holds the lock."""
-    new = path.with_name(path.name + _NEW)
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+def _made(folder: Path, holder: str) -> int | None:
+    """The folder, and a lock file in it; returns the descriptor that holds its lock. None when the folder is not ours."""
     for _ in range(_TRIES):
-        fd = os.open(new, flags, 0o600)
+        _make(folder)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            new.rename(path)
-        except FileNotFoundError:  # this process stood still for long, and somebody took the file for a dead one's
-            os.close(fd)
-        else:
-            return fd
-    raise OSError(f"the lock file {path} is taken away again and again")
+            with _entered(folder) as inside:
+                return None if inside is None else _locked(holder, inside)
+        except FileNotFoundError:
+            continue  # the last of the others took the folder along; or this process stood still for long, see `_locked`
+    raise OSError(f"the lock file {folder / holder} is taken away again and again")
 
 
-def _can_be_locked(path: Path) -> bool:
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if folder.is_file():
+            raise
+
+
+def _locked(holder: str, inside: int) -> int:
+    """Make a lock file that is locked before it has its name. FileNotFoundError when the folder is gone, or when this took so
+    long that somebody took the file for a dead one's.
+    """
+    new = holder + _NEW
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(new, flags, 0o600, dir_fd=inside)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.rename(new, holder, src_dir_fd=inside, dst_dir_fd=inside)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _take_along(folder: Path) -> None:
+    """Remove the folder if nobody has a file in it. Whoever is about to have one makes it again."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _can_be_locked(name: str, inside: int) -> bool:
     """Whether nobody holds the lock of a file. Opened to be read: else every look would wake those who watch for deaths."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=inside)
     except OSError:
         return False
     try:
@@ -158,6 +196,13 @@ def _can_be_locked(path: Path) -> bool:
         os.close(fd)
 
 
+def _old_files(inside: int) -> list[str]:
+    """Some files of the folder, but for the young ones."""
+    before = system_clock() / SECOND_US - OLD_SECONDS
+    with os.scandir(inside) as found:
+        return [each.name for each in islice(found, FILES_MAX) if _is_older(each, before)]
+
+
 def _is_older(found: os.DirEntry[str], before: float) -> bool:
     try:
         return found.stat(follow_symlinks=False).st_mtime < before
@@ -165,12 +210,20 @@ def _is_older(found: os.DirEntry[str], before: float) -> bool:
         return False
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can have put a file there: a free lock would prove nothing then."""
+@contextmanager
+def _entered(folder: Path) -> Iterator[int | None]:
+    """A descriptor of the folder; None when somebody else can have put a file there: a free lock would prove nothing then."""
+    if not _is_ours(folder.lstat()):
+        yield None
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        found = folder.lstat()
-    except OSError:
-        return False
+        yield fd if _is_ours(os.fstat(fd)) else None  # by now it may be another
+    finally:
+        os.close(fd)
+
+
+def _is_ours(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
 
 

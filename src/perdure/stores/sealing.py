@@ -57,11 +57,14 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
         raise Refused("a move into this store is not finished", path="store", hint=hint)
 
 
-def seal(engine: Engine, leaving: Callable[[], Departure]) -> Departure:
-    """Let nobody append an event any more. Atomic: `leaving` says in the same transaction how it goes, or refuses. Repeatable."""
+def seal(engine: Engine, departing: Callable[[], Departure]) -> Departure:
+    """Let nobody append an event any more. Atomic: `departing` is asked in the same transaction, and may refuse. Repeatable.
+
+    It is asked after the seal, which waits for who is in the middle of a commit: before it, that could not be seen.
+    """
     with scripts.told(), scripts.changing(engine) as script:
-        gone = leaving()
         script.run(Q.seal.text(script.dialect, {}))
+        gone = departing()
         _put(script, MOVED, msgspec.json.encode(gone).decode())
     return gone
 

@@ -57,6 +57,20 @@ def test_what_does_not_exist_has_its_exit_code(run, url) -> None:
     assert run("import", "text.perdure", "--store", url).exit_code == 2
 
 
+@pytest.mark.parametrize("where", ["sqlite:///{}/new.db", "files:///{}/new"])
+def test_a_bad_bundle_makes_no_store_and_a_good_one_does(run, url, session, tmp_path, where) -> None:
+    new, place = where.format(tmp_path), tmp_path / Path(where).name
+    run("export", session, "-o", "good.perdure", "--store", url)
+    data = Path("good.perdure").read_bytes()
+    Path("bad.perdure").write_bytes(data.replace(b'"kind":"session.opened"', b'"kind":"session.opener"'))
+    assert Path("bad.perdure").read_bytes() != data
+    done = run("import", "bad.perdure", "--store", new)
+    assert (done.exit_code, "not an archive" in done.output) == (errors.Invalid.exit_code, True)
+    assert not place.exists()
+    assert run("import", "good.perdure", "--store", new).exit_code == 0
+    assert place.exists()
+
+
 @pytest.mark.parametrize("shape", ["json", "markdown"])
 def test_sessions_for_reading(run, url, session, shape) -> None:
     done = run("export", session, "--format", shape, "--store", url)

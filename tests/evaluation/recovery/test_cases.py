@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from perdure.evaluation.recovery import host, plan
 from perdure.evaluation.recovery.faults import FAULTS
 from perdure.evaluation.recovery.host import Shown
 from perdure.evaluation.recovery.oracle import points_of
+from perdure.evaluation.recovery.run import Hosts, in_memory
 from perdure.evaluation.recovery.score import grown
 from perdure.evaluation.recovery.story import Ground
 
@@ -84,6 +86,24 @@ def test_perdure_on_postgres(ground: Ground, postgres_url: str) -> None:
     for point in ("ticket:sent", "mail:sent"):
         shown = host.show(server, plan.parse_case(f"perdure-postgres/support/kill/{point}", SEED))
         assert (shown.broken, shown.score.failed) == ("", [])
+
+
+def test_what_killed_lives_leave_in_the_temporary_folder_goes_with_their_host(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with in_memory() as folder:
+        hosts = Hosts(SEED, folder / "h0", postgres_url.partition("?")[0])
+        try:
+            shown = hosts.show(plan.parse_case("perdure-postgres/support/kill/mail:sent", SEED))
+            proofs = [*folder.glob("*/temporary/perdure-*/*")]
+        finally:
+            hosts.close()
+        assert (shown.broken, shown.score.failed, len(proofs)) == ("", [], 1)
+        assert not folder.exists()
+    assert not [*temporary.iterdir()]
 
 
 def test_a_subject_of_ones_own_is_one_file(show: Show, blob: str) -> None:

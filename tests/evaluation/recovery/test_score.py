@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.evaluation.recovery.interface import Belief
-from perdure.evaluation.recovery.lives import Ack, Life
+from perdure.evaluation.recovery.interface import Away, Belief
+from perdure.evaluation.recovery.lives import Ack, Life, _believed
 from perdure.evaluation.recovery.oracle import Oracle, foretell
 from perdure.evaluation.recovery.outside import mark, receipt
 from perdure.evaluation.recovery.score import Score, grown, growth, judge, recovery_seconds
@@ -93,6 +93,17 @@ def test_an_acknowledged_note_that_the_next_life_does_not_know_is_lost() -> None
     assert judged([first, mindful]).acknowledged_lost == 0
     assert judged([first, unable]).acknowledged_lost == 0
     assert judged([first, unable], final=Belief()).acknowledged_lost > 0
+
+
+@pytest.mark.parametrize(("trouble", "lost"), [(Away("the server is down"), 0), (OSError("it is damaged"), 1)])
+def test_a_server_that_is_down_has_forgotten_nothing_and_a_store_that_cannot_be_read_has(
+    trouble: Exception, lost: int
+) -> None:
+    def believe() -> Belief:
+        raise trouble
+
+    first = life(end="killed", acks=acks(("note", "order", ORACLE.notes["order"])))
+    assert judged([first, life(1, belief=_believed(believe), resumed=5.0)]).acknowledged_lost == lost
 
 
 def test_a_life_that_began_before_cannot_have_known() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 import pytest
+import yaml
 
 from interchange.importers.conftest import Take
 from perdure.errors import Invalid, NotFound
@@ -19,6 +20,7 @@ from perdure.interchange.importers import importing
 from perdure.interchange.importers.importing import import_files
 from perdure.interchange.importers.packed import Packed, plain, unpack
 from perdure.interchange.importers.state import Mapping
+from perdure.model.limits import VALUE_MAX_DEPTH
 
 CHECKPOINTS = """
 CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT,
@@ -193,6 +195,26 @@ def test_hostile_yaml(take: Take, tmp_path: Path, text: str) -> None:
     report = take(file, mapping=Mapping("values"))
     assert not report.ok
     assert not (Path.cwd() / "planted").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: &a [x]\nb: [*a, *a]", "aliases"),
+        ("{" * 5000, f"more than {VALUE_MAX_DEPTH} deep"),
+        (f"a: {'[' * VALUE_MAX_DEPTH}{']' * VALUE_MAX_DEPTH}", f"more than {VALUE_MAX_DEPTH} deep"),
+    ],
+)
+def test_yaml_that_would_take_long_is_refused_before_anything_is_made_of_it(
+    take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(yaml, "safe_load", made.append)
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    (left_out,) = take(file, mapping=Mapping("values")).left_out
+    assert says in left_out.why
+    assert not made
 
 
 def test_pickled_actions_of_adk_are_not_even_fetched(store: Any, take: Take, tmp_path: Path) -> None:

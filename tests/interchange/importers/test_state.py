@@ -137,6 +137,29 @@ def test_key_value_state(store: Any, take: Take, tmp_path: Path, name: str, text
     assert take(tmp_path / name, mapping=Mapping("values", scope="project:x")).added == {}
 
 
+def test_a_value_follows_its_file_unless_it_was_set_here(store: Any, take: Take, tmp_path: Path) -> None:
+    file, scope = tmp_path / "s.json", store.scope("project:x")
+    mapping = Mapping("values", scope="project:x")
+    file.write_text('{"a": 1, "b": 1}')
+    take(file, mapping=mapping)
+    scope.set("b", "ours")
+    file.write_text('{"a": 2, "b": 2}')
+    report = take(file, mapping=mapping)
+    assert report.added == {"values": 1}
+    assert ["set here by somebody else" in each.why for each in report.left_out] == [True]
+    assert {entry.name: entry.value for entry in scope.entries()} == {"a": 2, "b": "ours"}
+
+
+def test_two_files_that_disagree_do_not_take_turns(store: Any, take: Take, tmp_path: Path) -> None:
+    mapping = Mapping("values", scope="project:x")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(f'{{"a": "{name}"}}')
+        take(tmp_path / f"{name}.json", mapping=mapping)
+    again = take(tmp_path / "one.json", tmp_path / "two.json", mapping=mapping)
+    assert (again.added, again.left_out) == ({}, ())
+    assert store.scope("project:x").get("a") == "two"
+
+
 def test_yaml_dates_are_dates(store: Any, take: Take, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("day: 2026-01-02\nwhen: 2026-01-02 10:00:00\n")
     assert take(tmp_path / "s.yaml", mapping=Mapping("values")).ok

@@ -182,17 +182,66 @@ def test_an_apply_that_ignores_the_base_event_is_caught(desk, monkeypatch):
     assert desk.apply() == ["goal: Make it work, quickly"]
 
 
+def test_the_same_addition_on_two_pages_is_made_twice_and_on_one_page_once(desk):
+    """What was applied is known by the event that its page was made at."""
+    older = desk.page().with_name("older.md")
+    older.write_text(desk.page().read_text().replace("## Values", "- [ ] Third\n\n## Values"))
+    store, session = desk.session()
+    with store:
+        session.say("user", "more")
+    desk.edit(("## Values", "- [ ] Third\n\n## Values"))
+    core = open_core(desk.url)
+    try:
+        made = [
+            apply_view(core, core.tenant_id("default"), "ann", page).changes for page in (desk.page(), older, older)
+        ]
+    finally:
+        core.close()
+    assert made == [["new task: Third"], ["new task: Third"], []]
+
+
+def test_a_new_value_that_somebody_else_has_set_since_is_a_conflict(desk):
+    desk.edit(('- branch v1 = "fix/login"', '- branch v1 = "fix/login"\n- new.one = 1'))
+    store, session = desk.session()
+    with store:
+        session.set("new.one", 2)
+    with pytest.raises(Conflict):
+        desk.apply()
+    store, session = desk.session()
+    with store:
+        assert session.get("new.one") == 2
+
+
+def test_what_is_typed_while_the_page_is_applied_stays(desk, monkeypatch):
+    desk.edit(("> Make it work", "> Make it work, quickly"))
+    record = applying.record
+
+    def slowly(*args):
+        desk.edit(("- [ ] **3** First", "- [x] **3** First"))
+        return record(*args)
+
+    monkeypatch.setattr(applying, "record", slowly)
+    assert desk.apply() == ["goal: Make it work, quickly"]
+    monkeypatch.undo()
+    assert desk.apply() == ["task 3: todo → done"]
+
+
 def test_a_page_of_another_history_is_a_conflict(desk):
     desk.edit((" at event 8 ", " at event 7 "))
     with pytest.raises(Conflict, match="another history"):
         desk.apply()
 
 
-def test_a_page_of_no_session_here(desk, tmp_path):
+@pytest.mark.parametrize("kind", ["nothing", "scope"])
+def test_a_page_of_no_session_here(desk, kind):
+    with perdure.open(desk.url) as store:
+        store.scope("shared").set("a", 1)
+        scope = store._caller.write(lambda tx: tx.find_stream("scope", "shared"))
     text = desk.page().read_text()
     at = text.index(" uid ") + 5
-    desk.page().write_text(text[:at] + "0" * 32 + text[at + 32 :])
-    with pytest.raises(NotFound):
+    uid = scope.uid.hex() if kind == "scope" else "0" * 32
+    desk.page().write_text(text[:at] + uid + text[at + 32 :])
+    with pytest.raises(NotFound, match="no session"):
         desk.apply()
 
 

@@ -148,6 +148,22 @@ def test_a_keeper_rests_in_proportion_to_what_its_work_costs(monkeypatch, cost, 
     assert len(looks) == 3  # what was noticed while it rested is on the pages when the store is closed
 
 
+def test_the_page_of_a_session_that_is_no_more_goes_unless_it_was_edited(folder):
+    """As after a checkout of a time before the session; notes of somebody's own are nobody's business."""
+    with work(folder) as store:
+        store.session("a", goal="first")
+    page = folder / "views" / "a.md"
+    gone, edited, notes = (page.with_name(f"{name}.md") for name in ("gone", "edited", "notes"))
+    gone.write_bytes(page.read_bytes())
+    edited.write_text(page.read_text().replace("> first", "> second"))
+    notes.write_text("mine")
+    with work(folder) as store:
+        core = store._caller.core
+        kept = keeping.keep(core, core.tenant_id("default"), whole=True)
+    assert (kept.removed, kept.edited) == ([gone], [edited])
+    assert [each.exists() for each in (page, gone, edited, notes)] == [True, False, True, True]
+
+
 def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplog):
     def broken(*_, **_options):
         raise Unavailable("no disk")

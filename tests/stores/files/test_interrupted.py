@@ -196,6 +196,34 @@ def test_a_torn_end_in_a_later_segment_than_the_mark_is_cut_off(url, folder, mon
     rebuilt.check(folder)
 
 
+def test_a_torn_end_is_kept_before_it_is_cut_off(url, folder, monkeypatch):
+    """Killed in between it is there twice, and never nowhere."""
+    behind(url, folder)
+    with Layout(folder).segment(1).open("ab") as file:
+        file.write(b"half-a-line")
+    cut, kept = Journal.cut, list[bool]()
+
+    def look(*args: Any) -> None:
+        kept.append(any("half-a-line" in path.read_text() for path in Layout(folder).aside.glob("*.json")))
+        cut(*args)
+
+    monkeypatch.setattr(Journal, "cut", look)
+    assert len(everything(url)) == 21
+    assert kept == [True]
+    assert b"half-a-line" not in Layout(folder).segment(1).read_bytes()
+
+
+def test_what_another_one_wrote_is_synced_before_the_cache_has_it(url, folder, monkeypatch):
+    """Whoever wrote it may have died before that: who builds on it must not lose what is below."""
+    behind(url, folder)
+    steps: list[str] = []
+    sync, put_mark = Journal.sync, connections.put_mark
+    monkeypatch.setattr(Journal, "sync", lambda *args: (steps.append("sync"), sync(*args))[1])
+    monkeypatch.setattr(connections, "put_mark", lambda *args: (steps.append("cache"), put_mark(*args))[1])
+    assert len(everything(url)) == 21
+    assert steps == ["sync", "cache"]
+
+
 @pytest.mark.parametrize("by", [-40, 40])
 def test_a_log_that_somebody_else_changes_during_an_append_acknowledges_nothing(url, folder, by):
     with opened(url) as store:

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import perdure
 from faults.writer import environment
+from perdure.artifacts.compress import zstd
 from perdure.doors.cli.main import cli
 from perdure.model import points
 from perdure.stores import health
@@ -20,9 +22,9 @@ from perdure.stores.core import open_core
 from perdure.stores.files import layout as layouts
 from perdure.stores.files import purge
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import START, Journal
+from perdure.stores.files.journal import START, Journal, Mark
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import Found, Piece
+from perdure.stores.files.line import FORMAT, Found, Line, Piece, written
 from perdure.stores.store import Fault, FaultKind
 from stores.files import purging, rebuilt
 from stores.files.purging import check, copied, retained, state, talked, words_in
@@ -165,6 +167,37 @@ def test_of_a_line_after_the_mark_that_follows_a_rewritten_one_nothing_is_missin
     rebuilt.check(folder)
 
 
+FOLLOWED = "a" * 32, "b" * 32
+
+
+@pytest.mark.parametrize(("followed", "missing"), [*((each, 0) for each in FOLLOWED), ("c" * 32, 1)])
+def test_a_line_that_git_brings_later_may_follow_any_checksum_that_a_line_before_the_mark_had(
+    tmp_path, followed, missing
+):
+    layout = Layout(tmp_path)
+    layout.make()
+    rewritten, check = written(Line(FORMAT, "", was=[*FOLLOWED]))
+    last, check = written(Line(FORMAT, check))
+    late, _ = written(Line(FORMAT, followed))
+    layout.segment(1).write_bytes(rewritten + last + late)
+    size = len(rewritten + last)
+    (_, entries), *_ = Journal(layout).read_on(Mark(1, size - 1, check, size))
+    assert len([each for _, each in entries if isinstance(each, Piece)]) == missing
+
+
+@in_many_segments
+def test_a_log_without_some_bodies_is_read_once(url, folder, monkeypatch):
+    """What a line follows is known from the lines before it; only where it is not, all of them are looked through again."""
+    retained(url)
+    seen: Counter[int] = Counter()
+    content = Layout.content
+    monkeypatch.setattr(
+        Layout, "content", lambda layout, number, *more: (seen.update([number]), content(layout, number, *more))[1]
+    )
+    assert any(each.line.was for each in lines(folder))
+    assert {*seen.values()} == {1}
+
+
 # -- what is told ------------------------------------------------------------------------------------------------------
 
 
@@ -188,11 +221,18 @@ def test_doctor_and_retain_say_what_is_left(url, emptied, capsys):
 @in_many_segments
 def test_a_damaged_file_is_not_written_anew_and_what_it_holds_is_counted(url, emptied, folder):
     packed = folder / "log" / "000001.jsonl.zst"
-    data = packed.read_bytes()
-    packed.write_bytes(data[:-2])
+    data = cut_short(Layout(folder).read(packed))
+    packed.write_bytes(data)
     left = purged(url)
-    assert left == sum(purge.lingering(Layout(folder), gone_of(url)).values())
-    assert packed.read_bytes() == data[:-2]
+    assert left == sum(purge.lingering(Layout(folder), gone_of(url)).values()) > 0
+    assert packed.read_bytes() == data
+
+
+def cut_short(content: bytes) -> bytes:
+    """Packed, and all but the last line of it can be unpacked."""
+    packing, last = zstd.ZstdCompressor(), content[:-1].rfind(b"\n") + 1
+    first = packing.compress(content[:last], packing.FLUSH_BLOCK)
+    return first + packing.compress(content[last:], packing.FLUSH_FRAME)[:-2]
 
 
 def gone_of(url: str) -> frozenset[str]:

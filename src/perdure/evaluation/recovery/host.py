@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -78,11 +79,18 @@ def main() -> None:
     setting = msgspec.json.decode(sys.stdin.readline(), type=Setting)
     folder = Path(setting.folder)
     try:
+        _keep_to(folder / "temporary")
         _serve(setting, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             folder.parent.rmdir()  # the last of them, if the evaluation was killed
+
+
+def _keep_to(place: Path) -> None:
+    """What lives that are killed leave in the temporary folder, the proof of their deaths above all, goes with this host."""
+    place.mkdir(parents=True, mode=0o700, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(place)
 
 
 def _serve(setting: Setting, folder: Path) -> None:

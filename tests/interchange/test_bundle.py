@@ -399,6 +399,15 @@ def test_an_imported_run_is_parked_and_nobody_drives_it(source, target, bundle):
     assert target.verify().ok
 
 
+def test_an_imported_run_that_nobody_has_driven_yet_is_parked_too(source, target, bundle):
+    handle = source.start(sender, key="k", session="a")
+    source.export(bundle, ["a"])
+    target.import_(bundle)
+    assert target.run(handle.id).record.reason == "imported"
+    with pytest.raises(errors.Parked):
+        target.drive(sender, key="k", session="a")
+
+
 def test_a_copy_stays_a_copy_when_a_files_store_makes_its_tables_anew(source, bundle, tmp_path):
     handle = waiting_run(source)
     source.export(bundle, ["a"])

@@ -267,6 +267,24 @@ def test_many_who_import_the_same_at_once_import_it_once(source, bundle, postgre
             store.close()
 
 
+def test_who_finds_that_another_one_was_faster_looks_again(source, bundle, postgres_store, tmp_path, monkeypatch):
+    """On PostgreSQL others commit between the look at what is there and the first event."""
+    furnish(source)
+    source.export(bundle, everything=True)
+    real, places = bundle_in._keep_blobs, f"file://{tmp_path}/places"
+    with perdure.open(postgres_store, artifacts=places) as one, perdure.open(postgres_store, artifacts=places) as other:
+
+        def keep_blobs(tx, opened, blobs, large):
+            if blobs:  # else it is only the rehearsal
+                monkeypatch.setattr(bundle_in, "_keep_blobs", real)
+                assert other.import_(bundle).added > 0
+            real(tx, opened, blobs, large)
+
+        monkeypatch.setattr(bundle_in, "_keep_blobs", keep_blobs)
+        assert one.import_(bundle).added == 0
+        assert one.verify().ok
+
+
 async def _there_and_back(source, bundle, url):
     async with perdure.aopen(source) as store:
         await store.export(bundle, ["a"])

@@ -267,6 +267,24 @@ def test_many_who_import_the_same_at_once_import_it_once(source, bundle, postgre
             store.close()
 
 
+def test_who_finds_that_another_one_was_faster_looks_again(source, bundle, postgres_store, tmp_path, monkeypatch):
+    """On PostgreSQL others commit between the look at what is there and the first event."""
+    furnish(source)
+    source.export(bundle, everything=True)
+    real, places = bundle_in._keep_blobs, f"file://{tmp_path}/places"
+    with perdure.open(postgres_store, artifacts=places) as one, perdure.open(postgres_store, artifacts=places) as other:
+
+        def keep_blobs(tx, opened, blobs, large):
+            if blobs:  # else it is only the rehearsal
+                monkeypatch.setattr(bundle_in, "_keep_blobs", real)
+                assert other.import_(bundle).added > 0
+            real(tx, opened, blobs, large)
+
+        monkeypatch.setattr(bundle_in, "_keep_blobs", keep_blobs)
+        assert one.import_(bundle).added == 0
+        assert one.verify().ok
+
+
 async def _there_and_back(source, bundle, url):
     async with perdure.aopen(source) as store:
         await store.export(bundle, ["a"])
@@ -397,6 +415,15 @@ def test_an_imported_run_is_parked_and_nobody_drives_it(source, target, bundle):
             verb()
     assert SENT == ["first"]
     assert target.verify().ok
+
+
+def test_an_imported_run_that_nobody_has_driven_yet_is_parked_too(source, target, bundle):
+    handle = source.start(sender, key="k", session="a")
+    source.export(bundle, ["a"])
+    target.import_(bundle)
+    assert target.run(handle.id).record.reason == "imported"
+    with pytest.raises(errors.Parked):
+        target.drive(sender, key="k", session="a")
 
 
 def test_a_copy_stays_a_copy_when_a_files_store_makes_its_tables_anew(source, bundle, tmp_path):

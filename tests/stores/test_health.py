@@ -135,6 +135,29 @@ def test_a_torn_page_of_any_table_is_a_finding(path, table) -> None:
     assert found(path)["guards"].severity is Severity.OK
 
 
+@pytest.mark.parametrize(("more", "severity"), [(b"half a line", Severity.ERROR), (b"\r", Severity.WARNING)])
+def test_a_log_that_lost_something_is_wrong_and_one_with_a_blank_line_is_not(tmp_path, more, severity) -> None:
+    url = f"files:///{tmp_path}/store"
+    with perdure.open(url) as store:
+        store.session("a")
+    log = tmp_path / "store" / "log" / "000001.jsonl"
+    log.write_bytes(log.read_bytes() + more + b"\n")
+    health_of = health.examine(url)
+    assert [each.severity for each in health_of.findings if each.check == "log"] == [severity]
+    assert health_of.sound is (severity is not Severity.ERROR)
+
+
+@pytest.mark.parametrize(("synchronous", "sound"), [(0, False), (1, False), (2, True), (3, True)])
+def test_commits_that_are_not_synced_are_wrong(path, monkeypatch, synchronous, sound) -> None:
+    real = health._pragma
+
+    def pragma(connection, name, *value):
+        return synchronous if name == "synchronous" else real(connection, name, *value)
+
+    monkeypatch.setattr(health, "_pragma", pragma)
+    assert ("synchronous" not in wrong(path)) is sound
+
+
 def test_others_may_read_the_file(path) -> None:
     assert "mode" not in found(path)
     path.chmod(0o644)

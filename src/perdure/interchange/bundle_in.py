@@ -325,6 +325,8 @@ class _Arrival:
         stream = place(tx, template(coming.listed, written, coming.name), self._placed.get(written.parent))
         self._placed[coming.listed.uid] = stream
         if coming.known < coming.listed.last:
+            if tx.seq(stream) != coming.known:  # somebody else has begun it since it was planned: the lane looks again
+                raise Fault(FaultKind.RACED, "another import was faster")
             for span in imported.spans(coming.known, coming.listed.last, coming.emptied):
                 imported.note(tx, stream, coming.session, span, self._bundle.digest)
 

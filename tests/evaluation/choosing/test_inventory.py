@@ -134,6 +134,15 @@ def test_hostile_names_links_and_pipes(tmp_path, tmp_path_factory) -> None:
     assert sorted(found(tmp_path)) == ["state\x1b[31m\n.json", os.fsdecode(b"tasks-\xff.json")]
 
 
+def test_a_pipe_that_took_the_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch) -> None:
+    """Opening one blocks until somebody writes to it."""
+    os.mkfifo(tmp_path / "tasks.json")
+    flags, opened = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, how: (flags.append(how), opened(path, how | os.O_NONBLOCK))[1])
+    assert inventory._start_of(str(tmp_path / "tasks.json")) == b""
+    assert flags[0] & os.O_NONBLOCK
+
+
 def test_hostile_content_is_only_looked_at(tmp_path) -> None:
     put(tmp_path, "a-state.json", b"[" * 100_000)
     put(tmp_path, "b-events.jsonl", b"[" * 20_000 + b"\n" + b"{" * 20_000 + b"\n")

@@ -105,6 +105,17 @@ def test_a_decision_index(store: Any, take: Take, tmp_path: Path) -> None:
     assert {mark.value["origin"]["at"] for mark in marks} == {"2026-01-02", "2026-01-03"}
 
 
+def test_a_decision_that_was_rewritten_stays_as_it_was_first(store: Any, take: Take, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.csv"
+    file.write_text("id,decision,why,outcome\n1,Use A,B breaks,\n")
+    assert take(file, mapping=Mapping("decisions")).ok
+    file.write_text("id,decision,why,outcome\n1,Use B,A breaks,worked\n")
+    report = take(file, mapping=Mapping("decisions"))
+    assert (report.added, ["other content" in each.why for each in report.left_out]) == ({}, [True])
+    (decision,) = store.session("decisions").decisions()
+    assert (decision.text, decision.outcome) == ("Use A", None)
+
+
 def test_an_event_log(store: Any, take: Take, tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     lines = [{"ts": "2026-01-01", "event": "deploy.finished", "sha": "abc"}] * 2 + [{"event": "session.opened", "n": 1}]

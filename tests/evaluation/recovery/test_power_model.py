@@ -61,6 +61,15 @@ def test_a_renamed_file_is_as_durable_as_it_was() -> None:
     assert f"{FOLDER}/b" not in files.files
 
 
+def test_a_file_is_renamed_by_names_below_folders_too() -> None:
+    made = [opened("live/b", "O_WRONLY|O_CREAT|O_TRUNC"), written("live/b", "new")]
+    below = fd(4, "live")
+    files = replayed(*made, f'7 renameat({below}, "{coded("b")}", {below}, "{coded("a")}") = 0')
+    assert list(files.files) == [f"{FOLDER}/live/a"]
+    with pytest.raises(Untold):
+        replayed(*made, f'7 renameat({below}, "{coded("b")}", AT_FDCWD, "{coded("a")}") = 0')
+
+
 def test_writes_at_places_calls_in_two_parts_and_calls_that_failed() -> None:
     begun, over = f'8 pwrite64({fd(3, "a")}, "{coded("xy")}", 2, 1 <unfinished ...>', "8 <... pwrite64 resumed>) = 2"
     failed = f'7 pwrite64({fd(3, "a")}, "{coded("zz")}", 2, 0) = -1 ENOSPC (No space)'

@@ -125,8 +125,8 @@ class Files:
         return next(files for at, files in reversed(self.names) if at < when or at == 0)
 
     def _openat(self, args: str, fd: int) -> None:
-        path = _text(re.findall(rf'"{HEX}"', args)[0])
-        path = path if path.startswith("/") else f"{_text(re.findall(rf'<{HEX}>', args)[0])}/{path}"
+        folder, name = re.findall(rf"<{HEX}>", args), re.findall(rf'"{HEX}"', args)[0]
+        path = _below(folder[0] if folder else "", name)
         if not path.startswith(self._folder) or "O_DIRECTORY" in args:
             return
         self._at[str(fd)] = 0
@@ -167,7 +167,16 @@ class Files:
     _fdatasync = _fsync
 
     def _rename(self, args: str, _: int) -> None:
-        source, target = [_text(each) for each in re.findall(rf'"{HEX}"', args)]
+        self._renamed(*(_text(each) for each in re.findall(rf'"{HEX}"', args)))
+
+    def _renameat(self, args: str, given: int) -> None:
+        named = [_below(*each) for each in re.findall(rf'<{HEX}>, "{HEX}"', args)]
+        if len(named) == 2:  # from, to: else one of them is not told
+            self._renamed(*named)
+        else:
+            self._unknown(args, given)
+
+    def _renamed(self, source: str, target: str) -> None:
         if source.startswith(self._folder) and source in self.files:
             self.files[target] = self.files.pop(source)
 
@@ -183,7 +192,7 @@ class Files:
         if any(_text(each).startswith(self._folder) for each in re.findall(rf'[<"]{HEX}[>"]', args)):
             raise Untold(_text(re.findall(rf'[<"]{HEX}[>"]', args)[0]))
 
-    _writev = _pwritev = _pwritev2 = _truncate = _fallocate = _renameat = _renameat2 = _linkat = _creat = _unknown
+    _writev = _pwritev = _pwritev2 = _truncate = _fallocate = _renameat2 = _linkat = _creat = _unknown
 
     def _mmap(self, args: str, _: int) -> None:
         if "MAP_SHARED" in args and "PROT_WRITE" in args:
@@ -233,6 +242,12 @@ def _calls(trace: str) -> Iterator[tuple[str, str, int]]:
 
 def _bytes(text: str) -> bytes:
     return bytes.fromhex(text.replace("\\x", ""))
+
+
+def _below(folder: str, name: str) -> str:
+    """The path of what is named below a folder, both as strace tells them."""
+    path = _text(name)
+    return path if path.startswith("/") else f"{_text(folder)}/{path}"
 
 
 def _text(text: str) -> str:

@@ -11,6 +11,7 @@ import dataclasses
 import fcntl
 import json
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -44,6 +45,13 @@ def own_declarations() -> Iterator[None]:
     for declared, before in kept:
         declared.clear()
         declared.update(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heard_interrupts() -> None:
+    """A shell lets what it runs in the background ignore SIGINT, and so would every process that a test interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

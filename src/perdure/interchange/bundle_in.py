@@ -53,9 +53,7 @@ class Plan(NamedTuple):
     name: str
     session: str | None
     key: tuple[str, str] | None  # of a run: its agent and its key
-    emptied: list[
-        int
-    ]  # events whose bodies were pruned by one that is not in the bundle: a fork's parent ends where it left
+    emptied: list[int]  # events that one pruned that is not in the bundle: a fork's parent ends where it left
     known: int = 0
 
 

@@ -112,9 +112,7 @@ class SqliteConnection:
         self._seen = _look_of(still) if still else None
         self.raw = connection
         self.file = connection.filename
-        self._place = place_of(
-            self.file
-        )  # which file that is: whoever deletes or replaces it must not be answered "kept"
+        self._place = place_of(self.file)  # which file that is: who deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
 

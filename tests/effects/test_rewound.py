@@ -184,12 +184,17 @@ def answered(url: str, agent: perdure.Agent) -> None:
         store.answer(store.asks()[0].id, "yes")
 
 
-def test_a_checkpoint_since_then_does_not_make_it_trusted(url: str, tmp_path: Path) -> None:
-    answered(url, later)
+def done_and_forgotten(url: str, tmp_path: Path, agent: perdure.Agent) -> None:
+    """Driven to its end by an answer, and the file put back to before it went on."""
+    answered(url, agent)
     put_back = copied(tmp_path, "a.db")
     with perdure.open(url) as store:
-        store.drive(later, key="k")
+        store.drive(agent, key="k")
     put_back()
+
+
+def test_a_checkpoint_since_then_does_not_make_it_trusted(url: str, tmp_path: Path) -> None:
+    done_and_forgotten(url, tmp_path, later)
     for _ in range(2):
         with perdure.open(url) as store, pytest.raises(perdure.Waiting):
             store.drive(later, key="k")
@@ -222,11 +227,7 @@ def otherwise(run: perdure.Run) -> None:
 
 
 def test_what_it_may_have_done_with_other_arguments_is_asked_about(url: str, tmp_path: Path) -> None:
-    answered(url, otherwise)
-    put_back = copied(tmp_path, "a.db")
-    with perdure.open(url) as store:
-        store.drive(otherwise, key="k")
-    put_back()
+    done_and_forgotten(url, tmp_path, otherwise)
     with perdure.open(url) as store:
         with pytest.raises(perdure.Waiting):
             store.drive(otherwise, key="k")
@@ -237,11 +238,7 @@ def test_what_it_may_have_done_with_other_arguments_is_asked_about(url: str, tmp
 
 
 def test_handed_over_it_is_as_wary_as_it_was(url: str, tmp_path: Path) -> None:
-    answered(url, otherwise)
-    put_back = copied(tmp_path, "a.db")
-    with perdure.open(url) as store:
-        store.drive(otherwise, key="k")
-    put_back()
+    done_and_forgotten(url, tmp_path, otherwise)
     with perdure.open(url) as store:
         envelope = store.runs()[0].hand_over()
     with perdure.open(f"sqlite:///{tmp_path}/b.db") as other:
@@ -263,11 +260,7 @@ def drawing(run: perdure.Run) -> None:
 
 
 def test_a_child_that_it_may_have_started_before_is_as_wary(url: str, tmp_path: Path) -> None:
-    answered(url, calling_one_that_draws)
-    put_back = copied(tmp_path, "a.db")
-    with perdure.open(url) as store:
-        store.drive(calling_one_that_draws, key="k")
-    put_back()
+    done_and_forgotten(url, tmp_path, calling_one_that_draws)
     with perdure.open(url) as store:
         with pytest.raises(perdure.Waiting):
             store.drive(calling_one_that_draws, key="k")
@@ -284,11 +277,7 @@ def twice(run: perdure.Run) -> None:
 
 
 def test_put_back_twice_it_knows_from_when_on_it_is_not_known(url: str, tmp_path: Path) -> None:
-    answered(url, twice)
-    put_back = copied(tmp_path, "a.db")
-    with perdure.open(url) as store:
-        store.drive(twice, key="k")
-    put_back()
+    done_and_forgotten(url, tmp_path, twice)
     with perdure.open(url) as store:
         with pytest.raises(perdure.Waiting):
             store.drive(twice, key="k")  # the step is worked anew, and what follows is asked about

@@ -132,12 +132,13 @@ def apply(script: Script, found: int, steps: Sequence[Migration]) -> list[Migrat
     for step in todo:
         script.run(migration_for(script.dialect, step.text))
         if found == 0 and step is todo[0]:
-            _begin_meta(script)
+            begin_meta(script)
         script.query(Q.meta_put, name="schema", value=str(step.number))
         reach("migrate.step")
     return todo
 
 
-def _begin_meta(script: Script) -> None:
+def begin_meta(script: Script) -> None:
+    """Give a new store its identity."""
     script.query(Q.meta_put, name="uid", value=new_uid().hex())
     script.query(Q.meta_put, name="epoch", value="1")

@@ -92,8 +92,8 @@ def installed_by_uv(requirements: list[str]) -> bool:
     try:
         pip("install", "--quiet", UV)
         subprocess.run(command, cwd=TOP, env={**os.environ, "UV_SYSTEM_CERTS": "1"}, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(f"uv could not do it ({error}); with pip, then", flush=True)
+    except (OSError, subprocess.CalledProcessError):
+        print("uv could not do it; with pip, then", flush=True)
         return False
     return True
 

@@ -278,6 +278,20 @@ def test_control_without_looking_again_the_fork_loses_its_turns(tmp_path, monkey
             fork.transcript()
 
 
+def test_a_label_that_spares_it_and_was_set_since_the_choice_is_seen(tmp_path):
+    rule = Retention(checkpoints=1, turns=0, except_label="hold")
+    with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        session = talked(store)
+        covered_upto(session, 21)
+        (found,) = store._judged()
+        doomed = store._caller.read(retain.choose, found, rule)
+        assert doomed.turns
+        assert doomed.checkpoints
+        session.label("hold")
+        assert store._caller.write(retain.take_turns, doomed, doomed.turns) == ([], 0)
+        assert store._caller.write(retain.take_checkpoints, doomed, doomed.checkpoints) == ([], 0)
+
+
 def test_beside_a_writer_nothing_is_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(retain, "PAGE_EVENTS", 2)
     url = f"sqlite:///{tmp_path}/a.db"

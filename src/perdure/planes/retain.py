@@ -2,7 +2,7 @@
 
     choose   outside the lane, one stream at a time: what each rule lets go
     take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
-             after; `log.pruned` names the events whose bodies are emptied, and what only they gave goes in the same commit
+             after, and so is a label that spares it; `log.pruned` names the events whose bodies are emptied, and what only they gave goes in the same commit
     collect  blobs that nothing reaches any more go (planes/collect)
     purge    what was emptied leaves the lines of a files store too: last, for the whole store
 
@@ -250,6 +250,8 @@ class Taken(NamedTuple):
 
 def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
     """Take away checkpoints that were chosen outside the lane, if they are still there. May be run again."""
+    if not _is_still_for(tx, doomed):
+        return Taken([], 0)
     sizes = _sizes(tx, doomed.stream, seqs)
     taken = checkpoints.prune(tx, doomed.stream, seqs, doomed.forks, **_saved(doomed.rule))
     return Taken(taken, sum(sizes[seq] for seq in taken))
@@ -262,7 +264,8 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
     again. Recorded by one event that names them.
     """
     stream = doomed.stream
-    tx.lock(stream)
+    if not _is_still_for(tx, doomed):
+        return Taken([], 0)
     if checkpoints.forks_of(tx, stream) != doomed.forks:
         still = {*_covered(tx, stream, doomed.rule)[0]}
         seqs = [seq for seq in seqs if seq in still]
@@ -271,6 +274,13 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
         tx.empty(stream, sizes)
     return Taken(sorted(sizes), sum(sizes.values()))
+
+
+def _is_still_for(tx: Tx, doomed: Doomed) -> bool:
+    """Lock the stream, and see whether the rule is for it as it is labelled now: somebody may have said "hold" since."""
+    tx.lock(doomed.stream)
+    found = judged(tx, doomed.stream.id - 1, doomed.stream.id)
+    return any(_is_for(doomed.rule, each.labels) for each in found)
 
 
 # -- what lies beside the database ---------------------------------------------------------------------------

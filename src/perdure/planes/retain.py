@@ -2,7 +2,8 @@
 
     choose   outside the lane, one stream at a time: what each rule lets go
     take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
-             after, and so is a label that spares it; `log.pruned` names the events whose bodies are emptied, and what only they gave goes in the same commit
+             after, and so does a label that spares it; `log.pruned` names the events whose bodies are emptied, and what only
+             they gave goes in the same commit
     collect  blobs that nothing reaches any more go (planes/collect)
     purge    what was emptied leaves the lines of a files store too: last, for the whole store
 

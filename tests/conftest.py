@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from perdure.effects import tool as tools
 from perdure.runtime import agent as agents
 from perdure.testing.postgres import (
@@ -71,6 +72,13 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patched.setenv("TMPDIR", folder)
         patched.setattr(tempfile, "tempdir", folder)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_forks() -> Iterator[None]:
+    """What forks programs for tests ends with them."""
+    yield
+    forked.end()
 
 
 @pytest.fixture(scope="session")

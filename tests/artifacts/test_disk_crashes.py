@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from artifacts.disk_places import ADDRESS, SRC, path_of
 from artifacts.place_contract import TEXT
 from perdure.artifacts.disk import POINTS, DiskPlace
@@ -136,10 +137,9 @@ if sys.argv[2] == "delete":
 """
 
 
-def run_child(place: DiskPlace, crash_at: str, *, then: str = "stop") -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "PERDURE_CRASH_AT": crash_at}
-    command = [sys.executable, "-c", CHILD, str(place.root), then]
-    return subprocess.run(command, input=TEXT, env=environment, capture_output=True, check=False)
+def run_child(place: DiskPlace, crash_at: str, *, then: str = "stop") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PERDURE_CRASH_AT": crash_at}
+    return forked.run("-c", CHILD, str(place.root), then, input=TEXT.decode(), env=environment)
 
 
 def assert_whole_or_absent(place: DiskPlace) -> None:
@@ -154,7 +154,7 @@ def test_kill_at_every_point_of_a_put(place: DiskPlace, point: str, existing: by
         path_of(place, "t1", ADDRESS).parent.mkdir(parents=True)
         path_of(place, "t1", ADDRESS).write_bytes(existing)
     died = run_child(place, point)
-    assert (died.returncode, died.stdout) == (-signal.SIGKILL, b""), died.stderr.decode()
+    assert (died.returncode, died.stdout) == (-signal.SIGKILL, ""), died.stderr
     reopened = DiskPlace(place.root)
     if existing is None or point in {"artifact.after_rename", "artifact.after_put"}:
         assert_whole_or_absent(reopened)
@@ -169,7 +169,7 @@ def test_kill_at_every_point_of_a_put(place: DiskPlace, point: str, existing: by
 @pytest.mark.parametrize("point", [point for point in POINTS if "delete" in point])
 def test_kill_at_every_point_of_a_delete(place: DiskPlace, point: str) -> None:
     died = run_child(place, point, then="delete")
-    assert (died.returncode, died.stdout) == (-signal.SIGKILL, b"acknowledged\n"), died.stderr.decode()
+    assert (died.returncode, died.stdout) == (-signal.SIGKILL, "acknowledged\n"), died.stderr
     assert place.exists("t1", ADDRESS) == (point == "artifact.before_delete")
     assert_whole_or_absent(place)
     place.delete("t1", ADDRESS)
@@ -180,7 +180,7 @@ def test_kill_at_every_point_of_a_delete(place: DiskPlace, point: str) -> None:
 def test_the_child_ends_well_when_no_point_is_armed(place: DiskPlace) -> None:
     """Control: the kills above come from the points."""
     ended = run_child(place, "artifact.no_such_point", then="delete")
-    assert (ended.returncode, ended.stdout) == (0, b"acknowledged\n"), ended.stderr.decode()
+    assert (ended.returncode, ended.stdout) == (0, "acknowledged\n"), ended.stderr
 
 
 def test_every_point_is_reached(place: DiskPlace) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+import forked
 import perdure
 from effects import moving_agent as moving
 from perdure import errors
@@ -49,11 +47,10 @@ def drive_until_killed(url: str, world: str, stop: str) -> None:
     """In a process of its own, which dies there."""
     name, _, count = stop.partition(":")
     answers = count if name == "answers" else "100"
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    env = forked.environment()
     if name != "answers":
         env["PERDURE_CRASH_AT"] = stop
-    command = [sys.executable, "-m", "effects.moving_agent", url, world, answers]
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    ran = forked.run("-m", "effects.moving_agent", url, world, answers, env=env)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 

@@ -1,4 +1,4 @@
-"""The grounds of the sweeps, on each store. The witness and the program that forks are shared by all tests."""
+"""The grounds of the sweeps, on each store. The witness is shared by all tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from faults.forks import Forks
 from faults.sweeps import Ground, in_memory
 from perdure.testing.witness import Witness
 
@@ -17,20 +16,14 @@ def the_witness() -> Iterator[Witness]:
         yield witness
 
 
-@pytest.fixture(scope="session")
-def the_forks() -> Iterator[Forks]:
-    with Forks() as forks:
-        yield forks
-
-
 @pytest.fixture(params=["sqlite", "files", "postgres"])
-def swept(request: pytest.FixtureRequest, the_witness: Witness, the_forks: Forks) -> Iterator[Ground]:
+def swept(request: pytest.FixtureRequest, the_witness: Witness) -> Iterator[Ground]:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     with in_memory() as folder:
-        yield Ground(folder, the_witness, the_forks, url, request.param)
+        yield Ground(folder, the_witness, url, request.param)
 
 
 @pytest.fixture
-def on_sqlite(the_witness: Witness, the_forks: Forks) -> Iterator[Ground]:
+def on_sqlite(the_witness: Witness) -> Iterator[Ground]:
     with in_memory() as folder:
-        yield Ground(folder, the_witness, the_forks, None)
+        yield Ground(folder, the_witness, None)

@@ -1,41 +1,28 @@
-"""Processes that live the swept story, forked from one that has imported everything: a life begins in milliseconds.
+"""Lives of the swept story, each in a process that is forked from one that has imported everything: see forked.py.
 
-`Forks` is the harness's side. The other side (this file as a program) has no threads and no store, forks one child an order, and
-says how it ended: by itself, killed, or stopped. An order may name a crash point at which the child is killed or stopped, hold
-it until a tracer is attached, or have it count its points.
+`Life` is the harness's side. The other side lives what an order says, which may name a crash point at
+which it is killed or stopped, or have it count its points.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
-import importlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgspec
 
 from faults import sweep_agent, sweep_variants
+from forked import Program, environment
 from perdure.model import points
 from perdure.stores.tx import Tx
 
-LATER = (
-    "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.aio.driving", "perdure.handles.crossing",
-    "perdure.artifacts.local", "perdure.stores.postgres", "perdure.stores.files.engine",
-    "concurrent.futures.thread", "encodings.idna",
-)  # fmt: skip
 ERROR_CHARS = 600
 LIFE_SECONDS = 120
-PR_SET_PTRACER = 0x59616D61
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
@@ -54,7 +41,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     may_deny: bool = True
     patience: float = 30.0
     counting: bool = False
-    held: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -69,147 +55,56 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Ended(NamedTuple):
-    """How a child ended: "exit", "kill" or "stop" (not ended yet), and what it said."""
+    """How a life ended: "exit", "kill" or "stop" (not ended yet), and what it said."""
 
-    pid: int
     how: str
     report: Report
-
-
-def environment() -> dict[str, str]:
-    found = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
 
 
 # -- the harness's side ------------------------------------------------------------------------------------------
 
 
-class Forks:
-    """A program that forks children. A context manager."""
+class Life:
+    """A process that waits for `go`."""
 
-    def __init__(self) -> None:
-        self._program = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment(),
-        )  # fmt: skip
+    def __init__(self, order: Order) -> None:
+        words = (f"from {__name__} import live; live()", msgspec.json.encode(order).decode())
+        self._program = Program("-c", *words, env=environment(), stdout=subprocess.PIPE, held=True)
+        self.pid = self._program.pid
 
-    def run(self, order: Order) -> Ended:
-        """Fork a child and wait for its end, or until it is stopped."""
-        return self._said("run", msgspec.to_builtins(order))
+    def go(self) -> None:
+        """Let it begin."""
+        self._program.go()
 
-    def hold(self, order: Order) -> int:
-        """Fork a child that waits for `go`; returns its process id."""
-        return self._said("hold", msgspec.to_builtins(order)).pid
+    def wait(self) -> Ended:
+        """Wait for its end, or until it is stopped."""
+        if self._program.wait_stopped():
+            return Ended("stop", Report())
+        with self._program as ended:
+            said = ended.stdout.read()
+        how = "exit" if ended.wait() >= 0 else "kill"
+        return Ended(
+            how, msgspec.json.decode(said, type=Report) if said else Report(error=f"status {ended.returncode}")
+        )
 
-    def go(self, pid: int) -> Ended:
-        """Let a held child begin, and wait for its end."""
-        return self._said("go", pid)
+    def kill(self) -> None:
+        """Unless it has ended."""
+        self._program.kill()
 
-    def start(self, pid: int) -> None:
-        """Let a held child begin."""
-        self._said("start", pid)
-
-    def wake(self, pid: int) -> Ended:
-        """Let a stopped child go on, and wait for its end."""
-        os.kill(pid, signal.SIGCONT)
-        return self.wait(pid)
-
-    def wait(self, pid: int) -> Ended:
-        """Wait for a child's end."""
-        return self._said("wait", pid)
-
-    def _said(self, verb: str, given: Any) -> Ended:
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write(json.dumps([verb, given]) + "\n")
-        self._program.stdin.flush()
-        return msgspec.json.decode(self._program.stdout.readline(), type=Ended)
-
-    def close(self) -> None:
-        """End it. Children that are stopped are killed by it."""
-        self._program.communicate()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.close()
+    def wake(self) -> Ended:
+        """Let a stopped one go on, and wait for its end."""
+        self._program.send_signal(signal.SIGCONT)
+        return self.wait()
 
 
-# -- the program that forks ---------------------------------------------------------------------------------------
+def run(order: Order) -> Ended:
+    """Live, and wait for the end."""
+    life = Life(order)
+    life.go()
+    return life.wait()
 
 
-class Child(NamedTuple):
-    """A child that was forked: where it reports, and where it waits for the word to begin."""
-
-    report: int
-    gate: int
-
-
-CHILDREN: dict[int, Child] = {}
-
-
-def fork(given: dict[str, Any]) -> int:
-    """Fork a child, which waits at its gate."""
-    order = msgspec.convert(given, Order)
-    said, say = os.pipe()
-    enter, gate = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(gate)
-        if order.held:
-            allow_tracing()
-        os.read(enter, 1)
-        be_child(order, say)
-    os.close(say)
-    os.close(enter)
-    CHILDREN[pid] = Child(said, gate)
-    return pid
-
-
-def allow_tracing() -> None:
-    """Let any process of this user trace this one, where only its parents may (Yama)."""
-    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
-
-
-def begin(pid: int) -> None:
-    os.write(CHILDREN[pid].gate, b"!")
-
-
-def wait(pid: int) -> Ended:
-    _, status = os.waitpid(pid, os.WUNTRACED)
-    if os.WIFSTOPPED(status):
-        return Ended(pid, "stop", Report())
-    child = CHILDREN.pop(pid)
-    os.close(child.gate)
-    with os.fdopen(child.report, "rb") as pipe:
-        said = pipe.read()
-    how = "kill" if os.WIFSIGNALED(status) else "exit"
-    return Ended(pid, how, msgspec.json.decode(said, type=Report) if said else Report(error=f"status {status}"))
-
-
-def prepare() -> None:
-    """Import what a life imports when it gets there, so that no child has to."""
-    for name in LATER:
-        with contextlib.suppress(ImportError):  # a store whose driver is not installed is not swept
-            importlib.import_module(name)
-    gc.freeze()
-
-
-def serve() -> None:
-    prepare()
-    for line in sys.stdin:
-        verb, given = json.loads(line)
-        pid = fork(given) if verb in ("run", "hold") else given
-        if verb in ("run", "go", "start"):
-            begin(pid)
-        ended = Ended(pid, "", Report()) if verb in ("hold", "start") else wait(pid)
-        os.write(1, msgspec.json.encode(ended) + b"\n")
-    for pid in CHILDREN:
-        os.kill(pid, signal.SIGKILL)
-
-
-# -- being a child -------------------------------------------------------------------------------------------------
+# -- being it -----------------------------------------------------------------------------------------------------
 
 
 class Counted(dict[str, Any]):
@@ -244,8 +139,9 @@ def strike_at(nth: int, how: str) -> Callable[[], None]:
     return act
 
 
-def be_child(order: Order, say: int) -> None:
+def live() -> None:
     """Live, and say what came of it. A life that takes too long is no life."""
+    order = msgspec.json.decode(sys.argv[1], type=Order)
     signal.alarm(LIFE_SECONDS)
     try:
         report = lived(order)
@@ -253,7 +149,7 @@ def be_child(order: Order, say: int) -> None:
         report = Report(unsettled=True, error=str(needed))
     except BaseException:
         report = Report(error=traceback.format_exc()[-ERROR_CHARS:])
-    os.write(say, msgspec.json.encode(report)[:60_000])
+    os.write(1, msgspec.json.encode(report)[:60_000])
     os._exit(0)
 
 
@@ -272,7 +168,3 @@ def lived(order: Order) -> Report:
     if counted is None:
         return Report(given, settled=settled)
     return Report(given, settled=settled, points=counted.times, commits=counted.commits)
-
-
-if __name__ == "__main__":
-    serve()

@@ -1,4 +1,4 @@
-"""The ground on which the story is swept: a witness, a program that forks, and a store for each case.
+"""The ground on which the story is swept: a witness, and a store for each case.
 
 A case is lived until it is over: killed once or more, then left alone. `Outcome` says what the witness saw that should not be.
 SIGKILL takes nothing from the kernel, so SQLite files lie in memory where there is such a folder; power loss is shown elsewhere.
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import perdure
-from faults import sweep_agent
-from faults.forks import Ended, Forks, Order, Report
+from faults import forks, sweep_agent
+from faults.forks import Ended, Order, Report
 from faults.writer import SEED
 from perdure.testing.witness import Witness
 
@@ -50,9 +50,8 @@ class Ground:
 
     _numbers = itertools.count()  # over all grounds: they may share a witness
 
-    def __init__(self, folder: Path, witness: Witness, forks: Forks, url: str | None, kind: str = "sqlite") -> None:
+    def __init__(self, folder: Path, witness: Witness, url: str | None, kind: str = "sqlite") -> None:
         self.witness = witness
-        self.forks = forks
         self._folder = folder
         self._url = url
         self.kind = kind
@@ -91,7 +90,7 @@ class Ground:
         """Live a case: killed where its order says, then at further points, one life each, then to its end."""
         orders = [first, *(remade(first, at=point) for point in then), *[remade(first, at=None)] * LIVES_MAX]
         for kills, order in enumerate(orders):
-            ended = self.forks.run(order)
+            ended = forks.run(order)
             if ended.how == "exit":
                 return self.outcome(first, ended, kills)
         raise AssertionError(f"{first.case} is killed again and again")
@@ -124,7 +123,7 @@ def tidy(place: Path, prefix: str) -> None:
 def counted(swept: Ground, **options: Any) -> Report:
     """A life that nobody disturbs: which points it reaches, how often, and what it commits."""
     order = swept.case(counting=True, **options)
-    ended = swept.forks.run(order)
+    ended = forks.run(order)
     assert not swept.outcome(order, ended, 0).wrong, ended
     return ended.report
 

@@ -11,13 +11,15 @@ import os
 import random
 import shutil
 import signal
-import subprocess
+import tempfile
 import threading
 from collections import Counter
 
 import pytest
 
-from faults.writer import ROUNDS, SEED, command, environment
+from faults.tracing import tracer
+from faults.writer import ROUNDS, SEED, writing
+from forked import Program
 from perdure.testing.faults import kill_after
 from stores.verbs import Called, everything, opened
 
@@ -43,8 +45,7 @@ def test_random_kills_among_200_writers(kind, request, tmp_path):
     rng = random.Random(SEED)
     acked: set[str] = set()
     for round_number in range(ROUNDS):
-        program = command(url, "crowd", f"{round_number}/")
-        acked.update(kill_after(program, rng.randint(1, 1500), environment()))
+        acked.update(kill_after(writing(url, "crowd", f"{round_number}/"), rng.randint(1, 1500)))
     stored = everything(url)
     lost = acked - set(stored)
     log.info("%s: %d kills, %d acknowledged, %d stored, %d lost", kind, ROUNDS, len(acked), len(stored), len(lost))
@@ -55,7 +56,7 @@ def test_random_kills_among_200_writers(kind, request, tmp_path):
 def test_the_server_is_killed_among_200_writers(private_postgres):
     """The writers live on: they wait for the server, and what was under way is settled by transaction id."""
     url = prepared(private_postgres.url(schema="s"))
-    program = subprocess.Popen(command(url, "crowd", ""), stdout=subprocess.PIPE, env=environment(), text=True)
+    program = writing(url, "crowd", "")
     assert program.stdout is not None
     acked: list[str] = []
     for _ in range(ROUNDS):
@@ -85,16 +86,10 @@ def drain(lines, into: list[str]) -> None:
 
 
 def killed_at(url: str, what: str, point: str) -> list[str]:
-    run = subprocess.run(
-        command(prepared(url), what, "50"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environment(PERDURE_CRASH_AT=point),
-    )
-    assert run.returncode == -signal.SIGKILL, run.stderr
-    return run.stdout.split()
+    with writing(prepared(url), what, "50", PERDURE_CRASH_AT=point) as program:
+        said = program.stdout.read()
+        assert program.wait() == -signal.SIGKILL
+    return said.split()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])
@@ -134,16 +129,30 @@ def test_control_who_acknowledges_before_the_append_is_caught(tmp_path):
 CALLS = ("pwrite64", "fdatasync", "ftruncate", "unlink")
 
 
-def works(strace: str) -> bool:
-    return subprocess.run([strace, "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
-
-
 @pytest.fixture
 def strace() -> str:
     found = shutil.which("strace")
-    if found is None or not works(found):
+    if found is None or not may_trace(found):
         pytest.skip("strace is missing or may not trace here: no kills at single system calls")
     return found
+
+
+def may_trace(strace: str) -> bool:
+    with Program("-c", "pass", held=True) as program, tracer(strace, program.pid) as attached:
+        program.go()
+        return attached
+
+
+def traced(strace: str, flags: list[str], url: str, count: str) -> tuple[list[str], int, str]:
+    """What one writer said, its exit status, and what it complained of."""
+    with tempfile.TemporaryFile("w+") as errors, writing(url, "one", count, stderr=errors, held=True) as program:
+        with tracer(strace, program.pid, *flags) as attached:
+            program.go()
+            said = program.stdout.read().split()
+            status = program.wait()
+        assert attached
+        errors.seek(0)
+        return said, status, errors.read()
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync", "ftruncate", "rename", "unlink"])
@@ -154,16 +163,14 @@ def test_a_kill_at_every_call_that_a_log_rests_on(strace, call, tmp_path):
         folder = tmp_path / f"{nth}"
         inject = ["-P", f"{folder}/log/000001.jsonl", "-e", f"trace={call}"]
         inject += ["-e", f"inject={call}:signal=KILL:when={nth}"]
-        traced = [strace, "-f", "-qq", "-o", os.devnull, *inject, *command(f"files:///{folder}", "one", "12")]
-        run = subprocess.run(traced, capture_output=True, text=True, timeout=120, env=environment(), check=False)
-        acked = run.stdout.split()
+        acked, status, errors = traced(strace, inject, f"files:///{folder}", "12")
         stored = everything(f"files:///{folder}")
         assert set(acked) <= set(stored), f"{call} {nth}"
         assert len(stored) <= len(acked) + 1
-        if run.returncode == 0:
+        if status == 0:
             assert len(acked) == 12
             return log.info("%s: killed at %d points", call, len(range(1, nth, step)))
-        assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
+        assert status == -signal.SIGKILL, errors
     raise AssertionError("the program never ended by itself")
 
 
@@ -175,25 +182,14 @@ def test_a_kill_at_every_call_that_durability_rests_on(strace, call, tmp_path):
         path = tmp_path / f"{nth}.db"
         files = [flag for end in ("", "-wal", "-journal") for flag in ("-P", f"{path}{end}")]
         inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={nth}"]
-        traced = [
-            strace,
-            "-f",
-            "-qq",
-            "-o",
-            os.devnull,
-            *files,
-            *inject,
-            *command(f"sqlite:///{path}", "one", "6"),
-        ]
-        run = subprocess.run(traced, capture_output=True, text=True, timeout=120, env=environment(), check=False)
-        acked = run.stdout.split()
+        acked, status, errors = traced(strace, [*files, *inject], f"sqlite:///{path}", "6")
         stored = everything(f"sqlite:///{path}")
         assert set(acked) <= set(stored), f"{call} {nth}"
         assert len(stored) <= len(acked) + 1
-        if run.returncode == 0:
+        if status == 0:
             assert len(acked) == 6
             return log.info("%s: killed at %d points", call, len(range(1, nth, step)))
-        assert run.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), run.stderr
+        assert status == -signal.SIGKILL, errors
     raise AssertionError("the program never ended by itself")
 
 
@@ -206,19 +202,11 @@ def test_errors_of_the_disk_at_every_sync(strace, kind, tmp_path):
             files = [path, f"{path}-wal"] if kind == "sqlite" else [path / "log" / "000001.jsonl"]
             files = [flag for each in files for flag in ("-P", str(each))]
             inject = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:error=EIO:when={when}"]
-            program = command(prepared(f"{kind}:///{path}"), "one", "6")
-            run = subprocess.run(
-                [strace, "-f", "-qq", "-o", os.devnull, *files, *inject, *program],
-                text=True,
-                capture_output=True,
-                timeout=120,
-                env=environment(),
-                check=False,
-            )
+            acked, status, errors = traced(strace, [*files, *inject], prepared(f"{kind}:///{path}"), "6")
             stored = everything(f"{kind}:///{path}")
-            assert set(run.stdout.split()) <= set(stored)
+            assert set(acked) <= set(stored)
             assert set(stored.values()) <= {1}
-            assert run.returncode == 0 or "Unavailable" in run.stderr
+            assert status == 0 or "Unavailable" in errors
 
 
 def test_no_thread_is_left_of_a_killer():

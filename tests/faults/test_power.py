@@ -24,13 +24,13 @@ import logging
 import os
 import random
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from faults.writer import ROUNDS, SEED, command, environment
+from faults.writer import ROUNDS, SEED, writing
+from forked import Program
 from perdure.errors import Error
 from perdure.testing import disk as disks
 from perdure.testing.faults import strike_after
@@ -70,18 +70,18 @@ def disk(request, tmp_path) -> Disk:
     return disk
 
 
-def said(disk: Disk, program: list[str], acks: int, moment: Moment) -> list[str]:
+def said(disk: Disk, acks: int, moment: Moment, *program: str) -> list[str]:
     """All that a program said before the power went and until it found out, which must be its end."""
 
-    def strike(running: subprocess.Popen[str]) -> None:
+    def strike(running: Program) -> None:
         if moment is Moment.AT_REST:
             running.send_signal(signal.SIGSTOP)
-            os.waitpid(running.pid, os.WUNTRACED)  # returns when the last of its threads has left the kernel
+            assert running.wait_stopped()  # returns when the last of its threads has left the kernel
         disk.lose_power()
         running.send_signal(signal.SIGCONT)
 
     with disk.mounted():
-        lines, status = strike_after(program, acks, strike, environment(PERDURE_WITNESS=str(disk.witness)))
+        lines, status = strike_after(writing(*program, PERDURE_WITNESS=str(disk.witness)), acks, strike)
     assert status == 1
     assert len(lines) >= acks
     return lines
@@ -97,7 +97,7 @@ def counted(lines: list[str], moment: Moment) -> set[str]:
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("acks", [1, 40, 300])
 def test_what_was_acknowledged_survives_a_power_loss(disk, acks, moment):
-    acked = counted(said(disk, command(disk.url, "one", "1000000"), acks, moment), moment)
+    acked = counted(said(disk, acks, moment, disk.url, "one", "1000000"), moment)
     with disk.mounted():
         stored = everything(disk.url)
     assert acked <= set(stored)
@@ -110,7 +110,7 @@ def test_power_losses_among_200_writers(disk, moment):
     rng = random.Random(SEED)
     acked: set[str] = set()
     for round_number in range(ROUNDS):
-        lines = said(disk, command(disk.url, "crowd", f"{round_number}/"), rng.randint(1, 400), moment)
+        lines = said(disk, rng.randint(1, 400), moment, disk.url, "crowd", f"{round_number}/")
         acked |= counted(lines, moment)
     with disk.mounted():
         stored = everything(disk.url)
@@ -125,7 +125,7 @@ def test_power_losses_among_200_writers(disk, moment):
     ("disk", "what"), [("sqlite", "normal"), ("sqlite", "loose"), ("files", "dull")], indirect=["disk"]
 )
 def test_control_without_syncs_acknowledged_writes_are_lost(disk, what, moment):
-    acked = counted(said(disk, command(disk.url, what, "1000000"), 40, moment), moment)
+    acked = counted(said(disk, 40, moment, disk.url, what, "1000000"), moment)
     with disk.mounted():
         try:
             stored = set(everything(disk.url))
@@ -143,7 +143,7 @@ def test_a_bare_sync_that_counts_is_never_lost(disk, moment):
     file = disk.place / "bare"
     uncounted = 0
     for _ in range(ROUNDS):
-        lines = said(disk, command(str(file), "bare", "1000000"), 20, moment)
+        lines = said(disk, 20, moment, str(file), "bare", "1000000")
         with disk.mounted():
             stored = set(file.read_bytes().replace(b"\0", b" ").decode().split())
             file.unlink()

@@ -13,14 +13,13 @@ import os
 import random
 import re
 import shutil
-import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from faults.forks import Order, Report
+from faults import forks
+from faults.forks import Life, Order, Report
 from faults.sweeps import (
     FULL,
     LANE,
@@ -34,6 +33,7 @@ from faults.sweeps import (
     verified,
     wrong,
 )
+from faults.tracing import tracer
 from faults.writer import SEED
 from perdure.effects.ledger import ARROWS
 from perdure.model.records.runs import RunStatus
@@ -89,7 +89,7 @@ def test_random_kills_around_the_call(swept):
     rng = random.Random(SEED)
     slow = dict.fromkeys(("label", "pay", "push", "mail", "shove", "ring", "lend", "stumble"), 0.004)
     began = time.monotonic()
-    swept.forks.run(swept.case(slow=slow))
+    forks.run(swept.case(slow=slow))
     life_seconds = time.monotonic() - began
     outcomes: list[Outcome] = []
     while sum(each.kills for each in outcomes) < (300 if FULL else 4):
@@ -104,11 +104,11 @@ def test_random_kills_around_the_call(swept):
 
 def killed_after(swept: Ground, order: Order, seconds: float) -> bool:
     """Begin a life and kill it after some time; whether it had not ended by itself."""
-    pid = swept.forks.hold(order)
-    swept.forks.start(pid)
+    life = Life(order)
+    life.go()
     time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    return swept.forks.wait(pid).how == "kill"
+    life.kill()
+    return life.wait().how == "kill"
 
 
 # -- system calls -------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def strace(on_sqlite) -> str:
     found = shutil.which("strace")
     if found is None:
         pytest.skip("strace is missing: no kills at single system calls")
-    order = on_sqlite.case(held=True, chapter="none")
+    order = on_sqlite.case(chapter="none")
     if not traced(on_sqlite, found, order, "connect"):
         pytest.skip("strace may not trace here: no kills at single system calls")
     return found
@@ -131,19 +131,17 @@ def strace(on_sqlite) -> str:
 
 def traced(swept: Ground, strace: str, order: Order, call: str, *more: str, output: str = os.devnull) -> str:
     """Live with a tracer attached from the first moment on; gives how it ended, "" if nothing can be traced here."""
-    pid = swept.forks.hold(order)
+    life = Life(order)
     files = [f"{swept.path(order.case)}{end}" for end in ("", "-wal")] if call in FILES else []
     flags = [*(flag for path in files for flag in ("-P", path)), "-e", f"trace={call}", *more]
-    tracer = subprocess.Popen([strace, "-f", "-o", output, *flags, "-p", str(pid)], stderr=subprocess.PIPE, text=True)
-    assert tracer.stderr is not None
-    attached = "attached" in tracer.stderr.readline()
-    ended = swept.forks.go(pid)
-    tracer.communicate()
+    with tracer(strace, life.pid, *flags, output=output) as attached:
+        life.go()
+        ended = life.wait()
     return ended.how if attached else ""
 
 
 def calls_of_a_life(swept: Ground, strace: str, call: str) -> int:
-    order = swept.case(held=True, chapter="sync")
+    order = swept.case(chapter="sync")
     output = Path(f"{swept.path(order.case)}.calls")
     assert traced(swept, strace, order, call, output=str(output)) == "exit"
     return sum(f" {call}(" in line for line in output.read_text().splitlines())
@@ -160,7 +158,7 @@ def test_a_kill_at_every_write_sync_and_send(on_sqlite, strace, call, part, part
     chosen = sampled(on_sqlite, [*range(1 + part, times + 1, parts)], 3)
     outcomes = []
     for nth in chosen:
-        order = on_sqlite.case(held=True, chapter="sync")
+        order = on_sqlite.case(chapter="sync")
         how = traced(on_sqlite, strace, order, call, "-e", f"inject={call}:signal=KILL:when={nth}")
         outcomes.append(on_sqlite.killed(order)._replace(kills=int(how == "kill")))
     assert not wrong(outcomes)
@@ -222,8 +220,8 @@ def uncovered(report: Report, wanted: set[str]) -> set[str]:
 def test_every_transition_has_a_crash_point_before_and_after_it(on_sqlite):
     first = counted(on_sqlite)
     killed = on_sqlite.case(at=("effect.call.after", 9))
-    on_sqlite.forks.run(killed)
-    recovery = on_sqlite.forks.run(remade(killed, at=None, counting=True)).report
+    forks.run(killed)
+    recovery = forks.run(remade(killed, at=None, counting=True)).report
     assert not uncovered(first, transitions() - IN_RECOVERY)
     assert not uncovered(recovery, IN_RECOVERY)
     named = {f"effect.{arrow}.{side}" for arrow in ARROWS.keys() - IN_ANOTHER for side in ("before", "after")}

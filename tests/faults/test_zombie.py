@@ -12,7 +12,8 @@ import logging
 from typing import Any, NamedTuple
 
 import perdure
-from faults.forks import Order, Report
+from faults import forks
+from faults.forks import Life, Order, Report
 from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, remade, sampled, verified, wrong
 from perdure.effects import judging
 from perdure.log.event import Event, decode_body
@@ -54,13 +55,15 @@ class Haunted(NamedTuple):
 def haunted(swept: Ground, point: Point, variant: str = "", *, hasty: bool = False) -> Haunted | None:
     """One case: the zombie stops at the point. None if it never got there."""
     order = swept.case(chapter="journey", variant=variant, actor="zombie", may_deny=False, at=point, signal="stop")
-    zombie = swept.forks.run(order)
-    if zombie.how != "stop":
+    zombie = Life(order)
+    zombie.go()
+    asleep = zombie.wait()
+    if asleep.how != "stop":
         return None
     heir = remade(order, variant="", actor="heir", at=None, may_deny=hasty, patience=PATIENCE_SECONDS)
-    taken = swept.forks.run(heir) if lapse(order) else zombie
-    woken = swept.forks.wake(zombie.pid)
-    last = swept.forks.run(remade(heir, actor="last", may_deny=True, patience=30.0))
+    taken = forks.run(heir) if lapse(order) else asleep
+    woken = zombie.wake()
+    last = forks.run(remade(heir, actor="last", may_deny=True, patience=30.0))
     return Haunted(
         stale=stale_writes(order), outcome=swept.outcome(order, last, 0), heir=taken.report, woken=woken.report
     )

@@ -1,13 +1,13 @@
 """A program to be killed: writes to a store and prints one line for every write that was acknowledged.
 
-writer.py URL crowd FIRST   200 concurrent writers, half of them threads, on 40 sessions, for ever
-writer.py URL one COUNT     one writer, COUNT turns in one session
-writer.py URL eager COUNT   a control: prints while the verb runs, before anything is committed
-writer.py URL normal COUNT  another: commits with synchronous=NORMAL, which in WAL mode syncs no commit
-writer.py URL loose COUNT   another: commits with synchronous=OFF
-writer.py URL late COUNT    another, of a files store: says so before the line is appended
-writer.py URL dull COUNT    another, of a files store: appends, and does not sync
-writer.py FILE bare COUNT   no store at all: appends a block, syncs it, says so
+URL crowd FIRST   200 concurrent writers, half of them threads, on 40 sessions, for ever
+URL one COUNT     one writer, COUNT turns in one session
+URL eager COUNT   a control: prints while the verb runs, before anything is committed
+URL normal COUNT  another: commits with synchronous=NORMAL, which in WAL mode syncs no commit
+URL loose COUNT   another: commits with synchronous=OFF
+URL late COUNT    another, of a files store: says so before the line is appended
+URL dull COUNT    another, of a files store: appends, and does not sync
+FILE bare COUNT   no store at all: appends a block, syncs it, says so
 
 PERDURE_WITNESS names a file on the disk that is written to: it is read after each acknowledged write and before
 the line is printed. A line whose reading failed, because the disk was gone by then, ends with "?".
@@ -19,11 +19,12 @@ import asyncio
 import functools
 import itertools
 import os
+import subprocess
 import sys
 import threading
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from forked import Program, environment
 from perdure.stores.files import journal
 from perdure.stores.files.journal import Journal
 from stores.verbs import Opened, append, begin, opened
@@ -38,12 +39,12 @@ BLOCK_BYTES = 4096
 # -- starting it --------------------------------------------------------------------------------------------
 
 
-def command(url: str, what: str, rest: str) -> list[str]:
-    return [sys.executable, __file__, url, what, rest]
-
-
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **more}
+def writing(
+    url: str, what: str, rest: str, *, stderr: IO[str] | None = None, held: bool = False, **env: str
+) -> Program:
+    words = ("-c", f"from {__name__} import main; main()", url, what, rest)
+    env = environment(**env)
+    return Program(*words, stdout=subprocess.PIPE, stderr=stderr, env=env, start_new_session=True, held=held)
 
 
 # -- being it -----------------------------------------------------------------------------------------------
@@ -161,7 +162,8 @@ MODES = {
     "dull": dull,
 }
 
-if __name__ == "__main__":
+
+def main() -> None:
     url, what, rest = sys.argv[1:]
     opened_witness()
     if what == "bare":

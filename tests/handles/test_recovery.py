@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 import perdure
 from handles import left_behind as left
 from perdure.effects.tool import DECLARED
@@ -31,9 +29,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def leave(url: str, world: str, tool: str, point: str) -> None:
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "PERDURE_CRASH_AT": point}
-    command = [sys.executable, "-m", "handles.left_behind", url, world, tool]
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    env = forked.environment(PERDURE_CRASH_AT=point)
+    ran = forked.run("-m", "handles.left_behind", url, world, tool, env=env)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 

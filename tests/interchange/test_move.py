@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 import pytest
 
+import forked
 import perdure
 from furnished import furnish
 from perdure import errors
@@ -126,8 +124,7 @@ def test_a_move_that_is_killed_goes_on(source, target, tmp_path, monkeypatch, po
     monkeypatch.setattr(moving, "PAGE_EVENTS", 100)
     before = exported(source, tmp_path / "1")
     program = MOVE.replace("; move(", "; import perdure.interchange.move as m; m.PAGE_EVENTS = 100; move(")
-    env = {**os.environ, "PERDURE_CRASH_AT": f"move.{point}"}
-    done = subprocess.run([sys.executable, "-c", program, source, target], env=env, check=False, capture_output=True)
+    done = forked.run("-c", program, source, target, env=forked.environment(PERDURE_CRASH_AT=f"move.{point}"))
     assert done.returncode == -signal.SIGKILL, done.stderr
     if point not in ("expected", "said"):
         with pytest.raises(errors.Refused, match="was moved"):
@@ -185,7 +182,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("proved", [True, False])
 def test_who_is_proved_dead_holds_nothing_whatever_its_heartbeat_says(source, tmp_path, proved):
-    subprocess.run([sys.executable, "-c", DIE, source], check=False)
+    forked.run("-c", DIE, source)
     (lock,) = [each for each in (tmp_path / "source.db.live").iterdir() if len(each.name) == 32]
     target = f"sqlite:///{tmp_path}/target.db"
     if proved:

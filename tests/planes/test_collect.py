@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+import forked
 from perdure.errors import Damaged
 from perdure.handles.opening import open as open_store
 from perdure.model.instants import SECOND_US, system_clock
@@ -116,8 +115,8 @@ with open(sys.argv[1], artifacts=sys.argv[2]) as store:
 
 def attach_and_die(url: str, tmp_path: Path, kind: str) -> None:
     environment = {**os.environ, "PERDURE_CRASH_AT": "artifact.after_put"}
-    command = [sys.executable, "-c", ATTACH, url, f"file://{tmp_path}/blobs", kind]
-    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    ran = forked.run("-c", ATTACH, url, f"file://{tmp_path}/blobs", kind, env=environment)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 
 @pytest.mark.parametrize("kind", ["stream", "bytes"])

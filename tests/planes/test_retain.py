@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import forked
 from perdure.errors import Conflict, NotFound
 from perdure.handles.opening import open as open_store
 from perdure.log.change import Change, Op
@@ -330,8 +328,7 @@ def retain_killed_at(url, point):
     """`perdure retain --apply` in a process of its own; whether it came to its end."""
     words = ["retain", "--checkpoints", "1", "--turns", "0", "--apply", "--store", url]
     program = "import sys; from perdure.doors.cli.main import cli; cli(sys.argv[1:])"
-    env = {**os.environ, "PERDURE_CRASH_AT": point}
-    ran = subprocess.run([sys.executable, "-c", program, *words], env=env, capture_output=True, check=False, timeout=60)
+    ran = forked.run("-c", program, *words, env=forked.environment(PERDURE_CRASH_AT=point))
     assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
     return ran.returncode == 0
 

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import perdure
+from forked import Program
 from perdure.handles.working import tree
 
 HERE = Path(__file__).parent
@@ -48,10 +48,10 @@ class Crew:
         self.folder = folder
         self.log = folder / "worker.log"
         usual = ["--log-json", "--poll", "200ms", "--grace", "100ms"]  # at its end a test waits for no run
-        command = [sys.executable, "-m", "perdure", "worker", "worker_app", *usual, *words]
+        command = ["-m", "perdure", "worker", "worker_app", *usual, *words]
         environment = os.environ | {"PERDURE_STORE": url, "WITNESS": str(folder / "witness"), **env}
         with self.log.open("ab") as out:
-            self.program = subprocess.Popen(command, cwd=HERE, env=environment, stderr=out, stdout=out)
+            self.program = Program(*command, cwd=HERE, env=environment, stderr=out, stdout=out)
 
     def logged(self, message: str, **fields: Any) -> list[dict[str, Any]]:
         """The log records with this message and these fields."""

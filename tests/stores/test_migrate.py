@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import apsw
 import pytest
 
+import forked
 import perdure
 from perdure.errors import Conflict, Damaged, Error, NewerSchema, NotFound, Refused
 from perdure.stores import migrate, scripts, url
@@ -351,8 +352,7 @@ POINTS = [
 
 def run(program: str, *args: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
     environment = os.environ | ({"PERDURE_CRASH_AT": crash_at} if crash_at else {})
-    command = [sys.executable, "-c", program, *args]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return forked.run("-c", program, *args, env=environment)
 
 
 @pytest.mark.parametrize("point", POINTS)

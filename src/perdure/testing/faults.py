@@ -14,9 +14,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import IO, Protocol, Self, TypeVar
 
 CHUNK_BYTES = 65_536
 IDLE = b"Z\x00\x00\x00\x05I"  # with what PostgreSQL ends its reply when no transaction is open (any more)
@@ -197,29 +197,41 @@ def _stand_between(host: str, port: int) -> None:
             before = count
 
 
-def kill_after(command: Sequence[str], lines: int, env: dict[str, str] | None = None) -> list[str]:
-    """Run a program that prints one line for each acknowledged write; SIGKILL it and its group after some.
+class Running(Protocol):
+    """A program that was begun, in a session of its own, and prints to us: a `subprocess.Popen`, or what stands for one."""
+
+    pid: int
+    stdout: IO[str] | None
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def wait(self) -> int:
+        """Wait for its end; its exit status."""
+        ...
+
+
+R = TypeVar("R", bound=Running)
+
+
+def kill_after(program: Running, lines: int) -> list[str]:
+    """Hear a program that prints one line for each acknowledged write; SIGKILL it and its group after some.
 
     Returns all the whole lines that it printed, those that were under way when it died included. A program
     that ends by itself before that is an error.
     """
-    acks, status = strike_after(command, lines, lambda program: os.killpg(program.pid, signal.SIGKILL), env)
+    acks, status = strike_after(program, lines, lambda program: os.killpg(program.pid, signal.SIGKILL))
     if status != -signal.SIGKILL:
         raise RuntimeError(f"the program ended by itself, with {status}")
     return acks
 
 
-def strike_after(
-    command: Sequence[str],
-    lines: int,
-    strike: Callable[[subprocess.Popen[str]], None],
-    env: dict[str, str] | None = None,
-) -> tuple[list[str], int]:
-    """Run a program that prints one line for each acknowledged write; strike after some, and hear it to its end.
+def strike_after(program: R, lines: int, strike: Callable[[R], None]) -> tuple[list[str], int]:
+    """Hear a program that prints one line for each acknowledged write; strike after some, and hear it to its end.
 
     Returns all the whole lines that it printed, before and after, and its exit status.
     """
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True, start_new_session=True)  # noqa: S603
     assert program.stdout is not None
     try:
         acks = [program.stdout.readline() for _ in range(lines)]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import perdure
+from forked import Program
 
 HOSTILE_NAME = "../../x'; DROP TABLE--<script>"
 HOSTILE_TEXT = "[bold red]hi[/] \x1b[31mred \x1b]0;owned\x07 \x9b31m \u202egnp.exe \r overwritten"
@@ -59,25 +60,24 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, **extra}
 
 
-def started(*words: str, stdout: int = subprocess.PIPE, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+def started(*words: str) -> subprocess.Popen[bytes]:
     """The real thing, in a process of its own."""
     command = [sys.executable, "-m", "perdure", *words]
-    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env or clean_environment())
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
 
 
 def on_a_terminal(*words: str, columns: int = 200, exit_code: int = 0, **env: str) -> str:
     """What a terminal of this width would get, byte by byte."""
     ours, theirs = pty.openpty()
     environment = clean_environment(TERM="xterm", COLUMNS=str(columns), **env)
-    process = started(*words, stdout=theirs, env=environment)
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:  # how Linux says that the other end is closed
-        pass
-    os.close(ours)
-    process.communicate(timeout=30)
-    assert process.returncode == exit_code
+    with Program("-m", "perdure", *words, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(ours, 65536):
+                shown += piece
+        except OSError:  # how Linux says that the other end is closed
+            pass
+        os.close(ours)
+        assert process.wait(30) == exit_code
     return shown.decode()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 import perdure
 from perdure.doors.cli import worker as module
 from perdure.doors.cli.agents import agents_at
@@ -84,8 +83,7 @@ def test_a_module_that_misses_another_says_which(app, tmp_path, monkeypatch):
 
 
 def perdure_worker(*words, cwd=APP, **env):
-    command = [sys.executable, "-m", "perdure", "worker", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60, check=False, env=env or None)
+    return forked.run("-m", "perdure", "worker", *words, cwd=cwd, env=env or None)
 
 
 def test_what_is_wrong_with_all_workers_is_said_once_with_its_own_code(tmp_path):

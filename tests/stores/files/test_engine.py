@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import perdure
-from faults.writer import environment
+from forked import environment
 from perdure.model import points
 from perdure.stores.core import Core, open_core
 from perdure.stores.files import journal

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import forked
 import perdure
-from faults.writer import environment
 from perdure.artifacts.compress import zstd
 from perdure.doors.cli.main import cli
 from perdure.model import points
@@ -248,9 +246,9 @@ def gone_of(url: str) -> frozenset[str]:
 
 def killed_at(url: str, point: str, segment_bytes: int, how: str = "") -> bool:
     """Whether a purge in a process of its own was killed there."""
-    program = [sys.executable, "-m", "stores.files.purging", url, str(segment_bytes), how]
-    ran = subprocess.run(program, capture_output=True, timeout=60, check=False, env=environment(PERDURE_CRASH_AT=point))
-    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr.decode()
+    program = ("-m", "stores.files.purging", url, str(segment_bytes), how)
+    ran = forked.run(*program, env=forked.environment(PERDURE_CRASH_AT=point))
+    assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
     return ran.returncode != 0
 
 

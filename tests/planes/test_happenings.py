@@ -155,7 +155,8 @@ def kinds_of(module: str, text: str) -> set[str]:
 
 def recorded_kinds():
     texts = {path.stem: path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if "testing" not in path.parts}
-    return set().union(*(kinds_of(module, text) for module, text in texts.items()))
+    may_record = {module: text for module, text in texts.items() if "Change" in text or module in NAMED_ELSEWHERE}
+    return set().union(*(kinds_of(module, text) for module, text in may_record.items()))
 
 
 def forgeable(kinds):
@@ -163,8 +164,9 @@ def forgeable(kinds):
 
 
 def test_nobody_can_emit_a_kind_that_the_planes_record():
-    assert len(recorded_kinds()) > 30
-    assert forgeable(recorded_kinds()) == []
+    kinds = recorded_kinds()
+    assert len(kinds) > 30
+    assert forgeable(kinds) == []
 
 
 def test_what_a_furnished_store_holds_is_reserved_or_emitted(tmp_path):

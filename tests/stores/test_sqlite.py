@@ -50,6 +50,19 @@ def test_what_durability_rests_on_is_set(url):
         assert raw.pragma("foreign_keys") == 1
 
 
+@pytest.mark.parametrize(("kind", "made", "again"), [("sqlite", 3, 2), ("files", 4, 4)])
+def test_an_opening_connects_no_more_often_than_it_must(kind, made, again, tmp_path, monkeypatch):
+    """Each connection parses the whole schema, which takes longer than all that an opening reads."""
+    seen, real = Counter(), sqlite.configured
+    monkeypatch.setattr(
+        sqlite, "configured", lambda *args, **kwargs: (seen.update(["connected"]), real(*args, **kwargs))[1]
+    )
+    for most in (made, again):
+        seen.clear()
+        perdure.open(f"{kind}:///{tmp_path}/agent").close()
+        assert seen["connected"] <= most
+
+
 def test_files_are_for_their_owner_alone(url, path):
     old = os.umask(0)
     try:

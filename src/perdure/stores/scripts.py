@@ -110,7 +110,7 @@ def _postgres_faults() -> Iterator[None]:
 def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
     """The database as it is, to be read: nothing is made or switched. None when there is nothing yet."""
     if not isinstance(engine, SqliteEngine):
-        with _reading(_as_postgres(engine)) as connection, _transaction(connection, "BEGIN READ ONLY"):
+        with reading(_as_postgres(engine)) as connection, _transaction(connection, "BEGIN READ ONLY"):
             yield PostgresScript(connection)
     elif engine.path is None:
         yield SqliteScript(engine.connect())
@@ -126,7 +126,7 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
 
 
 @contextmanager
-def _reading(engine: PostgresEngine) -> Iterator[PostgresConnection]:
+def reading(engine: Any) -> Iterator[Any]:
     """A reader; if nothing went wrong on it, the next one who reads gets it."""
     connection = engine.reader()
     try:
@@ -181,14 +181,25 @@ class Identity(NamedTuple):
 
 
 def identity_of(engine: Engine) -> Identity:
-    """Who the store is. Damaged when it does not say; Refused when it is to be written to in a cluster that its
-    events do not come from."""
-    with looking_at(engine) as script:
+    """Who the store is, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
+    cluster that its events do not come from."""
+    with _using(engine) as script:
         facts = migrate.facts_of(script) if script else {}
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
     return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts)
+
+
+@contextmanager
+def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
+    """A store that is known to be one of ours, read as whoever uses it does: on a reader, which is kept for him."""
+    if isinstance(engine, SqliteEngine):
+        with reading(engine) as connection:
+            yield SqliteScript(connection)
+    else:
+        with looking_at(engine) as script:
+            yield script
 
 
 def _check_cluster(script: PostgresScript) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,7 @@ class SqliteEngine(WithoutLines):
         self.busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self._memory: SqliteConnection | None = None
+        self._spare: list[SqliteConnection] = []  # at most one; a list, because threads may ask at the same time
 
     def connect(self) -> SqliteConnection:
         """A connection that may write. A file that is missing is not made here: `scripts` makes whole stores."""
@@ -311,7 +313,21 @@ class SqliteEngine(WithoutLines):
 
     def reader(self) -> SqliteConnection:
         """A connection for reading."""
-        return self.connect() if self.path is None else self._open(self.path)
+        with suppress(IndexError):
+            return self._spare.pop()
+        return self._new_reader()
+
+    def _new_reader(self) -> SqliteConnection:
+        return self.connect()
+
+    def spare(self, reader: SqliteConnection) -> None:
+        """Keep a reader that is in no transaction for who asks next: a new one has to parse the whole schema."""
+        if self.one_connection:
+            return
+        if self._spare:
+            reader.close()
+        else:
+            self._spare.append(reader)
 
     def _open(self, path: Path) -> SqliteConnection:
         if self.read_only:
@@ -319,7 +335,9 @@ class SqliteEngine(WithoutLines):
         return _opened(path, apsw.SQLITE_OPEN_READWRITE, self.busy_wait_ms, wal=True)
 
     def close(self) -> None:
-        """Let the database in memory go; files need nothing."""
+        """Let the database in memory go, and the reader that nobody asked for."""
+        while self._spare:
+            self._spare.pop().close()
         if self._memory is not None:
             self._memory.close()
 

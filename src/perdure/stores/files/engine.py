@@ -61,9 +61,10 @@ class FilesEngine(SqliteEngine):
         """A connection that may write, and that knows the end of the log before it answers."""
         return super().connect() if self.path is None or self.read_only else self._files(self.journal(), unsure=True)
 
-    def reader(self) -> SqliteConnection:
-        """A connection for reading."""
-        return super().reader() if self.path is None or self.read_only else self._files(self.journal(), unsure=False)
+    def _new_reader(self) -> SqliteConnection:
+        if self.path is None or self.read_only:
+            return super()._new_reader()
+        return self._files(self.journal(), unsure=False)
 
     def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
         def made(raw: apsw.Connection) -> FilesConnection:
@@ -135,7 +136,7 @@ class FilesEngine(SqliteEngine):
             noted = journal.noted()
             if there or noted is not None:
                 return self._rebuild(journal, None, known=noted is not None and journal.holds(noted))
-            self._make_cache(self.layout.cache).close()
+            self._make_cache(self.layout.cache)
         elif not journal.holds(cached[0]) or (cached[0] != START and not there):
             return self._rebuild(journal, cached[1], known=False)
         return self._follow(journal)
@@ -159,7 +160,8 @@ class FilesEngine(SqliteEngine):
 
     def _follow(self, journal: Journal) -> None:
         """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
-        with closing(self._files(self.journal(), unsure=False)) as connection:
+        with scripts.reading(self) as connection:
+            assert isinstance(connection, FilesConnection)
             if not self.layout.numbers():
                 journal.begin(facts_of(connection), system_clock())
             connection.follow(journal)
@@ -172,7 +174,7 @@ class FilesEngine(SqliteEngine):
         aside.forget(self.layout.aside)
         pieces = _mended(journal, known=known)
         path = self.layout.own / "cache.db.new"
-        with closing(self._make_cache(path)) as cache:
+        with closing(self._make_cache(path).connect()) as cache:
             for pragma in (Q.unsynced, Q.unlogged, Q.roomy):
                 cache.raw.execute(pragma.source)
             cache.begin()
@@ -190,12 +192,12 @@ class FilesEngine(SqliteEngine):
         sync(self.layout.own)
         journal.note(encode(mark))
 
-    def _make_cache(self, path: Path) -> SqliteConnection:
+    def _make_cache(self, path: Path) -> SqliteEngine:
         """An empty database of our schema, in place of whatever was left there."""
         _take_away(path)
         engine = SqliteEngine(self.url, path)
         scripts.bring_up_to_date(engine)
-        return engine.connect()
+        return engine
 
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""

@@ -37,11 +37,17 @@ help: ## this list
 test: check ## check, then all tests (WORKERS=3, TESTS=tests)
 	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
-check: ## lint, format, types, layers
+# Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of
+# them runs, and what all workers would compile at the same time is compiled once.
+check: ## lint, format, types, tests that can be collected, layers
 	$(call bootstrap,dev)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) basedpyright
+	@echo "$(RUN) basedpyright, and pytest --collect-only beside it"; \
+	$(RUN) pytest --collect-only -qq tests >.cache/collected 2>&1 & \
+	$(RUN) basedpyright; types=$$?; \
+	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \
+	exit $$types
 	@if [ -f .importlinter ] || grep -q '^\[tool\.importlinter' pyproject.toml; then .venv/bin/lint-imports; fi
 
 format: ## let ruff format the code and repair what it can

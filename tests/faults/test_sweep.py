@@ -47,14 +47,20 @@ AT_THE_CALL = re.compile(
 
 
 BETWEEN_CALLS = re.compile(r"effect\.(dispatch\.before|(commit|fail)\.after)")
+BLOBS = re.compile(r"artifact\..*")
 
 
 def at_a_call(point: str, what: str) -> bool:
     """Whether a kill at this point can leave what was sent in doubt. In a batch an effect ends in the very commit that dispatches
-    the next; in a gathering others send at the same time.
+    the next; in a gathering others send at the same time; a checkpoint's blobs are written before the commit that names them.
     """
     in_a_batch = "c/" in what or "/batch-" in what
-    return "g/" in what or bool(AT_THE_CALL.fullmatch(point) or (in_a_batch and BETWEEN_CALLS.fullmatch(point)))
+    with_a_checkpoint = what.endswith("/by-hand")
+    return "g/" in what or bool(
+        AT_THE_CALL.fullmatch(point)
+        or (in_a_batch and BETWEEN_CALLS.fullmatch(point))
+        or (with_a_checkpoint and BLOBS.fullmatch(point))
+    )
 
 
 # -- named crash points -------------------------------------------------------------------------------------------

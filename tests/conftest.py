@@ -117,6 +117,15 @@ def postgres_store(schemas: Schemas) -> Iterator[str]:
 
 
 @pytest.fixture
+def new_connections(schemas: Schemas) -> Iterator[None]:
+    """Stores of this test connect anew and close what they close (see `kept.py`)."""
+    from kept import not_keeping
+
+    with not_keeping():
+        yield
+
+
+@pytest.fixture
 def system_postgres_url(system_postgres_server: PostgresAddress) -> Iterator[str]:
     """`postgres_url` on the system's own PostgreSQL; skipped where there is none."""
     with fresh_schema(system_postgres_server) as url:
@@ -189,7 +198,8 @@ def shared_server(place: Path, bin_dir: Path) -> Iterator[PostgresAddress]:
 
 @contextlib.contextmanager
 def owned_server(place: Path, bin_dir: Path, users: int) -> Iterator[PostgresAddress]:
-    settings = {"full_page_writes": "off", "max_wal_size": "256MB"}  # what must survive is tested on private servers
+    """What must survive is tested on private servers. Nothing is vacuumed: stores do not get old here."""
+    settings = {"full_page_writes": "off", "max_wal_size": "256MB", "autovacuum": "off"}
     server = PostgresServer.start(quick_folder(place), bin_dir=bin_dir, fsync=False, settings=settings)
     write_record(place / "address.json", server.address)
     try:

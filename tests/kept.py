@@ -2,8 +2,8 @@
 
 The server starts a process for it, which has read nothing of the catalogue yet. Here a store that closes a connection
 gives it back, and PostgreSQL makes it as new (`DISCARD ALL`); the next store that asks for the same database with the
-same settings gets it. For who closed it, it is closed. Only stores of `schemas.py` are served so: tests that are about
-connections themselves ask for `postgres_url`, or go through a proxy.
+same settings gets it. For who closed it, it is closed. Only stores of `schemas.py` are served so, and tests that are
+about connections themselves take the fixture `new_connections`.
 """
 
 from __future__ import annotations
@@ -121,3 +121,11 @@ def keeping() -> Iterator[Kept]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(postgres, "_BoundedConnection", KeptConnection)
         yield KEPT
+
+
+@contextlib.contextmanager
+def not_keeping() -> Iterator[None]:
+    """While this lasts, they get new ones, and close them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(postgres, "_BoundedConnection", KeptConnection.__base__)
+        yield

@@ -59,6 +59,10 @@ def test_control_it_is_not_kept_for_who_asks_for_another_store(postgres_url: str
     assert closed(engine.connect()) != closed(engine.connect())
 
 
+def test_who_wants_new_ones_gets_them(engine: PostgresEngine, new_connections: None) -> None:
+    assert closed(engine.connect()) != closed(engine.connect())
+
+
 def test_nothing_stays_of_what_was_done_on_it(engine: PostgresEngine) -> None:
     first = engine.connect()
     new = ask(first, STATE)

@@ -31,7 +31,7 @@ from perdure.testing.postgres import (
     embedded_bin_dir,
     system_bin_dir,
 )
-from schemas import Schemas, drop_schema, fresh_name, upkeep
+from schemas import Schemas, fresh_name, upkeep
 
 MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 4 << 30
@@ -105,16 +105,24 @@ def postgres_url(postgres_server: PostgresAddress) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def schemas(postgres_server: PostgresAddress) -> Iterator[Schemas]:
     """Schemas with a store in them, handed out again and again."""
-    with upkeep(postgres_server) as connection:
-        yield Schemas(postgres_server, connection)
+    with Schemas.on(postgres_server) as schemas:
+        yield schemas
 
 
 @pytest.fixture
 def postgres_store(schemas: Schemas) -> Iterator[str]:
-    """The URL of a new store that is made already: for tests that are not about making one, which takes a while,
-    and that leave no process behind that could still write to it."""
+    """The URL of a new store that is made already: for tests that are not about making one, which takes a while."""
     with schemas.store() as url:
         yield url
+
+
+@pytest.fixture
+def new_connections(schemas: Schemas) -> Iterator[None]:
+    """Stores of this test connect anew and close what they close (see `kept.py`)."""
+    from kept import not_keeping
+
+    with not_keeping():
+        yield
 
 
 @pytest.fixture
@@ -172,7 +180,7 @@ def fresh_schema(server: PostgresAddress) -> Iterator[str]:
         yield server.url(schema=schema)
     finally:
         with upkeep(server) as connection:
-            drop_schema(connection, schema)
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')  # waits for who is still in a transaction
 
 
 @contextlib.contextmanager
@@ -190,7 +198,8 @@ def shared_server(place: Path, bin_dir: Path) -> Iterator[PostgresAddress]:
 
 @contextlib.contextmanager
 def owned_server(place: Path, bin_dir: Path, users: int) -> Iterator[PostgresAddress]:
-    settings = {"full_page_writes": "off", "max_wal_size": "256MB"}  # what must survive is tested on private servers
+    """What must survive is tested on private servers. Nothing is vacuumed: stores do not get old here."""
+    settings = {"full_page_writes": "off", "max_wal_size": "256MB", "autovacuum": "off"}
     server = PostgresServer.start(quick_folder(place), bin_dir=bin_dir, fsync=False, settings=settings)
     write_record(place / "address.json", server.address)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.testing.postgres import PostgresAddress
-from schemas import Schema, Schemas, upkeep
+from schemas import Schema, Schemas
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -28,8 +29,8 @@ CHANGES = [
 @pytest.fixture(scope="module")
 def own(postgres_server: PostgresAddress):
     """Schemas that no test of another module uses."""
-    with upkeep(postgres_server) as connection:
-        yield Schemas(postgres_server, connection)
+    with Schemas.on(postgres_server) as schemas:
+        yield schemas
 
 
 def schema_of(url: str) -> str:
@@ -42,6 +43,10 @@ def ask(url: str, text: str) -> Any:
     ) as connection:
         ran = connection.execute(text)
         return ran.fetchall() if ran.description else None
+
+
+def is_there(url: str, asked: str) -> bool:
+    return bool(ask(asked, f"SELECT 1 FROM pg_database WHERE datname = '{urlsplit(url).path[1:]}'"))
 
 
 RELATIONS = (
@@ -95,7 +100,8 @@ def test_one_that_was_changed_is_handed_out_no_more(own: Schemas, change: str) -
         ask(first, change)
     with own.store() as second:
         assert second != first
-    assert ask(second, f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema_of(first)}'") == [(0,)]
+    assert not is_there(first, second)
+    assert is_there(second, second)  # the control
 
 
 def test_control_without_a_look_at_the_catalogue_it_is_handed_out_again(own: Schemas, monkeypatch) -> None:
@@ -122,13 +128,18 @@ def test_one_that_was_used_often_goes(own: Schemas, monkeypatch) -> None:
         assert third != first
 
 
-def test_somebody_who_is_still_in_a_transaction_shows(own: Schemas, postgres_server: PostgresAddress) -> None:
-    with own.store() as url:
-        pass
-    schema = schema_of(url)
-    with psycopg.connect(postgres_server.url()) as left:
-        left.execute(f'SELECT * FROM "{schema}".meta')
-        own._connection.execute("SET lock_timeout = '50ms'")
-        with pytest.raises(psycopg.errors.LockNotAvailable), own.store():
-            pass
-        own._connection.execute("RESET lock_timeout")
+def test_who_is_still_connected_shows(own: Schemas, monkeypatch) -> None:
+    monkeypatch.setattr("schemas.PATIENCE_SECONDS", 0)
+    with contextlib.ExitStack() as left, pytest.raises(psycopg.errors.ObjectInUse), own.store() as first:
+        left.enter_context(psycopg.connect(first.partition("?")[0]))
+    with own.store() as second:
+        assert second != first
+
+
+def test_who_is_about_to_go_is_waited_for(own: Schemas, monkeypatch) -> None:
+    with contextlib.ExitStack() as going:
+        with own.store() as first:
+            going.enter_context(psycopg.connect(first.partition("?")[0]))
+            monkeypatch.setattr("schemas.time.sleep", lambda _: going.close())
+        with own.store() as second:
+            assert second == first

@@ -18,7 +18,7 @@ def the_witness() -> Iterator[Witness]:
 
 @pytest.fixture(params=["sqlite", "files", "postgres"])
 def swept(request: pytest.FixtureRequest, the_witness: Witness) -> Iterator[Ground]:
-    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    url = request.getfixturevalue("postgres_store") if request.param == "postgres" else None
     with in_memory() as folder:
         yield Ground(folder, the_witness, url, request.param)
 

@@ -27,7 +27,7 @@ def swept(url: str, how: str) -> dict[str, Any]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path) -> str:
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def test_killed_before_any_statement_both_are_there_or_neither(url):

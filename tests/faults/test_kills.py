@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 def url_of(kind: str, request, tmp_path) -> str:
     on_disk = {"sqlite": f"sqlite:///{tmp_path}/agent.db", "files": f"files:///{tmp_path}/agent"}
-    return on_disk.get(kind) or request.getfixturevalue("postgres_url")
+    return on_disk.get(kind) or request.getfixturevalue("postgres_store")
 
 
 def prepared(url: str) -> str:

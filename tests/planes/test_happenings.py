@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -17,6 +18,7 @@ from perdure.planes import happenings
 from perdure.planes.happenings import Q
 from perdure.stores.statements import Statement
 from perdure.stores.store import event_of
+from perdure.stores.url import parse
 
 EVENTS = 60_000
 MANY = """
@@ -26,21 +28,33 @@ SELECT e.tenant, e.stream, 100 + g.n, 'k' || (g.n % 3) || '.x',
   e.at + g.n, 1, e.tx, e.commitment, e.hash, e.salt, e.body FROM events e, """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request, tmp_path):
-    """Many events, written past the log: only how they are found is looked at here."""
-    url = f"sqlite:///{tmp_path}/agent.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
-    with perdure.open(url) as opened:
-        opened.session("a")
-        if request.param == "postgres":
-            address, _, schema = url.partition("?schema=")
-            with psycopg.connect(address, options=f"-c search_path={schema}", autocommit=True) as raw:
-                raw.execute(f"{MANY} generate_series(1, {EVENTS}) AS g (n) WHERE e.seq = 1")
-                raw.execute("ANALYZE events")
-        else:
-            numbers = f"WITH RECURSIVE g (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {EVENTS})"
-            apsw.Connection(f"{tmp_path}/agent.db").execute(f"{numbers} {MANY} g WHERE e.seq = 1")
-        yield opened
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def store(request, tmp_path_factory):
+    """Many events, written past the log once for all tests: only how they are found is looked at here."""
+    with (
+        request.getfixturevalue("schemas").store() if request.param == "postgres" else on_disk(tmp_path_factory) as url
+    ):
+        with perdure.open(url) as opened:
+            opened.session("a")
+            write_many(url)
+            yield opened
+
+
+@contextmanager
+def on_disk(tmp_path_factory):
+    yield f"sqlite:///{tmp_path_factory.mktemp('many')}/agent.db"
+
+
+def write_many(url):
+    address = parse(url)
+    if address.scheme == "sqlite":
+        numbers = f"WITH RECURSIVE g (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {EVENTS})"
+        apsw.Connection(str(address.path)).execute(f"{numbers} {MANY} g WHERE e.seq = 1")
+        return
+    options = f"-c search_path={address.schema}"
+    with psycopg.connect(address.conninfo, options=options, autocommit=True) as raw:
+        raw.execute(f"{MANY} generate_series(1, {EVENTS}) AS g (n) WHERE e.seq = 1")
+        raw.execute("ANALYZE events")
 
 
 def plan(store, statement, **params):

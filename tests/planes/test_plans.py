@@ -109,10 +109,10 @@ def test_a_page_comes_in_its_order_without_sorting(database, statement, given):
 
 
 @pytest.fixture
-def crowded(postgres_url):
+def crowded(postgres_store):
     """Many sessions with tasks, decisions and values; one label is rare."""
-    stream = filled(postgres_url)
-    address = parse(postgres_url)
+    stream = filled(postgres_store)
+    address = parse(postgres_store)
     options = f"-c search_path={address.schema}"
     with psycopg.connect(address.conninfo, autocommit=True, options=options) as connection:
         connection.execute("ANALYZE")

@@ -14,9 +14,9 @@ from perdure.testing.clock import FakeClock
 ARRIVED: list[str] = []
 
 
-def test_who_only_reads_sees_one_state(postgres_url):
+def test_who_only_reads_sees_one_state(postgres_store):
     """On SQLite one lock gives one state; the contract is the same on every store (P9)."""
-    with perdure.open(postgres_url) as store, perdure.open(postgres_url) as other:
+    with perdure.open(postgres_store) as store, perdure.open(postgres_store) as other:
         for name in "ab":
             store.scope(name).set("x", 0)
 

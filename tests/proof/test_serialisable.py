@@ -146,7 +146,7 @@ def explained(history: list[Done]) -> bool:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request, tmp_path):
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def is_skewed(url: str, *ways: Do) -> bool:
@@ -166,9 +166,9 @@ def test_control_what_is_read_before_the_transaction_shows(url):
     assert is_skewed(url, read_before)
 
 
-def test_control_heads_that_are_not_verified_show(postgres_url, monkeypatch):
+def test_control_heads_that_are_not_verified_show(postgres_store, monkeypatch):
     monkeypatch.setattr(Batch, "_verify_read", lambda *_: None)
-    assert is_skewed(postgres_url, atomically)
+    assert is_skewed(postgres_store, atomically)
 
 
 def test_the_checker_knows_the_anomalies():

@@ -54,14 +54,14 @@ def test_looking_changes_nothing(path) -> None:
     assert hashlib.sha256(path.read_bytes()).digest() == before
 
 
-def test_memory_and_postgres_can_be_examined(private_postgres, postgres_url) -> None:
+def test_memory_and_postgres_can_be_examined(private_postgres, postgres_store) -> None:
     url = private_postgres.url(schema="perdure")
-    for store_url in (url, postgres_url):
+    for store_url in (url, postgres_store):
         with perdure.open(store_url) as store:
             store.session("s").say("user", "x")
     health_of_server = health.examine(url)
     assert health_of_server.sound
-    assert not health.examine(postgres_url).sound  # the control: the server that tests share does not sync
+    assert not health.examine(postgres_store).sound  # the control: the server that tests share does not sync
     assert {"server", "guards", "heads", "contents"} <= {finding.check for finding in health_of_server.findings}
     assert not any(finding.severity is Severity.ERROR for finding in health.examine("memory:").findings)
 

@@ -27,19 +27,21 @@ from stores.verbs import Called, Opened, append, begin, begin_and_append, count_
 
 psycopg = pytest.importorskip("psycopg")
 
+pytestmark = pytest.mark.usefixtures("new_connections")
+
 SEED = 20_260
 
 
 @pytest.fixture
-def proxy(postgres_url) -> Iterator[Proxy]:
-    parts = urlsplit(postgres_url)
+def proxy(postgres_store) -> Iterator[Proxy]:
+    parts = urlsplit(postgres_store)
     with Proxy(str(parts.hostname), int(parts.port or 5432)) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def proxied_url(postgres_url, proxy) -> str:
-    return through(postgres_url, proxy)
+def proxied_url(postgres_store, proxy) -> str:
+    return through(postgres_store, proxy)
 
 
 def through(url: str, proxy: Proxy) -> str:
@@ -55,7 +57,7 @@ def plain(url: str) -> Any:
 # -- races --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 200), ("system_postgres_url", 40)])
+@pytest.mark.parametrize(("fixture", "count"), [("postgres_store", 200), ("system_postgres_url", 40)])
 def test_two_stores_append_to_one_stream_and_nobody_hears_of_the_race(fixture, count, request):
     url = request.getfixturevalue(fixture)
     with opened(url) as one, opened(url) as two:
@@ -72,7 +74,7 @@ def test_two_stores_append_to_one_stream_and_nobody_hears_of_the_race(fixture, c
     assert set(stored.values()) == {1}
 
 
-def test_control_without_guard_and_unique_sequence_an_event_is_lost(postgres_url, monkeypatch):
+def test_control_without_guard_and_unique_sequence_an_event_is_lost(postgres_store, monkeypatch):
     """Heads moved blindly, and the index that would have caught it dropped: both stores write sequence 2."""
     from perdure.stores import postgres
 
@@ -80,7 +82,7 @@ def test_control_without_guard_and_unique_sequence_an_event_is_lost(postgres_url
     text = postgres._MOVE_HEAD.replace(" AND s.seq = %s AND s.hash = %s", blind)
     assert text != postgres._MOVE_HEAD
     monkeypatch.setattr(postgres, "_MOVE_HEAD", text)
-    with opened(postgres_url) as one, opened(postgres_url) as two, plain(postgres_url) as admin:
+    with opened(postgres_store) as one, opened(postgres_store) as two, plain(postgres_store) as admin:
         stream = one.write(begin, "a")
         admin.execute("DROP INDEX events_by_stream")
         assert [store.write(note, stream) for store in (two, one)] == [2, 2]
@@ -90,8 +92,8 @@ def note(tx: Any, stream: Stream) -> int:
     return tx.record(Change("thing.noted", stream, op=Op.NOTE))
 
 
-def test_many_streams_in_opposite_order_show_no_deadlock(postgres_url):
-    with opened(postgres_url) as one, opened(postgres_url) as two:
+def test_many_streams_in_opposite_order_show_no_deadlock(postgres_store):
+    with opened(postgres_store) as one, opened(postgres_store) as two:
         streams = [one.write(begin, f"s{number}") for number in range(6)]
 
         def all_of_them(tx: Any, order: list[Stream], content: str) -> None:
@@ -105,11 +107,11 @@ def test_many_streams_in_opposite_order_show_no_deadlock(postgres_url):
         callers = [Called(some, one, streams, "x"), Called(some, two, streams[::-1], "y")]
         for caller in callers:
             caller.outcome()
-    assert set(everything(postgres_url).values()) == {6}
+    assert set(everything(postgres_store).values()) == {6}
 
 
-def test_two_stores_create_the_same_session_at_once(postgres_url):
-    with opened(postgres_url) as one, opened(postgres_url) as two:
+def test_two_stores_create_the_same_session_at_once(postgres_store):
+    with opened(postgres_store) as one, opened(postgres_store) as two:
         for number in range(20):
             start = threading.Barrier(2)
 
@@ -124,7 +126,7 @@ def test_two_stores_create_the_same_session_at_once(postgres_url):
 # -- lost connections ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 30), ("system_postgres_url", 8)])
+@pytest.mark.parametrize(("fixture", "count"), [("postgres_store", 30), ("system_postgres_url", 8)])
 def test_a_terminated_backend_is_not_noticed(fixture, count, request):
     url = request.getfixturevalue(fixture)
     rng = random.Random(SEED)
@@ -145,8 +147,8 @@ def kill_backends(admin: Any, core: Any) -> None:
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS pid", (pids,)).fetchall()
 
 
-def test_a_backend_terminated_inside_the_transaction(postgres_url):
-    with opened(postgres_url) as store, plain(postgres_url) as admin:
+def test_a_backend_terminated_inside_the_transaction(postgres_store):
+    with opened(postgres_store) as store, plain(postgres_store) as admin:
         store.write(begin, "a")
 
         def act() -> None:
@@ -156,7 +158,7 @@ def test_a_backend_terminated_inside_the_transaction(postgres_url):
         for number in range(10):
             disarm = points.arm("lane.before_commit", act)
             assert store.write(begin_and_append, f"s{number}", number) == 2
-    assert everything(postgres_url) == Counter(range(10))
+    assert everything(postgres_store) == Counter(range(10))
 
 
 def test_the_server_is_killed_and_comes_back(private_postgres):
@@ -240,15 +242,15 @@ def test_a_server_that_stays_away_is_an_error_after_the_deadline(private_postgre
         assert store.contents(stream) == ["again"]
 
 
-def test_a_server_that_has_gone_silent_is_an_error_after_the_deadline(postgres_url, monkeypatch):
+def test_a_server_that_has_gone_silent_is_an_error_after_the_deadline(postgres_store, monkeypatch):
     """Nothing is closed, nothing answers: the wait itself must end."""
     from perdure.stores import postgres
 
-    with opened(postgres_url) as store:
+    with opened(postgres_store) as store:
         stream = store.write(begin, "a")
     monkeypatch.setattr(postgres, "_ANSWER_SECONDS", 0.0)
-    with plain(postgres_url) as admin:
-        with opened(postgres_url, timeout_seconds=2) as store:
+    with plain(postgres_store) as admin:
+        with opened(postgres_store, timeout_seconds=2) as store:
             store.write(begin, "a")
             admin.execute("BEGIN")
             admin.execute("LOCK TABLE streams")
@@ -257,13 +259,13 @@ def test_a_server_that_has_gone_silent_is_an_error_after_the_deadline(postgres_u
                 store.write(append, stream, "never")
             admin.execute("ROLLBACK")
             store.write(append, stream, "again")
-    assert everything(postgres_url) == Counter(["again"])
+    assert everything(postgres_store) == Counter(["again"])
 
 
 # -- lost replies -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fixture", "count"), [("postgres_url", 60), ("system_postgres_url", 10)])
+@pytest.mark.parametrize(("fixture", "count"), [("postgres_store", 60), ("system_postgres_url", 10)])
 def test_a_lost_reply_is_resolved_by_transaction_id(fixture, count, request):
     """At every request of a write, lost before, while and after the server acts: once, never twice."""
     url = request.getfixturevalue(fixture)
@@ -282,7 +284,7 @@ def test_a_lost_reply_is_resolved_by_transaction_id(fixture, count, request):
     assert everything(url) == Counter(range(count + 24))
 
 
-def test_batches_survive_lost_replies(postgres_url, proxy, proxied_url):
+def test_batches_survive_lost_replies(postgres_store, proxy, proxied_url):
     import asyncio
 
     async def main() -> None:
@@ -295,7 +297,7 @@ def test_batches_survive_lost_replies(postgres_url, proxy, proxied_url):
 
     asyncio.run(main())
     assert proxy.cuts >= 5
-    stored = everything(postgres_url)
+    stored = everything(postgres_store)
     assert len(stored) == 200
     assert set(stored.values()) == {1}
 
@@ -307,14 +309,14 @@ class GuessingLane(Lane):
         return False
 
 
-def test_control_guessing_doubles(postgres_url, proxy, proxied_url):
+def test_control_guessing_doubles(postgres_store, proxy, proxied_url):
     with opened(proxied_url) as store:
         swap_lane(store, GuessingLane)
         stream = store.write(begin, "a")
         for number in range(10):
             proxy.cut(Cut.REPLY, nth=1 + number % 2)
             store.write(append, stream, number)
-    assert max(everything(postgres_url).values()) == 2
+    assert max(everything(postgres_store).values()) == 2
 
 
 def swap_lane(store: Opened, kind: type[Lane]) -> None:
@@ -338,9 +340,9 @@ def late_request(proxy: Proxy, url: str) -> None:
         assert proxy.cuts == 1
 
 
-def test_what_a_lost_connection_sent_cannot_happen_later(postgres_url, proxy, proxied_url):
+def test_what_a_lost_connection_sent_cannot_happen_later(postgres_store, proxy, proxied_url):
     late_request(proxy, proxied_url)
-    assert everything(postgres_url) == Counter(["once"])
+    assert everything(postgres_store) == Counter(["once"])
 
 
 def new_session_late(proxy: Proxy, url: str, timeout_seconds: float = 30.0) -> None:
@@ -383,14 +385,14 @@ def settle(url: str) -> None:
         raise AssertionError("it does not settle")
 
 
-def test_a_new_session_is_not_begun_twice_by_a_late_request(postgres_url, proxy, proxied_url):
+def test_a_new_session_is_not_begun_twice_by_a_late_request(postgres_store, proxy, proxied_url):
     """The request arrives between the question whether it was committed and the next attempt."""
     new_session_late(proxy, proxied_url)
     assert proxy.cuts >= 4
-    assert everything(postgres_url) == Counter(range(1, 6))
+    assert everything(postgres_store) == Counter(range(1, 6))
 
 
-def test_control_a_lost_backend_that_is_not_ended_doubles(postgres_url, proxy, proxied_url, monkeypatch):
+def test_control_a_lost_backend_that_is_not_ended_doubles(postgres_store, proxy, proxied_url, monkeypatch):
     from perdure.stores.postgres import PostgresConnection
 
     monkeypatch.setattr(PostgresConnection, "end", lambda *_: None)
@@ -398,7 +400,7 @@ def test_control_a_lost_backend_that_is_not_ended_doubles(postgres_url, proxy, p
         new_session_late(proxy, proxied_url, timeout_seconds=0.5)
     except Unavailable:
         return  # it holds its locks for ever: as bad
-    assert max(everything(postgres_url).values()) == 2
+    assert max(everything(postgres_store).values()) == 2
 
 
 # -- what a bad address gets --------------------------------------------------------------------------------
@@ -447,13 +449,13 @@ def test_a_password_that_cannot_be_read_is_not_repeated():
     assert "ret" not in str(caught.value)
 
 
-def test_a_socket(postgres_server, postgres_url):
+def test_a_socket(postgres_server, postgres_store):
     """As libpq users write it: no host in front, the folder of the socket behind."""
-    parts, sockets = urlsplit(postgres_url), postgres_server.sockets
+    parts, sockets = urlsplit(postgres_store), postgres_server.sockets
     query = f"host={sockets}&port={parts.port}&user={parts.username}&password={parts.password}&{parts.query}"
-    with opened(f"postgresql:///postgres?{query}") as store:
+    with opened(f"postgresql://{parts.path}?{query}") as store:
         store.write(begin_and_append, "a", "x")
-    assert everything(postgres_url) == Counter(["x"])
+    assert everything(postgres_store) == Counter(["x"])
 
 
 def test_a_role_that_may_not_create_a_schema(postgres_url):
@@ -469,10 +471,10 @@ def test_a_role_that_may_not_create_a_schema(postgres_url):
             admin.execute(f"DROP ROLE {role}")
 
 
-def test_a_read_only_store_refuses_to_write(postgres_url):
-    with opened(postgres_url) as store:
+def test_a_read_only_store_refuses_to_write(postgres_store):
+    with opened(postgres_store) as store:
         stream = store.write(begin, "a")
-    with opened(postgres_url, read_only=True) as store:
+    with opened(postgres_store, read_only=True) as store:
         assert store.read(count_turns, stream) == 0
         with pytest.raises(ReadOnly) as caught:
             store.write(append, stream, "x")
@@ -482,8 +484,8 @@ def test_a_read_only_store_refuses_to_write(postgres_url):
 # -- deadlines, broken keys and foreign clusters ----------------------------------------------------------------
 
 
-def test_a_lock_that_is_held_past_the_deadline(postgres_url):
-    with opened(postgres_url, timeout_seconds=0.3) as store, plain(postgres_url) as admin:
+def test_a_lock_that_is_held_past_the_deadline(postgres_store):
+    with opened(postgres_store, timeout_seconds=0.3) as store, plain(postgres_store) as admin:
         stream = store.write(begin, "a")
         admin.execute("BEGIN")
         admin.execute("LOCK TABLE streams")
@@ -493,28 +495,28 @@ def test_a_lock_that_is_held_past_the_deadline(postgres_url):
         assert caught.value.path == "store"
         assert caught.value.hint
         assert store.write(append, stream, "y") == 2
-    assert everything(postgres_url) == Counter(["y"])
+    assert everything(postgres_store) == Counter(["y"])
 
 
-def test_a_broken_unique_key_is_a_conflict(postgres_url):
-    with opened(postgres_url) as store:
+def test_a_broken_unique_key_is_a_conflict(postgres_store):
+    with opened(postgres_store) as store:
         stream = store.write(begin, "a")
         store.write(append, stream, "x", "key")
         with pytest.raises(Conflict):
             store.write(append, stream, "y", "key")
 
 
-def test_a_database_moved_by_a_dump_is_not_written_to(postgres_url):
+def test_a_database_moved_by_a_dump_is_not_written_to(postgres_store):
     """Its events carry transaction ids that this cluster will give out in years: the feed would wait for them."""
-    with opened(postgres_url) as store:
+    with opened(postgres_store) as store:
         stream = store.write(begin, "a")
         store.write(append, stream, "x")
-    with plain(postgres_url) as admin:
+    with plain(postgres_store) as admin:
         admin.execute("SET session_replication_role = replica")
         admin.execute("UPDATE events SET xid = (xid::text::bigint + 4000000000)::text::xid8")
     with pytest.raises(Refused, match="another cluster") as caught:
-        open_core(postgres_url)
+        open_core(postgres_store)
     assert caught.value.path == "store"
     assert "back it up" in caught.value.hint
-    with opened(postgres_url, read_only=True) as store:
+    with opened(postgres_store, read_only=True) as store:
         assert store.read(count_turns, stream) == 1

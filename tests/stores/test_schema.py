@@ -71,7 +71,7 @@ def postgres_schema(raw: Any) -> Schema:
 def schema(request) -> Iterator[Schema]:
     with opened(request.getfixturevalue(request.param)) as store:
         raw = store.core.engine.connect().raw
-        yield postgres_schema(raw) if request.param == "postgres_url" else sqlite_schema(raw)
+        yield postgres_schema(raw) if request.param == "postgres_store" else sqlite_schema(raw)
         raw.close()
 
 
@@ -80,7 +80,7 @@ def sqlite_url(tmp_path) -> str:
     return f"sqlite:///{tmp_path}/agent.db"
 
 
-BOTH = pytest.mark.parametrize("schema", ["sqlite_url", "postgres_url"], indirect=True)
+BOTH = pytest.mark.parametrize("schema", ["sqlite_url", "postgres_store"], indirect=True)
 
 
 @BOTH
@@ -104,7 +104,7 @@ def test_the_log_writes_every_column_of_its_own_tables(schema):
         assert set(schema.columns[name]) - GENERATED.get(name, set()) == set(columns)
 
 
-@pytest.mark.parametrize("schema", ["postgres_url"], indirect=True)
+@pytest.mark.parametrize("schema", ["postgres_store"], indirect=True)
 def test_column_types_are_those_of_the_database(schema):
     written = {table.name: table.all_columns for table in ALL} | LOG_COLUMNS
     for name, columns in written.items():

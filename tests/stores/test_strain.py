@@ -35,7 +35,7 @@ def earlier() -> int:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request, tmp_path) -> str:
-    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 @pytest.fixture
@@ -187,11 +187,11 @@ def test_measuring_moves_nothing_in(path) -> None:
         assert (path.read_bytes(), path.with_name("a.db-wal").read_bytes()) == before
 
 
-def test_connections_of_a_server_that_wait(postgres_url, monkeypatch) -> None:
+def test_connections_of_a_server_that_wait(postgres_store, monkeypatch) -> None:
     import psycopg
 
-    fill(postgres_url)
-    address = url.parse(postgres_url)
+    fill(postgres_store)
+    address = url.parse(postgres_store)
     lock = f"SELECT 1 FROM {address.schema}.streams FOR UPDATE"
     monkeypatch.setattr(strain, "WAITING_SESSIONS", 1)
     monkeypatch.setattr(strain, "LONG_TRANSACTION_SECONDS", 0)
@@ -199,7 +199,7 @@ def test_connections_of_a_server_that_wait(postgres_url, monkeypatch) -> None:
         first.execute(lock)  # type: ignore[arg-type]
         waiter = threading.Thread(target=lambda: second.execute(lock))  # type: ignore[arg-type]
         waiter.start()
-        while not (found := complaints(postgres_url)).get("writer"):
+        while not (found := complaints(postgres_store)).get("writer"):
             assert waiter.is_alive()
         first.rollback()
         waiter.join(30)
@@ -390,17 +390,17 @@ def test_a_missing_index_is_named_and_its_remedy_works(path, index, severity) ->
     assert "indexes" not in complaints(f"sqlite:///{path}")
 
 
-def test_a_missing_index_of_a_server(postgres_url) -> None:
+def test_a_missing_index_of_a_server(postgres_store) -> None:
     import psycopg
 
-    fill(postgres_url)
-    address = url.parse(postgres_url)
+    fill(postgres_store)
+    address = url.parse(postgres_store)
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
         connection.execute(f"DROP INDEX {address.schema}.events_by_actor")  # type: ignore[arg-type]
-        [finding] = complaints(postgres_url)["indexes"]
+        [finding] = complaints(postgres_store)["indexes"]
         connection.execute(shlex.split(finding.fix)[-1])  # type: ignore[arg-type]
     assert finding.fix.startswith("psql ")
-    assert "indexes" not in complaints(postgres_url)
+    assert "indexes" not in complaints(postgres_store)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

@@ -154,8 +154,8 @@ def test_commits_are_small(store: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert max(sizes) == 1
 
 
-def test_the_same_on_postgresql(postgres_url: str, tmp_path: Path, whole: Any) -> None:
-    with perdure.open(postgres_url) as store:
+def test_the_same_on_postgresql(postgres_store: str, tmp_path: Path, whole: Any) -> None:
+    with perdure.open(postgres_store) as store:
         assert import_files(store, [written(tmp_path, 50)]).ok
         assert import_files(store, [written(tmp_path)]).ok
         assert import_files(store, [written(tmp_path)]).added == {}

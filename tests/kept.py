@@ -41,8 +41,13 @@ class Kept:
         """Keep connections of this database. At the end those that nobody uses are closed."""
         self._idle[conninfo] = []
         yield
-        for one in self._idle.pop(conninfo):
-            one.connection.finish()
+        self.forget(conninfo)
+        del self._idle[conninfo]
+
+    def forget(self, conninfo: str) -> None:
+        """Close those of this database."""
+        while self._idle[conninfo]:
+            self._idle[conninfo].pop().connection.finish()
 
     def pids(self, conninfo: str) -> list[int]:
         """The server's processes behind those of this database."""

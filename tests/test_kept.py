@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
+from kept import KEPT
 from perdure.stores.postgres import PostgresConnection, PostgresEngine
 from perdure.stores.url import parse
-
-psycopg = pytest.importorskip("psycopg")
 
 STATE = """
 SELECT current_setting('statement_timeout'), current_setting('search_path'),
@@ -22,6 +22,8 @@ LISTEN news; NOTIFY news"""
 
 @pytest.fixture
 def engine(postgres_store: str) -> PostgresEngine:
+    """Of a store that another test may have had before; what that left is not kept."""
+    KEPT.forget(parse(postgres_store).conninfo)
     return engine_of(postgres_store)
 
 

@@ -6,24 +6,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from faults.sweeps import Ground, in_memory
+from faults.sweeps import PREFIX, Ground
+from perdure.testing.scratch import scratch
 from perdure.testing.witness import Witness
 
 
 @pytest.fixture(scope="session")
 def the_witness() -> Iterator[Witness]:
-    with in_memory() as folder, Witness.start(folder / "witness") as witness:
+    with scratch(PREFIX) as folder, Witness.start(folder / "witness") as witness:
         yield witness
 
 
 @pytest.fixture(params=["sqlite", "files", "postgres"])
 def swept(request: pytest.FixtureRequest, the_witness: Witness) -> Iterator[Ground]:
     url = request.getfixturevalue("postgres_store") if request.param == "postgres" else None
-    with in_memory() as folder:
+    with scratch(PREFIX) as folder:
         yield Ground(folder, the_witness, url, request.param)
 
 
 @pytest.fixture
 def on_sqlite(the_witness: Witness) -> Iterator[Ground]:
-    with in_memory() as folder:
+    with scratch(PREFIX) as folder:
         yield Ground(folder, the_witness, None)

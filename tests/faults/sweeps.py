@@ -6,13 +6,11 @@ SIGKILL takes nothing from the kernel, so SQLite files lie in memory where there
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +21,6 @@ from faults.writer import SEED
 from perdure.testing.witness import Witness
 
 FULL = "PERDURE_ROUNDS" in os.environ
-MEMORY = Path("/dev/shm")
 PREFIX = "perdure-sweep-"
 LIVES_MAX = 6
 LANE = ("lane.before_commit", "lane.after_commit")
@@ -98,23 +95,6 @@ class Ground:
 
 def remade(order: Order, **changed: Any) -> Order:
     return Order(**{**{name: getattr(order, name) for name in order.__struct_fields__}, **changed})
-
-
-@contextlib.contextmanager
-def in_memory() -> Iterator[Path]:
-    """A folder that needs no disk, where there is such a thing. What was left by those who were killed goes first."""
-    place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
-    tidy(place, PREFIX)
-    with tempfile.TemporaryDirectory(dir=place, prefix=f"{PREFIX}{os.getpid()}-") as name:
-        yield Path(name)
-
-
-def tidy(place: Path, prefix: str) -> None:
-    """Remove the folders whose process, which they name, is gone."""
-    for left in place.glob(f"{prefix}*-*"):
-        owner = left.name.removeprefix(prefix).partition("-")[0]
-        if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc", str(os.getpid())).exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 # -- which points -------------------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.evaluation.recovery import host, plan
+from perdure.evaluation.recovery import SCRATCH, host, plan
 from perdure.evaluation.recovery.host import Shown
 from perdure.evaluation.recovery.lives import Lives
-from perdure.evaluation.recovery.run import in_memory
 from perdure.evaluation.recovery.story import Ground
 from perdure.evaluation.recovery.subjects import sqlite_blob
+from perdure.testing.scratch import scratch
 from perdure.testing.witness import Witness
 
 SEED = 1
@@ -21,7 +21,7 @@ Show = Callable[[str], Shown]
 
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Ground]:
-    with in_memory() as folder, Witness.start(folder / "witness") as witness:
+    with scratch(SCRATCH) as folder, Witness.start(folder / "witness") as witness:
         made = Ground(SEED, witness, Lives(host.LATER), folder)
         with made.closing:
             yield made

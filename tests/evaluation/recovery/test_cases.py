@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from evaluation.recovery.conftest import SEED
-from perdure.evaluation.recovery import host, plan
+from perdure.evaluation.recovery import SCRATCH, host, plan
 from perdure.evaluation.recovery.faults import FAULTS
 from perdure.evaluation.recovery.host import Shown
 from perdure.evaluation.recovery.oracle import points_of
-from perdure.evaluation.recovery.run import Hosts, in_memory
+from perdure.evaluation.recovery.run import Hosts
 from perdure.evaluation.recovery.score import grown
 from perdure.evaluation.recovery.story import Ground
+from perdure.testing.scratch import scratch
 
 Show = Callable[[str], Shown]
 STRUCK = [point for point in points_of("support", SEED) if point.partition(":")[0] in ("refund", "ticket", "mail")]
@@ -94,7 +95,7 @@ def test_what_killed_lives_leave_in_the_temporary_folder_goes_with_their_host(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    with in_memory() as folder:
+    with scratch(SCRATCH) as folder:
         hosts = Hosts(SEED, folder / "h0", postgres_url.partition("?")[0])
         try:
             shown = hosts.show(plan.parse_case("perdure-postgres/support/kill/mail:sent", SEED))

@@ -10,3 +10,4 @@
 """
 
 VERSION = "1.1"
+SCRATCH = "perdure-evaluate-"  # how folders begin that lie in memory while cases run

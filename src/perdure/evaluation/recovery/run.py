@@ -10,11 +10,10 @@ import fcntl
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -25,14 +24,14 @@ import msgspec
 import perdure
 from perdure.errors import Conflict, Error, Invalid, NotFound, Unavailable
 from perdure.evaluation import peers
-from perdure.evaluation.recovery import VERSION, host
+from perdure.evaluation.recovery import SCRATCH, VERSION, host
 from perdure.evaluation.recovery.faults import FAULTS
 from perdure.evaluation.recovery.host import Setting, Shown
 from perdure.evaluation.recovery.plan import Plan
 from perdure.evaluation.recovery.story import Case
 from perdure.evaluation.recovery.subjects import load
+from perdure.testing.scratch import MEMORY, scratch
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 CASES = "cases.jsonl"
 
 
@@ -204,7 +203,7 @@ def evaluate(
         with mutex:
             return None if errors else next(wanted, None)
 
-    with in_memory() as folder:
+    with scratch(SCRATCH) as folder:
         workers = [
             threading.Thread(
                 target=_work, args=(Hosts(plan.seed, folder / f"h{number}", postgres), take, ledger, told, errors)
@@ -270,7 +269,7 @@ def caught(ledger: Ledger, fault: str, cases: list[Case]) -> Shown | None:
 
 def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> Shown:
     """Run a single case until it shows a violation, so often at most, and write nothing down."""
-    with in_memory() as folder:
+    with scratch(SCRATCH) as folder:
         own = Hosts(seed, folder / "h0", postgres)
         try:
             shown = own.show(case)
@@ -281,14 +280,6 @@ def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> Shown:
             return shown
         finally:
             own.close()
-
-
-@contextmanager
-def in_memory() -> Iterator[Path]:
-    """A folder for all that is killed, in memory where there is such a place. Its name says whose it is."""
-    prefix = f"perdure-evaluate-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix=prefix) as name:
-        yield Path(name)
 
 
 def server_for(subjects: list[str], stack: ExitStack, folder: Path) -> tuple[str, dict[str, str]]:

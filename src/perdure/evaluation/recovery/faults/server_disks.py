@@ -7,7 +7,6 @@ host's own, and so are the servers: one for each of the two.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,14 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.evaluation.recovery import SCRATCH
 from perdure.evaluation.recovery.faults import disk, servers
 from perdure.evaluation.recovery.faults.fault import Control, Fault
 from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
 from perdure.testing.disk import Disk, own_mounts, run
 from perdure.testing.postgres import PostgresServer
+from perdure.testing.scratch import scratch
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 DISK_BYTES = 512 * 2**20
 # What is not synced by a commit is not synced soon after it by chance; and a log that takes no more room than it needs.
 SETTINGS = {"wal_writer_delay": "10s", "min_wal_size": "32MB", "max_wal_size": "64MB"}
@@ -48,9 +48,8 @@ def _placed(story: Story, name: str) -> Placed:
 
 
 def _started(closing: ExitStack, *, lossy: bool) -> Placed:
-    folder = Path(tempfile.mkdtemp(prefix="perdure-evaluate-", dir=MEMORY if MEMORY.is_dir() else None))
+    folder = closing.enter_context(scratch(SCRATCH))
     folder.chmod(0o755)  # the server is nobody's
-    closing.callback(shutil.rmtree, folder, ignore_errors=True)
     lost = Disk(folder, DISK_BYTES) if lossy else None
     place = lost.place if lost else folder
     if lost:

@@ -21,7 +21,7 @@ from perdure.errors import Conflict, Damaged, Full, Invalid, NotFound, ReadOnly,
 from perdure.stores import sqlite
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
-from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine
 from planes.tampering import Intruder
 from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, opened
 
@@ -61,6 +61,24 @@ def test_an_opening_connects_no_more_often_than_it_must(kind, made, again, tmp_p
         seen.clear()
         perdure.open(f"{kind}:///{tmp_path}/agent").close()
         assert seen["connected"] <= most
+
+
+def test_a_reader_that_nobody_asked_for_goes_with_the_engine(url, path):
+    perdure.open(url).close()
+    engine = SqliteEngine(url, path)
+    reader = engine.reader()
+    engine.spare(reader)
+    engine.close()
+    with pytest.raises(apsw.ConnectionClosedError):
+        reader.raw.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "files"])
+def test_stores_that_one_process_makes_are_different_ones(kind, tmp_path):
+    """They begin as copies of one blank store."""
+    urls = ["memory:"] * 2 if kind == "memory" else [f"{kind}:///{tmp_path}/{name}" for name in ("one", "other")]
+    with opened(urls[0]) as one, opened(urls[1]) as other:
+        assert one.core.uid != other.core.uid
 
 
 def test_files_are_for_their_owner_alone(url, path):

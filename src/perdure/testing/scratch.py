@@ -41,7 +41,7 @@ def tidy(place: Path, prefix: str) -> None:
     """Remove the folders of the dead: those of ours with this prefix that nobody has locked, but for the young."""
     for left in place.glob(f"{prefix}*"):
         with suppress(OSError):
-            if not left.is_symlink() and time.time() - left.stat().st_mtime > YOUNG_SECONDS:
+            if time.time() - left.lstat().st_mtime > YOUNG_SECONDS:
                 _remove_unlocked(left)
 
 

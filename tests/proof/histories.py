@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import perdure
-from faults.sweeps import MEMORY, tidy
+from perdure.testing.scratch import scratch
 from perdure.testing.simulation import Process
 from perdure.testing.simulation.scheduler import Stuck
 from perdure.testing.simulation.world import Moods
@@ -50,11 +49,10 @@ class History(NamedTuple):
 
 @cache
 def template() -> Path:
-    """An empty store, to be copied. What was left by those who were killed goes first."""
-    place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
-    tidy(place, PREFIX)
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """An empty store, to be copied."""
+    until_the_end = contextlib.ExitStack()
+    atexit.register(until_the_end.close)
+    folder = until_the_end.enter_context(scratch(PREFIX))
     with perdure.open(f"sqlite:///{folder}/template.db"):
         pass
     return folder / "template.db"

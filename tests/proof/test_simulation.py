@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import perdure
-from faults.sweeps import tidy
 from perdure.testing.simulation.machine import POINTS
 from proof.bugs import BUGS, Bug, holder_of
 from proof.histories import STORIES, first_wrong, live, shrunk
@@ -67,15 +66,6 @@ def test_a_failing_history_is_shrunk_to_what_it_needs():
     assert 1 <= len(kept) < len(found.mishaps)
     assert f"live({least.story!r}, {least.seed}" in str(least)
     assert all(what in str(least) for what in kept)
-
-
-def test_folders_of_the_dead_are_removed_and_nobody_elses(tmp_path):
-    kept = [tmp_path / name for name in (f"perdure-proof-{os.getpid()}-a", "perdure-proof-x-b", "other-99999999-c")]
-    gone = tmp_path / "perdure-proof-99999999-d"
-    for folder in (*kept, gone):
-        folder.mkdir()
-    tidy(tmp_path, "perdure-proof-")
-    assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_every_point_of_the_sync_way_is_under_control():

@@ -20,10 +20,11 @@ YOUNG_SECONDS = 60  # a younger one may not be locked yet
 
 @contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """A folder that goes at the end, or with the next one of this prefix if this process is killed."""
+    """A folder that names its process and goes at the end, or with the next one of this prefix if the process is killed."""
     place = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
     tidy(place, prefix)
-    with tempfile.TemporaryDirectory(dir=place, prefix=prefix, ignore_cleanup_errors=True) as name, _locked(name):
+    own = f"{prefix}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(dir=place, prefix=own, ignore_cleanup_errors=True) as name, _locked(name):
         yield Path(name)
 
 

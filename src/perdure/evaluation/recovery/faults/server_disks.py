@@ -51,10 +51,11 @@ def _started(closing: ExitStack, *, lossy: bool) -> Placed:
     folder = closing.enter_context(scratch(SCRATCH))
     folder.chmod(0o755)  # the server is nobody's
     lost = Disk(folder, DISK_BYTES) if lossy else None
-    place = lost.place if lost else folder
+    place = lost.place if lost else folder / "disk"  # below: the folder shows its lock
     if lost:
         lost.mount()
     else:
+        place.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=755", "none", str(place))
     closing.callback(run, "umount", "-l", str(place))
     server = closing.enter_context(PostgresServer.start(place, bin_dir=servers.programs(), settings=SETTINGS))

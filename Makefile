@@ -43,7 +43,7 @@ check: ## lint, format, types, tests that can be collected, layers
 	$(call bootstrap,dev)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	@echo "$(RUN) basedpyright, and pytest --collect-only beside it"; \
+	@mkdir -p .cache; echo "$(RUN) basedpyright, and pytest --collect-only beside it"; \
 	$(RUN) pytest --collect-only -qq tests >.cache/collected 2>&1 & \
 	$(RUN) basedpyright; types=$$?; \
 	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \

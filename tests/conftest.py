@@ -31,9 +31,9 @@ from perdure.testing.postgres import (
     embedded_bin_dir,
     system_bin_dir,
 )
+from perdure.testing.scratch import MEMORY
 from schemas import Schemas, fresh_name, upkeep
 
-MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 4 << 30
 TEMPORARY_ROOT = "PYTEST_DEBUG_TEMPROOT"  # pytest's own word for where it makes its folders
 

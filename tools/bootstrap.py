@@ -85,11 +85,11 @@ def install(level: str) -> None:
 
 def installed_by_uv(requirements: list[str]) -> bool:
     """Whether uv, which takes a tenth of the time, has installed all of it. Whoever told pip where to look is served by pip."""
-    settings = pip("config", "list", stdout=subprocess.PIPE).stdout.decode()
-    if ELSEWHERE.search(settings):
-        return False
     command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", python(), *requirements]
     try:
+        settings = pip("config", "list", stdout=subprocess.PIPE).stdout.decode()
+        if ELSEWHERE.search(settings):
+            return False
         pip("install", "--quiet", UV)
         subprocess.run(command, cwd=TOP, env={**os.environ, "UV_SYSTEM_CERTS": "1"}, check=True)
     except (OSError, subprocess.CalledProcessError):

@@ -110,8 +110,8 @@ def _postgres_faults() -> Iterator[None]:
 def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
     """The database as it is, to be read: nothing is made or switched. None when there is nothing yet."""
     if not isinstance(engine, SqliteEngine):
-        with reading(_as_postgres(engine)) as connection, _transaction(connection, "BEGIN READ ONLY"):
-            yield PostgresScript(connection)
+        with _using(engine) as script:
+            yield script
     elif engine.path is None:
         yield SqliteScript(engine.connect())
     elif not _has_content(engine.path):
@@ -184,7 +184,7 @@ def identity_of(engine: Engine) -> Identity:
     """Who the store is, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
     cluster that its events do not come from."""
     with _using(engine) as script:
-        facts = migrate.facts_of(script) if script else {}
+        facts = migrate.facts_of(script)
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
@@ -192,14 +192,14 @@ def identity_of(engine: Engine) -> Identity:
 
 
 @contextmanager
-def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
-    """A store that is known to be one of ours, read as whoever uses it does: on a reader, which is kept for him."""
-    if isinstance(engine, SqliteEngine):
-        with reading(engine) as connection:
+def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
+    """The database, read as whoever uses the store does: on a reader, which is kept for him. On SQLite it is known to be ours."""
+    with reading(engine) as connection:
+        if isinstance(engine, SqliteEngine):
             yield SqliteScript(connection)
-    else:
-        with looking_at(engine) as script:
-            yield script
+        else:
+            with _transaction(connection, "BEGIN READ ONLY"):
+                yield PostgresScript(connection)
 
 
 def _check_cluster(script: PostgresScript) -> None:
@@ -362,8 +362,8 @@ def _fill(engine: SqliteEngine, steps: tuple[Migration, ...]) -> list[Migration]
 
 @cache
 def _blank(steps: tuple[Migration, ...]) -> bytes:
-    """A store without content, as SQLite has it in memory: a look at the past needs one each time, and copying is 20 times
-    faster than making it."""
+    """A store without content, as SQLite has it in memory: a look at the past needs one each time, and begins five times sooner
+    with a copy of it."""
     with closing(configured(apsw.Connection(":memory:"))) as raw:
         migrate.apply(SqliteScript(SqliteConnection(raw)), 0, steps)
         return raw.serialize("main")

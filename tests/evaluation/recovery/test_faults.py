@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 
 from evaluation.recovery.conftest import SEED, Show
-from perdure.evaluation.recovery import plan
+from perdure.evaluation.recovery import SCRATCH, plan
 from perdure.evaluation.recovery.faults import refusing
+from perdure.testing import scratch
 
 
 def some(subject: str, task: str, fault: str, count: int = 2) -> list[str]:
@@ -101,6 +103,16 @@ def test_a_database_that_goes_away_takes_nothing_along(show: Show, fault: str) -
     shown = [show(case) for case in some("perdure-postgres", "support", fault, 3)]
     assert [(each.case.schedule, each.score.detail, each.lives) for each in shown if each.score.failed] == []
     assert any(each.score.struck for each in shown)
+
+
+@pytest.mark.parametrize("fault", ["server-power", "server-full"])
+def test_who_clears_up_leaves_the_disk_of_a_living_server(show: Show, fault: str, monkeypatch) -> None:
+    """A file system that is mounted over a folder hides that it is locked."""
+    (case,) = some("perdure-postgres", "support", fault, 1)
+    show(case)
+    monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1)
+    scratch.tidy(scratch.MEMORY, f"{SCRATCH}{os.getpid()}-")
+    assert show(case).score.failed == []
 
 
 @pytest.mark.parametrize("fault", ["restart", "reply", "server-power", "server-full"])

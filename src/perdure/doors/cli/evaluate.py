@@ -240,11 +240,10 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: bool, as_json: bool) -> int:
     """One case again, until it shows a violation: then 1, so that a script can look for the change that brought it."""
-    import tempfile  # noqa: PLC0415 - as above
-
     import msgspec  # noqa: PLC0415 - as above
 
-    from perdure.evaluation.recovery import plan, run  # noqa: PLC0415
+    from perdure.evaluation.recovery import SCRATCH, plan, run  # noqa: PLC0415
+    from perdure.testing.scratch import scratch  # noqa: PLC0415 - as above
 
     chosen = seed if seed is not None else run.seed_of(out) if (out / run.CASES).is_file() else 1
     case = plan.parse_case(case_id, chosen)
@@ -252,7 +251,7 @@ def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: b
         raise Invalid(f"this case cannot be tried here: {why}", path="case")
     lacking = run.peers_for([case.subject], note if install else None)
     with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-evaluate-")))
+        place = stack.enter_context(scratch(SCRATCH))
         url, without = run.server_for([case.subject], stack, place)
         if lacking := lacking | without:
             raise Invalid(lacking[case.subject], path="case")

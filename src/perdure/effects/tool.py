@@ -7,6 +7,7 @@ unsafe: it is never called again by the machine. Callers: users (`@perdure.tool`
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, overload
@@ -85,8 +86,7 @@ class Tool:
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
         signature = self.signature if fn is self.fn else inspect.signature(fn)
-        bound = inspect.BoundArguments(signature, dict(args))  # type: ignore[arg-type]
-        positional, named = _spread(signature, bound.arguments)
+        positional, named = _spread(signature, args)
         wanted = {name: value for name, value in handed.items() if name in signature.parameters}
         return fn(*positional, **named, **wanted)
 
@@ -96,28 +96,23 @@ class Tool:
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by name as a call passes them."""
+    """Arguments by name as a call passes them. What stands before a given *rest must be passed by its position."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    known = signature.parameters
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    rest = next((name for name in args if kinds.get(name) is inspect.Parameter.VAR_POSITIONAL), None)
+    before = [*itertools.takewhile(lambda name: name != rest, kinds)] if rest else []
     for name, value in args.items():
-        kind = known[name].kind if name in known else inspect.Parameter.KEYWORD_ONLY
-        if kind is inspect.Parameter.VAR_POSITIONAL:
+        kind = kinds.get(name, inspect.Parameter.KEYWORD_ONLY)
+        if name == rest:
             positional += value
         elif kind is inspect.Parameter.VAR_KEYWORD:
             named |= value
-        elif kind is inspect.Parameter.POSITIONAL_ONLY or _rest_follows(signature, name, args):
+        elif kind is inspect.Parameter.POSITIONAL_ONLY or name in before:
             positional.append(value)
         else:
             named[name] = value
     return positional, named
-
-
-def _rest_follows(signature: inspect.Signature, name: str, args: Mapping[str, Any]) -> bool:
-    """Whether this argument stands before a given *rest, and so must be passed by its position."""
-    names = list(signature.parameters)
-    rest = [each for each in names if signature.parameters[each].kind is inspect.Parameter.VAR_POSITIONAL]
-    return bool(rest) and rest[0] in args and name in names and names.index(name) < names.index(rest[0])
 
 
 @overload

@@ -251,8 +251,6 @@ class Tx:
         The caller has checked that the event follows the stream's head; `body` is None when it was emptied. `pruned`: see
         `log.fold.step`.
         """
-        if event.seq != self.seq(stream) + 1:
-            raise AssertionError("events of a stream are numbered without a gap")
         verbatim = NewEvent(
             stream.tenant, stream.id, event.seq, event.kind, event.table, event.actor, event.at, event.codec, event.tx,
             event.commitment, event.hash, event.salt, event.body,

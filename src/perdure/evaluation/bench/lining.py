@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between
+from perdure.evaluation.bench.case import Case, Context, Figure, alternating, at_least, at_most
 from perdure.evaluation.bench.floor import Rate, append_floor, timed
 
 TEXT = "x" * 1024
@@ -46,11 +46,11 @@ def appending(context: Context) -> list[Figure]:
 
 
 def _appended(context: Context, lines: int) -> Figure:
-    count = context.count(2_000, 200)
+    count = context.count(1_000, 100)
     with context.scratch() as folder:
         url = f"files:///{folder}/bench"
         asyncio.run(_filled(url, lines))
-        floor, rate = between(lambda: append_floor(folder, count), lambda: _says(url, count))
+        floor, rate = alternating(lambda: append_floor(folder, count), lambda: _says(url, count))
     detail = f"{rate.per_second:,.0f}/s of {floor.per_second:,.0f}/s, {rate.cpu_us:.0f} µs of CPU each"
     return at_least(f"appends of 1 KiB, files, {lines:,} lines", rate.per_second / floor.per_second, 0.5, detail=detail)
 

@@ -10,7 +10,16 @@ import time
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between, users_environment
+from perdure.evaluation.bench.case import (
+    Case,
+    Context,
+    Figure,
+    alternating,
+    at_least,
+    at_most,
+    between,
+    users_environment,
+)
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
 from perdure.evaluation.bench.floor import Rate, timed
 from perdure.evaluation.bench.resumed import TEXT, long_run, think
@@ -95,7 +104,7 @@ def _statements_a_step(store: Any) -> float:
 def effects_sqlite(context: Context) -> list[Figure]:
     """Effects of one run on SQLite: dispatch and commit each."""
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
-        floor, rate = between(context.sqlite_floor, lambda: _driven(store, effects, context.count(500, 50)))
+        floor, rate = alternating(context.sqlite_floor, lambda: _driven(store, effects, context.count(300, 50)))
     return [_beside("effects of one run, SQLite", floor, rate, 0.33)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most, between
+from perdure.evaluation.bench.case import Case, Context, Figure, alternating, at_least, at_most, between
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
 from perdure.evaluation.bench.filling import say_many
 from perdure.evaluation.bench.floor import Rate, timed
@@ -33,7 +33,7 @@ def _says(store: Any, count: int) -> Rate:
 def one_writer_sqlite(context: Context) -> list[Figure]:
     """One writer on SQLite, beside the floor."""
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
-        floor, rate = between(context.sqlite_floor, lambda: _says(store, context.count(3_000, 200)))
+        floor, rate = alternating(context.sqlite_floor, lambda: _says(store, context.count(1_000, 100)))
     detail = f"{rate.per_second:,.0f}/s of {floor.per_second:,.0f}/s"
     return [
         at_least("one writer, SQLite", rate.per_second / floor.per_second, 0.75, detail=detail),

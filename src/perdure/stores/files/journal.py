@@ -331,13 +331,15 @@ class _Checks:
         self._seen = {last}
         self._searched = 0
 
-    def add(self, found: Found) -> None:
-        """A line was read; one that was rewritten is known by what it was, too."""
-        self._seen.update((found.check, *found.line.was))
+    def follows(self, found: Found, number: int) -> bool:
+        """A line was read; whether the one that it names stands before it, in this segment or an earlier one."""
+        known = found.line.prev in self._seen or self._stands(found.line.prev, number)
+        self._seen.add(found.check)
+        self._seen.update(found.line.was)  # one that was rewritten is known by what it was, too
+        return known
 
-    def hold(self, check: str, number: int) -> bool:
-        """Whether there is a line with this checksum up to this segment."""
-        if check not in self._seen and self._searched < number:
+    def _stands(self, check: str, number: int) -> bool:
+        if self._searched < number:
             for each in self._layout.numbers():
                 if self._searched < each <= number:
                     self._search(each)
@@ -352,10 +354,8 @@ class _Checks:
 def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
     """The entries, and a piece wherever a line follows one that is not there."""
     for number, each in entries:
-        if isinstance(each, Found):
-            if not checks.hold(each.line.prev, number):
-                yield number, Piece(each.start, b"", "lines are missing before this one")
-            checks.add(each)
+        if isinstance(each, Found) and not checks.follows(each, number):
+            yield number, Piece(each.start, b"", "lines are missing before this one")
         yield number, each
 
 

@@ -140,20 +140,16 @@ def lines_in(data: bytes, offset: int) -> Iterator[Found | Piece]:
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
         if end > start:
-            yield from _one(data[start:end], offset + start)
+            raw = data[start:end]
+            try:
+                found = read(raw, offset + start)
+            except Damaged as error:
+                found = Piece(offset + start, raw, error.message)
+            if found is not None:
+                yield found
+            else:
+                yield from _salvaged(raw, offset + start)
         start = end + 1
-
-
-def _one(raw: bytes, start: int) -> Iterator[Found | Piece]:
-    try:
-        found = read(raw, start)
-    except Damaged as error:
-        yield Piece(start, raw, error.message)
-        return
-    if found is not None:
-        yield found
-    else:
-        yield from _salvaged(raw, start)
 
 
 def _salvaged(raw: bytes, start: int) -> Iterator[Found | Piece]:

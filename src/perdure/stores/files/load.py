@@ -51,9 +51,7 @@ class Loader:
         self._streams: dict[bytes, Stream] = {}
         self._named: dict[str, Stream] = {}  # the same by their uids as they are written
         self._pruned: dict[int, set[str]] = {}
-        self._seen: dict[
-            int, Seen
-        ] = {}  # what the events of a stream mean here; anew after a tenant has said something
+        self._seen: dict[int, Seen] = {}  # what a stream's events mean here; anew after a tenant has said something
         self._tenants_said = bool(cache.query(Q.tenants_said, {}))
         self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
         self.facts = facts
@@ -112,13 +110,15 @@ class Loader:
         self._streams.clear()
         self._named.clear()
         self._pruned.clear()
+        self._seen.clear()
         self._tenants = {name: number for number, name in self._cache.query(Q.tenants_all, {})}
 
     # -- one line --------------------------------------------------------------------------------------------------------
 
     def _line(self, tx: Tx, found: Found) -> None:
         line = found.line
-        self._begins(tx, line)
+        if line.store is not None or line.tenants or line.blobs:
+            self._begins(tx, line)
         begun = {stream.uid: stream for stream in line.streams} if line.streams else None
         for event in line.events:
             if begun and event.stream in begun:  # only now: it may be a fork of what the same line says
@@ -209,18 +209,18 @@ class Loader:
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
-        adopt_event(
-            tx, stream, event, tx.head(stream), self._tables, self._meaning(tx, stream), pruned=event.table in pruned
-        )
+        seen = self._seen.get(stream.id) or self._meaning(tx, stream)
+        adopt_event(tx, stream, event, tx.head(stream), self._tables, seen, pruned=event.table in pruned)
 
     def _meaning(self, tx: Tx, stream: Stream) -> Seen:
         """Tenants' own streams say which others were imported: what they said in this very line counts too."""
         if stream.kind == "tenant":
             self._seen.clear()
             self._tenants_said = True
-        if stream.id not in self._seen:
-            self._seen[stream.id] = self._looked_up(tx, stream) if self._tenants_said else verbatim
-        return self._seen[stream.id]
+        seen = self._looked_up(tx, stream) if self._tenants_said else verbatim
+        if stream.kind != "tenant":  # of which each event may change what the others mean
+            self._seen[stream.id] = seen
+        return seen
 
     def _looked_up(self, tx: Tx, stream: Stream) -> Seen:
         tx.relieve()

@@ -175,11 +175,12 @@ class AsyncOutward(AsyncPlaced):
         raise doubt
 
     async def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
-        """The effect if a person approved of it, withdrawn if not; the run waits while nobody has said."""
+        """The effect if a person approved of it, withdrawn or in doubt if not; the run waits while nobody has said."""
         approval = await self._ended(await self._driving.write(ask_approval, record, question, within))
         if is_approved(approval, record):
             return record
-        return await self._driving.acting.move("withdraw", permitting.refuse, record, approval)
+        acting = self._driving.acting
+        return await acting.move("withdraw", permitting.refuse, record, approval, acting.sender.epoch)
 
     # -- a model's batch -----------------------------------------------------------------------------------------------------
 

@@ -196,7 +196,8 @@ class AsyncOutward(AsyncPlaced):
 
         Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
         each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
-        an error for its answer, and the others go on. Tools that only read are steps.
+        an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
+        call has no id of its own: nothing is sent then.
         """
         batch: list[Meant] = []
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from inspect import signature
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,12 @@ from artifacts.place_contract import TEXT, PlaceContract, address_of, megabytes
 from perdure.artifacts import objects
 from perdure.artifacts.objects import PART_BYTES, S3Place
 from perdure.artifacts.place import Place, place_from_url
-from perdure.errors import Error, Full, NotFound, Refused, Unavailable
+from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
+from perdure.handles.sync.store import Store
 from perdure.model import points
+from perdure.model.instants import SECOND_US, duration_us
+from perdure.planes import collect
+from perdure.stores.blobs import Blobs
 
 obstore = pytest.importorskip("obstore")
 
@@ -157,6 +162,14 @@ def test_an_old_one_is_written_again_without_reading_it(place: S3Place) -> None:
     with requests_of(place) as made:
         place.put("t1", [TEXT])
     assert made == ["head", "put overwrite"]
+
+
+def test_what_a_put_leaves_as_it_is_outlasts_its_commit_in_any_collection(place: S3Place) -> None:
+    least_us = collect.least_grace_us(Blobs(place, "o"))
+    assert least_us == 1800 * SECOND_US + collect.LEAST_GRACE_US
+    assert least_us < duration_us(signature(Store.collect).parameters["grace"].default)
+    with pytest.raises(Invalid, match="until it commits"):
+        collect.cutoff_us("30m", Blobs(place, "o"))
 
 
 def test_a_clock_that_is_behind_writes_again(bucket: str, endpoint: str) -> None:

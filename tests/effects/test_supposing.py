@@ -18,6 +18,7 @@ from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart
 from perdure.model.records.runs import RunStatus
 from perdure.runtime.agent import agent
+from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.supposing import Outside, reviewing
 
 
@@ -91,6 +92,40 @@ def test_what_is_under_way_stays_the_other_runs():
     sent = []
     assert asyncio.run(fork_beside_doubt(sent)) == (["Forked", 2], [EffectState.IN_DOUBT])
     assert sent == ["it"]
+
+
+async def fork_beside_a_question():
+    """One branch asks a person; the other one's step, which ended meanwhile, is replaced. Gives what became of either."""
+    clock = FakeClock()
+
+    @agent(name="supposed beside a question")
+    async def beside(run):
+        return await asyncio.gather(run.ask("Merge?", timeout="1h", default="late"), run.step(once_asked))
+
+    async def once_asked():
+        while not await store.asks():
+            pass  # every read lets the other branch go on
+        return 1
+
+    async with await aopen("memory:", clock=clock) as store:
+        handle = await store.start(beside, key="b")
+        await store.recover(agents=[beside])
+        clock.advance("50m")
+        forked = await handle.fork((await handle.steps())[0].place, 2)
+        before = await forked.waits()
+        await store.recover(agents=[beside])
+        asked = await store.asks()
+        clock.advance("20m")
+        await store.recover(agents=[beside])
+        await store.answer((await forked.waits())[0].id, "merge", by="alice")
+        await store.recover(agents=[beside])
+        return before, len(asked), await handle.result(), await forked.result()
+
+
+def test_what_the_other_run_still_waits_for_is_asked_anew_with_all_its_time():
+    before, asked, others, forks = asyncio.run(fork_beside_a_question())
+    assert (before, asked) == ([], 2)
+    assert (others, forks) == (["late", 1], ["merge", 2])
 
 
 @pytest.mark.parametrize("state", [EffectState.PLANNED, EffectState.DISPATCHED, EffectState.IN_DOUBT])

@@ -468,6 +468,43 @@ def test_a_run_that_grows_stays_with_the_session_that_it_has_here(source, target
     assert target.verify().ok, target.verify().problems
 
 
+def test_a_run_that_comes_alone_joins_no_other_session_of_that_name(source, target, bundle):
+    handle = waiting_run(source)
+    target.session("a").say("user", "another one of that name")
+    source.export(bundle, runs=[handle.id])
+    for dry_run in (True, False):
+        (came,) = target.import_(bundle, dry_run=dry_run).streams
+        assert came.without == "a"
+    assert target.run(handle.id).record.session is None
+    assert target.runs(session="a") == []
+    assert target.import_(bundle).streams[0].without == "a"
+    assert target.verify().ok, target.verify().problems
+
+
+def test_a_run_that_comes_alone_joins_its_own_session_whatever_that_is_called_here(source, target, bundle, tmp_path):
+    source.session("a").say("user", "before there was a run")
+    source.export(tmp_path / "before", ["a"])
+    target.import_(tmp_path / "before", names={"a": "theirs"})
+    target.session("a").say("user", "another one of that name")
+    handle = waiting_run(source)
+    source.export(bundle, runs=[handle.id])
+    assert target.import_(bundle).streams[0].without == ""
+    assert target.run(handle.id).record.session == "theirs"
+    assert target.verify().ok, target.verify().problems
+
+
+def test_a_run_that_comes_alone_does_not_look_into_other_tenants(source, bundle, tmp_path):
+    handle = waiting_run(source)
+    url = f"sqlite:///{tmp_path}/shared.db"
+    source.export(tmp_path / "session", ["a"])
+    source.export(bundle, runs=[source.start(sender, key="other", session="a").id])
+    with perdure.open(url, tenant="one") as one, perdure.open(url, tenant="two") as two:
+        assert len(one.import_(tmp_path / "session").streams) == 2
+        (came,) = two.import_(bundle).streams
+        assert (came.without, two.run(came.name).record.session) == ("a", None)
+        assert one.run(handle.id).record.session == "a"
+
+
 def test_a_copy_that_a_person_lets_go_on_asks_before_it_sends_what_its_original_may_have_sent(
     source, target, bundle, tmp_path
 ):

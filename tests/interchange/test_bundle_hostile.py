@@ -258,6 +258,8 @@ def manifests() -> Iterator[Case]:
     yield "large manifest", lambda it: it | {"manifest.json": b" " * (65 * 1024**2)}
     for kind in ("tenant", "store", "other"):
         yield f"stream of a {kind}", lambda it, kind=kind: put(it, ("streams", 0, "kind"), kind)
+    yield "session of a session", lambda it: put(it, ("streams", 0, "session"), "b")
+    yield "session without a name", lambda it: put(it, ("streams", 0, "session_uid"), "0" * 32)
 
 
 def put(members: Members, field: tuple[Any, ...], value: Any) -> Members:

@@ -149,3 +149,50 @@ def test_a_run_does_not_rest_while_one_of_its_branches_takes_a_signal(store, mon
 
     monkeypatch.setattr(waits, "take_signal", slowly)
     assert store.drive(first_of_two, key="k") == "went"
+
+
+@perdure.agent
+async def breaking(run: perdure.AsyncRun, name: str) -> None:
+    raise ValueError(f"{name} is broken")
+
+
+@perdure.agent
+async def asking(run: perdure.AsyncRun) -> Any:
+    return await run.ask("Sure?")
+
+
+@perdure.agent
+async def grouping(run: perdure.AsyncRun) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run.call(breaking, "one"))
+        group.create_task(run.call(breaking, "two"))
+
+
+@perdure.agent
+async def gathering(run: perdure.AsyncRun) -> Any:
+    found = await asyncio.gather(run.call(breaking, "one"), run.call(asking), run.ask("?"), return_exceptions=True)
+    await run.act(send, f"{type(found[0]).__name__}, {found[1]}, {found[2]}")
+    return str(found[0])
+
+
+def test_a_group_that_fails_says_what_failed_in_it(store):
+    with pytest.raises(perdure.Failed, match="is broken"):
+        store.drive(grouping, key="g")
+    error = next(run.record.error for run in store.runs(agent="grouping"))
+    assert error.code == "ExceptionGroup"
+    assert "one is broken" in error.message
+
+
+def test_exceptions_that_are_gathered_are_those_of_the_program_and_no_rest(store):
+    """While one of them waits, what rests the run is nothing that the program could take for a result."""
+    agents = [breaking, asking]
+    SEEN.clear()
+    for _ in range(2):
+        with pytest.raises(perdure.Waiting):
+            store.drive(gathering, key="k")
+        assert SEEN == []
+        store.recover(agents=agents)
+        store.answer(store.asks()[0].id, "yes")
+        store.recover(agents=agents)
+    assert "one is broken" in store.drive(gathering, key="k")
+    assert SEEN == ["sent Failed, yes, yes"]

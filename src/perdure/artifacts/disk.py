@@ -72,6 +72,8 @@ _FAN_OUT = re.compile(r"[0-9a-f]{2}", re.ASCII)
 class DiskPlace:
     """A `Place` below one directory, which is created by the first put."""
 
+    touch_after_us = 0
+
     def __init__(self, root: Path | str, *, lock_seconds: float = 10.0) -> None:
         self.root = Path(root)
         if not self.root.is_absolute() or "\0" in str(root):

@@ -7,7 +7,7 @@ whole object or none and answers only when it is durable. Keeps P15: every reque
 goes by ranges of bounded size.
 
 What differs from a disk: an object is made young by writing it again, which only happens when it is older
-than `touch_after_seconds`, so a collector's grace time must be longer than that; its last check and its
+than `touch_after_seconds`, so a collector's grace must be longer than that, as it checks; its last check and its
 delete are two requests. Uploads that died are removed by a lifecycle rule of the bucket ("abort incomplete
 multipart uploads").
 """
@@ -61,13 +61,13 @@ class S3Place:
         region: str | None = None,
         allow_http: bool = False,
         deadline_seconds: float = 30.0,
-        touch_after_seconds: float = 3600.0,
+        touch_after_seconds: float = 1800.0,
         clock: Clock = system_clock,
     ) -> None:
         _check_network(endpoint, region, allow_http=allow_http)
         self._obstore = _obstore()
         self._prefix = _checked_prefix(bucket, prefix)
-        self._touch_after_us = round(touch_after_seconds * 1_000_000)
+        self.touch_after_us = round(touch_after_seconds * 1_000_000)
         self._clock = clock
         # A retry may start until half of the deadline and take the other half: no call exceeds the whole.
         half = timedelta(seconds=deadline_seconds / 2)
@@ -152,7 +152,7 @@ class S3Place:
     def _is_kept(self, key: str, found: ObjectMeta, stored: Stored) -> bool:
         """Whether it can stay as it is; writing it again repairs it and makes it young, in one request."""
         age_us = self._clock() - _modified_us(found)
-        if not 0 <= age_us < self._touch_after_us:  # a clock that is behind: write again
+        if not 0 <= age_us < self.touch_after_us:  # a clock that is behind: write again
             return False
         try:
             for _ in self._plain(key, found, stored.address, stored.size):

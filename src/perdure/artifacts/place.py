@@ -43,12 +43,17 @@ class Place(Protocol):
     cannot answer now, and `Refused` when it does not allow it.
     """
 
+    @property
+    def touch_after_us(self) -> int:
+        """A put makes content that is there already young only if it is older than this."""
+        ...
+
     def put(self, tenant: str, source: Iterable[bytes]) -> Stored:
         """Store the content of `source`, streaming, and return once it is durable (P1).
 
         Atomic and idempotent: the address shows the whole content or nothing, also after a crash. Content
-        that is there already is verified, replaced if damaged, and made young again, so that a collector
-        spares it. Errors of `source` itself pass through and leave nothing behind. Raises `Full` when there
+        that is there already is verified, replaced if damaged, and made young again (see `touch_after_us`), so
+        that a collector spares it. Errors of `source` itself pass through and leave nothing behind. Raises `Full` when there
         is no room.
         """
         ...
@@ -94,6 +99,7 @@ class ReadOnlyPlace:
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self.touch_after_us = place.touch_after_us
         self.open, self.read, self.exists = place.open, place.read, place.exists
         self.addresses, self.tenants = place.addresses, place.tenants
 

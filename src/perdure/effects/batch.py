@@ -19,9 +19,9 @@ from perdure.effects.meaning import named_args
 from perdure.effects.tool import Refuse, Tool, as_tool
 from perdure.errors import Failed, Invalid
 from perdure.log.change import Stream
-from perdure.model.limits import REFS_MAX
+from perdure.model.limits import REFS_MAX, check_name
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Answer, EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.effects import Answer, EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.planes import runs, turns
 from perdure.stores.tx import Tx
 
@@ -98,10 +98,29 @@ def _checked(calls: object) -> list[Call]:
     if not isinstance(calls, (list, tuple)) or len(calls) > REFS_MAX:
         what = f"{len(calls)} calls" if isinstance(calls, (list, tuple)) else type(calls).__name__
         raise Invalid(f"expected a list of at most {REFS_MAX} calls, got {what}", path="calls")
-    for at, call in enumerate(calls):
-        if type(call) is not Call:
-            raise Invalid(f"expected a Call, got {type(call).__name__}", path=f"calls[{at}]")
-    return list(calls)
+    found = [_call(each, f"calls[{at}]") for at, each in enumerate(calls)]
+    seen: set[str] = set()
+    for at, call in enumerate(found):
+        if check_name(call.id, f"calls[{at}].id") in seen:
+            hint = "whoever reads the answers could not tell which is whose"
+            raise Invalid(f"the call {call.id!r} is made twice", path=f"calls[{at}].id", hint=hint)
+        seen.add(call.id)
+    return found
+
+
+def _call(made: object, path: str) -> Call:
+    """A call as it is given: a Call, or a mapping of id, tool and args."""
+    if type(made) is Call:
+        return made
+    if not isinstance(made, Mapping):
+        raise Invalid(f"expected a Call, or a mapping of id, tool and args, got {type(made).__name__}", path=path)
+    try:
+        return msgspec.convert(made, Call)
+    except msgspec.ValidationError as error:
+        has = ", ".join(text_of(name)[:40] for name in [*made][:10])
+        raise Invalid(
+            f"expected a Call, or a mapping of id, tool and args: {error}", path=path, hint=f"it has {has or 'nothing'}"
+        ) from None
 
 
 def _meant(call: Call, known: dict[str, Tool]) -> Meant:
@@ -122,23 +141,10 @@ def _wrong(call: Call, error: EffectError) -> Meant:
     return meant
 
 
-def calls_in(value: object) -> list[Call]:
-    """The calls that a model's answer makes, by its `calls`: each a Call, or a mapping of id, tool and args."""
+def calls_in(value: object) -> object:
+    """What a model's answer gives for its `calls`; an empty list if it makes none."""
     made = value.get("calls") if isinstance(value, Mapping) else getattr(value, "calls", None)
-    if made is None:
-        return []
-    if not isinstance(made, (list, tuple)):
-        raise Invalid(f"expected a list of calls, got {type(made).__name__}", path="calls")
-    return [_call(each, f"calls[{at}]") for at, each in enumerate(made)]
-
-
-def _call(made: object, path: str) -> Call:
-    if type(made) is Call:
-        return made
-    try:
-        return msgspec.convert(made, Call)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"expected a Call, or its id, tool and args: {error}", path=path) from None
+    return [] if made is None else made
 
 
 def next_free(batch: Sequence[Meant], at: int) -> Meant | None:

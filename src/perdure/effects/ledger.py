@@ -503,4 +503,12 @@ def knows(reads: Reads, stream: bytes, seq: int, attempt: int) -> bool:
 
 def error_of(error: BaseException) -> EffectError:
     """An exception as it is kept: its name, or the code that it gives, and what it says."""
-    return EffectError(error.code if isinstance(error, Failed) else type(error).__name__, text_of(error))
+    return EffectError(error.code if isinstance(error, Failed) else type(error).__name__, _said(error))
+
+
+def _said(error: BaseException) -> str:
+    """What an exception says; a group by itself says only how many it holds."""
+    if not isinstance(error, BaseExceptionGroup):
+        return text_of(error)
+    held = "; ".join(f"{type(each).__name__}: {_said(each)}" for each in error.exceptions)
+    return f"{text_of(error)}: {held}"

@@ -9,6 +9,7 @@ from perdure.effects import ledger
 from perdure.effects.answers import answering, for_call
 from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, Sender
+from perdure.effects.settling import UNAPPROVED, is_unapproved
 from perdure.effects.tool import Refuse
 from perdure.errors import Waiting
 from perdure.log.change import Stream
@@ -48,22 +49,23 @@ def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tu
     found = ledger.standing(tx, stream, intent)
     if found is None:
         return ledger.dispatch_new(tx, stream, intent, sender), True
-    record = permitted(tx, stream, found.seq)
+    record = permitted(tx, stream, found.seq, sender.epoch)
     if record.state is not EffectState.PLANNED or record.epoch != sender.epoch:
         return record, False
     return ledger.dispatch_planned(tx, stream, record.seq, sender), True
 
 
 def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
-    """Dispatch what is planned, if whoever was asked has approved of it; withdrawn if not. Waiting while nobody has said."""
-    record = permitted(tx, stream, seq)
-    return record if record.state is EffectState.WITHDRAWN else ledger.dispatch_planned(tx, stream, seq, sender)
+    """Dispatch what is planned, if whoever was asked has approved of it; if not, see `refuse`. Waiting while nobody has said."""
+    record = permitted(tx, stream, seq, sender.epoch)
+    refused = record.state is EffectState.WITHDRAWN or is_unapproved(record)
+    return record if refused else ledger.dispatch_planned(tx, stream, seq, sender)
 
 
-def permitted(tx: Tx, stream: Stream, seq: int) -> EffectRecord:
+def permitted(tx: Tx, stream: Stream, seq: int, epoch: int) -> EffectRecord:
     """An effect, if it is planned only after whoever was asked has approved of it, whatever became of the store since.
 
-    Withdrawn if he has not; Waiting while nobody has said.
+    If he has not, see `refuse`; Waiting while nobody has said.
     """
     record = ledger.effect(tx, stream, seq)
     asked = waits.for_effect(tx, stream, seq) if record.state is EffectState.PLANNED else None
@@ -71,13 +73,19 @@ def permitted(tx: Tx, stream: Stream, seq: int) -> EffectRecord:
     if approval is not None and approval.state is WaitState.OPEN:
         raise waiting_for(record, approval)
     if approval is not None and not is_approved(approval, record):
-        return refuse(tx, stream, record, approval)
+        return refuse(tx, stream, record, approval, epoch)
     return record
 
 
-def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord) -> EffectRecord:
-    """Withdraw what a person did not approve of, or not in time."""
-    error = EffectError("Refused", f"{approval.met_by} did not approve")
+def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, epoch: int) -> EffectRecord:
+    """Withdraw what a person did not approve of, or not in time. What was planned before a restore is in doubt: in what was
+    lost somebody may have approved of it. Who sent it then is taken to be gone.
+    """
+    why = f"{approval.met_by} did not approve"
+    if record.epoch != epoch:
+        said = EffectError(UNAPPROVED, f"{why}, but the store was restored since it was planned: it may have been sent")
+        return ledger.doubt(tx, stream, record.seq, record.attempt, said, quiet=True, epoch=epoch)
+    error = EffectError("Refused", why)
     return answering(tx, stream, ledger.withdraw, record.seq, error, approval.met_by or "")
 
 

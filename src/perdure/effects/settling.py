@@ -14,8 +14,9 @@ from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
 STRAYED = "Strayed"  # after a restore its run has found out something anew: it may have done this with other words
+UNAPPROVED = "Unapproved"  # after a restore a person refused it: it may have been sent before, with an approval
 LOOK_MIN_US, LOOK_MAX_US = SECOND_US, 600 * SECOND_US  # between two looks at doubt that time may settle
-MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED, STRAYED})  # doubt that is not the tool's doing: it uses up no retry
+MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED, STRAYED, UNAPPROVED})  # not the tool's doing: uses up no retry
 MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its processes, and a person is asked
 
 
@@ -43,6 +44,18 @@ def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
     """What to do about an effect in doubt. can_probe: whether the tool's probe can be called here."""
     if effect.error is not None and effect.error.code == STRAYED:
         return Advice(Action.PERSON, "the other side knows it by other arguments, if it was done before the restore")
+    if is_unapproved(effect):
+        return _unapproved(can_probe=can_probe)
+    return _by_kind(effect, now_us, can_probe=can_probe)
+
+
+def _unapproved(*, can_probe: bool) -> Advice:
+    if can_probe:
+        return Advice(Action.PROBE, "it shall not be sent again, but its tool can ask the other side")
+    return Advice(Action.PERSON, "it shall not be sent again, and nobody here knows whether it was before the restore")
+
+
+def _by_kind(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
     match effect.kind:
         case ToolKind.IDEMPOTENT:
             return _idempotent(effect)
@@ -82,6 +95,8 @@ def after_absent(effect: EffectRecord, now_us: int) -> Advice:
     under_way = until_landed(effect, now_us)
     if under_way is not None:
         return under_way
+    if is_unapproved(effect):
+        return Advice(Action.FAIL, "it did not happen, and a person did not approve of it")
     if _is_fatal(effect):
         return Advice(Action.PERSON, _fatal(effect))
     if _used_up(effect):
@@ -114,6 +129,11 @@ def _used_up(effect: EffectRecord) -> bool:
     """Whether the tool itself has failed as often as it may. Deaths and the like are not its answers."""
     said = effect.error is not None and effect.error.code not in MISHAPS
     return said and effect.failures > effect.rule.retries
+
+
+def is_unapproved(effect: EffectRecord) -> bool:
+    """Whether a person refused it after a restore, and it is not known whether it was sent before."""
+    return effect.error is not None and effect.error.code == UNAPPROVED
 
 
 def _is_fatal(effect: EffectRecord) -> bool:

@@ -191,12 +191,18 @@ def _check_listed(each: Listed, path: str) -> None:
     if each.kind not in KINDS:
         raise Invalid(f"streams of kind {each.kind[:40]!r} do not travel", path=f"{path}.kind")
     check_name(each.name, f"{path}.name")
-    if each.session and (each.kind != "run" or not check_name(each.session, f"{path}.session")):
-        raise Invalid("only a run has a session", path=f"{path}.session")
+    _check_session(each, path)
     from_hex(each.uid, 16, f"{path}.uid")
     from_hex(each.head, 32, f"{path}.head")
     if not 1 <= each.first <= each.last < 2**62:
         raise Invalid("a stream has events, from a first to a last", path=path)
+
+
+def _check_session(each: Listed, path: str) -> None:
+    if each.session and (each.kind != "run" or not check_name(each.session, f"{path}.session")):
+        raise Invalid("only a run has a session", path=f"{path}.session")
+    if bool(each.session) != bool(each.session_uid and from_hex(each.session_uid, 16, f"{path}.session_uid")):
+        raise Invalid("a session has a name and a uid", path=f"{path}.session")
 
 
 def _checked_streams(manifest: Manifest, written: Sequence[WrittenStream]) -> Sequence[WrittenStream]:

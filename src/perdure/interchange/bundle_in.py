@@ -181,14 +181,14 @@ def _rehearse(path: Path, looked: Looked) -> None:
 def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
     """What is to be done about each stream. Conflict names a stream (and the event) where this store has another."""
     wanted = _wanted(looked, names)
-    called: dict[str, str] = {}
+    called: dict[str, str] = {}  # sessions of the bundle by uid: what they are called here
     planned = []
     for (listed, written), key, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
         name = wanted[listed.name] if listed.kind == "session" else listed.name
-        session = called.get(listed.session, listed.session) or None
+        session = called.get(listed.session_uid) or _session_here(reads, listed)
         coming = _known(reads, Plan(listed, written, name, session, key, emptied))
         if listed.kind == "session":
-            called[listed.name] = coming.name
+            called[listed.uid] = coming.name
         planned.append(coming)
     _check_beginnings(reads, path, planned)
     return planned
@@ -204,6 +204,14 @@ def _wanted(looked: Looked, names: Names) -> dict[str, str]:
     if len(set(wanted.values())) != len(wanted):
         raise Invalid("two sessions would have the same name", path="rename")
     return wanted
+
+
+def _session_here(reads: Reads, listed: Listed) -> str | None:
+    """What the very session of a run is called here; None if it is not here: another one may have its name."""
+    if not listed.session_uid:
+        return None
+    rows = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(listed.session_uid), tenant=reads.tenant)
+    return next((stream.name for row in rows if (stream := Stream(*row)).kind == "session"), None)
 
 
 def _known(reads: Reads, coming: Plan) -> Plan:
@@ -357,7 +365,12 @@ def _arrived(tx: Tx, coming: Plan) -> Arrived:
     row = tx.row(RUNS, stream) if stream is not None and listed.kind == "run" else None
     parked = row is not None and row["reason"] == elsewhere.IMPORTED
     added = listed.last - coming.known
-    return Arrived(listed.uid, listed.kind, coming.name, added, listed.last - coming.written.fork, parked)
+    events = listed.last - coming.written.fork
+    return Arrived(listed.uid, listed.kind, coming.name, added, events, parked, _without(coming))
+
+
+def _without(coming: Plan) -> str:
+    return coming.listed.session if coming.session is None else ""
 
 
 def report(looked: Looked, tenant: str, streams: list[Arrived], *, dry_run: bool = False) -> Imported:
@@ -374,6 +387,7 @@ def foreseen(planned: list[Plan]) -> list[Arrived]:
             each.name,
             each.listed.last - each.known,
             each.listed.last - each.written.fork,
+            without=_without(each),
         )
         for each in planned
     ]

@@ -54,13 +54,13 @@ class Chosen(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stream that goes into the bundle: up to which event, with which hash, and what the session of a run is called."""
+    """A stream that goes into the bundle: up to which event, with which hash, and the session of a run."""
 
     stream: Stream
     upto: int
     head: bytes
     parent: Stream | None
-    session: str
+    session: Stream | None
 
 
 def export(
@@ -115,10 +115,9 @@ def _added(packer: Packer, name: str, pieces: Iterator[bytes] | list[bytes]) -> 
 
 def listed_of(part: Part) -> Listed:
     """A part as the manifest lists it."""
-    stream = part.stream
-    return Listed(
-        stream.uid.hex(), stream.kind, stream.name, stream.fork_seq + 1, part.upto, part.head.hex(), part.session
-    )
+    stream, session = part.stream, part.session
+    belongs = (session.name, session.uid.hex()) if session else ()
+    return Listed(stream.uid.hex(), stream.kind, stream.name, stream.fork_seq + 1, part.upto, part.head.hex(), *belongs)
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------------
@@ -208,9 +207,11 @@ def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
     return fork.fork_seq, event_of(rows[0]).hash
 
 
-def _session_of(reads: Reads, stream: Stream) -> str:
+def _session_of(reads: Reads, stream: Stream) -> Stream | None:
     row = reads.row(RUNS, stream) if stream.kind == "run" else None
-    return (row or {}).get("session") or ""
+    name = (row or {}).get("session")
+    found = conversation.find_session(reads, name) if name else None
+    return found[0] if found else None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ pinned.
              one, does so before (and is seen here) or after (and finds it gone, and stores it anew). So no
              row needs an age
     files    in the artifact place without a row, if they were last put before the grace: a put makes its file
-             young, and its row follows within the store's timeout. Content that is known ahead is pinned as
-             well
+             young, and its row follows within twice the store's timeout. Content that is known ahead is pinned
+             as well
 
 What a collector that dies leaves behind is found by the next one. Keeps P1, P11 (one tenant at a time), P15.
 """
@@ -22,8 +22,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.artifacts import tree
-from perdure.errors import Damaged
-from perdure.model.instants import duration_us, system_clock
+from perdure.errors import Damaged, Invalid
+from perdure.model.instants import SECOND_US, duration_us, system_clock
 from perdure.model.records.artifacts import CollectReport
 from perdure.planes.spans import Duration
 from perdure.planes.stored import stored_address
@@ -38,6 +38,7 @@ Q = Statements("perdure.planes", "collect.sql")
 PAGE_ROWS = 500
 SWEEP_ROWS = 100  # in one transaction, during which nobody else keeps a blob
 _WALK_ATTEMPTS = 3
+LEAST_GRACE_US = 60 * SECOND_US  # a write may wait for its turn, and for its commit: each for the usual timeout
 
 T = TypeVar("T")
 
@@ -129,10 +130,26 @@ def forget_pins(tx: Tx) -> None:
 # -- files -----------------------------------------------------------------------------------------------
 
 
-def cutoff_us(grace: Duration) -> int:
+def least_grace_us(blobs: Blobs) -> int:
+    """How old what is put may be when its row is committed: as old as its place leaves it, and as a write may take."""
+    return LEAST_GRACE_US + (blobs.place.touch_after_us if blobs.place is not None else 0)
+
+
+def check_grace(grace: Duration, blobs: Blobs) -> int:
+    """A grace in microseconds. Invalid for one that a write may outlast: its content would go, and its reference stay."""
+    grace_us, least_us = duration_us(grace, "grace"), least_grace_us(blobs)
+    if grace_us < least_us:
+        raise Invalid(
+            f"within {grace!r} others may still be writing: a file has no row until it commits, and would be taken for garbage",
+            path="grace", hint=f"{least_us // SECOND_US}s or more",
+        )  # fmt: skip
+    return grace_us
+
+
+def cutoff_us(grace: Duration, blobs: Blobs) -> int:
     """Before this instant, on the clock of this machine as files have it, a file without a row is an
     orphan."""
-    return system_clock() - duration_us(grace, "grace")
+    return system_clock() - check_grace(grace, blobs)
 
 
 def old_files(blobs: Blobs, tenant: int, before_us: int) -> list[bytes]:

@@ -37,8 +37,8 @@ NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not our
 
 
 class Copied(NamedTuple):
-    """A stream that came from another store: its name here, that of a run's session, and which events are copies. emptied: those
-    that came without a body, pruned by an event that did not come with them.
+    """A stream that came from another store: its name here, that of a run's session (None: that is not here), and which events
+    are copies. emptied: those that came without a body, pruned by an event that did not come with them.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Copied(NamedTuple):
 
     @staticmethod
     def _named(columns: dict[str, Any], column: str, name: str | None) -> dict[str, Any]:
-        return columns | {column: name} if columns.get(column) is not None and name is not None else columns
+        return columns | {column: name} if columns.get(column) is not None else columns
 
 
 class _Note(msgspec.Struct):

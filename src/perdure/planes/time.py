@@ -20,7 +20,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
-from perdure.model.instants import instant_us
+from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.planes import imported, presence, restate
 from perdure.planes.documents import body_of
@@ -39,6 +39,7 @@ Q = Statements("perdure.planes", "time.sql")
 
 Moment: TypeAlias = "int | str | datetime | timedelta"
 _PAGE = 500
+_AHEAD_US = 60 * SECOND_US  # by so much the clock of whoever asks may be ahead of the store's
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -82,14 +83,14 @@ OPEN_EFFECTS = frozenset({"planned", "dispatched", "in_doubt", "undoing"})
 def point(reads: Reads, stream: Stream, moment: Moment | None, path: str = "at") -> Point:
     """The event that a moment names: a sequence number, an instant, or an age ("2h"); None is the last one.
 
-    Invalid when there is no such event yet, or none any more that is as old.
+    Invalid when there is no such event, when none is as old, and for an instant that has not come yet.
     """
     line = ancestry(reads, stream)
     instant: int | None = None
     if moment is None or type(moment) is int:
         seq = _checked_seq(_last(reads, stream), moment, path)
     else:
-        instant = instant_us(moment, store_now(reads), path)
+        instant = _past_instant(reads, stream, moment, path)
         seq = _not_after(reads, line, instant, path)
     holder, seq = _holder(reads, line, seq)
     event = _event(reads, holder, seq)
@@ -111,6 +112,20 @@ def _checked_seq(last: int, seq: int | None, path: str) -> int:
     if not 1 <= seq <= last:
         raise Invalid(f"there is no event {seq}: they run from 1 to {last}", path=path)
     return seq
+
+
+def _past_instant(reads: Reads, stream: Stream, moment: Moment, path: str) -> int:
+    """What a moment shows must stay as it is: none that is still to come. The store's clock decides; an event that was
+    written by a clock that was ahead of it has its instant all the same.
+    """
+    now = store_now(reads)
+    instant = instant_us(moment, now, path)
+    if instant > now + _AHEAD_US and instant > _event(reads, stream, _last(reads, stream)).at:
+        raise Invalid(
+            f"this moment has not come yet: the store's clock says {to_datetime(now):%Y-%m-%dT%H:%M:%SZ}",
+            path=path, hint="leave it out for the present",
+        )  # fmt: skip
+    return instant
 
 
 def _not_after(reads: Reads, line: list[Stream], instant: int, path: str) -> int:

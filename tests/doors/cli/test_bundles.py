@@ -31,6 +31,21 @@ def test_a_session_goes_out_and_comes_in(run, ask, url, session, tmp_path) -> No
     assert ask("verify", "--store", other)["ok"]
 
 
+@perdure.agent
+def idle(_run: perdure.Run) -> None:
+    """Nothing to do."""
+
+
+def test_a_run_that_comes_without_its_session_says_so(run, ask, url, tmp_path) -> None:
+    with perdure.open(url) as store:
+        started = store.start(idle, session="of-it")
+    assert run("export", "--run", started.id, "-o", "run.perdure", "--store", url).exit_code == 0
+    other = f"sqlite:///{tmp_path}/other.db"
+    shown = run("import", "run.perdure", "--store", other)
+    assert "parked: a copy; without its session of-it, which is not here" in shown.stdout
+    assert [each["without"] for each in ask("import", "run.perdure", "--store", other)["streams"]] == ["of-it"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -264,4 +264,5 @@ def test_what_collect_says(found, dry_run, said) -> None:
 
 
 def test_collect_checks_its_grace(run, url) -> None:
-    assert run("collect", "--store", url, "--grace", "soon").exit_code == errors.Invalid.exit_code
+    for grace in ("soon", "1ms"):
+        assert run("collect", "--store", url, "--grace", grace).exit_code == errors.Invalid.exit_code

@@ -49,7 +49,7 @@ def test_as_it_was(ask, run, url) -> None:
     assert run("show", "issue-42", "--at", turns[0]["seq"], "--store", url).exit_code == 0
 
 
-@pytest.mark.parametrize("at", ["99999", "1w", "never"])
+@pytest.mark.parametrize("at", ["99999", "1w", "never", "2099-01-01"])
 def test_as_it_never_was(run, url, at) -> None:
     assert run("show", "issue-42", "--at", at, "--store", url).exit_code == errors.Invalid.exit_code
 

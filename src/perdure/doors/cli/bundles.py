@@ -15,16 +15,23 @@ from perdure.doors.cli.tables import Column, say_table
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
-    from perdure.model.records.bundles import Exported
+    from perdure.model.records.bundles import Arrived, Exported
 
 NEW_FILE = click.Path(path_type=Path)
+
+
+def _remarks(each: Arrived) -> str:
+    parked = "parked: a copy" if each.parked else ""
+    without = f"without its session {each.without}, which is not here" if each.without else ""
+    return "; ".join(filter(None, (parked, without)))
+
 
 ARRIVED = (
     Column("kind", lambda each: each.kind),
     Column("name", lambda each: each.name),
     Column("events", lambda each: each.events),
     Column("new", lambda each: each.added),
-    Column("", lambda each: "parked: a copy" if each.parked else ""),
+    Column("", _remarks),
 )
 
 

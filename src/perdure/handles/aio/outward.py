@@ -175,11 +175,12 @@ class AsyncOutward(AsyncPlaced):
         raise doubt
 
     async def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
-        """The effect if a person approved of it, withdrawn if not; the run waits while nobody has said."""
+        """The effect if a person approved of it, withdrawn or in doubt if not; the run waits while nobody has said."""
         approval = await self._ended(await self._driving.write(ask_approval, record, question, within))
         if is_approved(approval, record):
             return record
-        return await self._driving.acting.move("withdraw", permitting.refuse, record, approval)
+        acting = self._driving.acting
+        return await acting.move("withdraw", permitting.refuse, record, approval, acting.sender.epoch)
 
     # -- a model's batch -----------------------------------------------------------------------------------------------------
 
@@ -195,7 +196,8 @@ class AsyncOutward(AsyncPlaced):
 
         Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
         each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
-        an error for its answer, and the others go on. Tools that only read are steps.
+        an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
+        call has no id of its own: nothing is sent then.
         """
         batch: list[Meant] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.effects import batch as batches
@@ -29,7 +29,7 @@ class AsyncResponding(AsyncEffects):
         self,
         content: Any = None,
         *,
-        calls: Sequence[Call],
+        calls: Sequence[Call | Mapping[str, Any]],
         tools: Iterable[Callable[..., Any]],
         key: str | None = None,
     ) -> list[Answer]:
@@ -38,7 +38,8 @@ class AsyncResponding(AsyncEffects):
         The turn lands with all calls planned, and each result with the next dispatch: N effects take N + 1 commits. A call that
         fails, is refused, or means nothing has an error for its answer, in the conversation too, and the others go on. Tools
         that only read are called where they stand. The same calls again, after a crash or after InDoubt or Waiting, go on where
-        they were; key: of the turn, by default made of the first call. Raises KeyReused when they were part of another turn.
+        they were; key: of the turn, by default made of the first call. calls: each a Call, or a mapping of id, tool and args.
+        Raises KeyReused when they were part of another turn, Invalid when one has no id of its own.
         """
         self._caller.check_may_send()
         acting = AsyncActing(self._caller, self._stream, self._write)

@@ -65,7 +65,7 @@ class AsyncRunHandle(AsyncEnveloping):
         """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
 
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
-        Writing raises ReadOnly; Invalid when there was nothing then, or there is not yet.
+        Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)

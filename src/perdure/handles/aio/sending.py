@@ -89,7 +89,7 @@ class AsyncSending:
         if record.state is not EffectState.PLANNED:
             return record, False
         if record.epoch != self.sender.epoch:
-            return await self._write(permitting.permitted, record.seq), False
+            return await self._write(permitting.permitted, record.seq, self.sender.epoch), False
         record = await self._announce(tool, "dispatch", permitting.dispatch, record.seq)
         mine = record.state is EffectState.DISPATCHED
         if not mine:

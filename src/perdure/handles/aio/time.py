@@ -30,7 +30,7 @@ class AsyncPast(AsyncStreamHandle):
         Every verb that reads works on it, and time stands still: what had not expired then is there, and who held something
         holds it. Costs a
         fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
-        until the function returns. Raises Invalid when there was nothing then, or there is not yet.
+        until the function returns. Raises Invalid when there was nothing then, and for a moment that has not come yet.
         """
         view = await self._read(time.view, moment, self._caller.core)
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)

@@ -79,10 +79,11 @@ class AsyncUpkeep(AsyncStoreHandle):
         """Remove the blobs of this tenant that nothing refers to, and files in the place without a blob.
 
         Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how
-        long ago a file must have been put; longer than any upload takes. progress: called with (done, total).
-        Raises Damaged when a checkpoint cannot be read whole: then nothing is removed.
+        long ago a file must have been put; longer than any upload takes, and than twice the timeout of whoever writes.
+        progress: called with (done, total). Raises Invalid for a grace that the usual timeout may outlast, Damaged when a
+        checkpoint cannot be read whole: then nothing is removed.
         """
-        before_us = collect.cutoff_us(grace)
+        before_us = collect.cutoff_us(grace, self._caller.core.blobs)
         marks, dead = await self._caller.read(collect.find_dead)
         if dry_run:
             return collect.report(dead, await self._stray_files(before_us), dry_run=True)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.effects import deciding, ledger, permitting
+from perdure.effects import deciding, ledger, permitting, settling
 from perdure.effects.answers import answering, checkpointing
-from perdure.effects.judging import outcome_of
+from perdure.effects.judging import in_doubt, outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import as_tool, kind_of
@@ -29,7 +29,7 @@ from perdure.model.records.effects import (
 )
 from perdure.planes import checkpoints
 from perdure.planes.paging import Page
-from perdure.planes.spans import Duration, Instant
+from perdure.planes.spans import Duration, Instant, store_now
 from perdure.stores.tide import Dispatch
 
 
@@ -93,13 +93,17 @@ class Effect(StreamHandle):
     def dispatch(self) -> Effect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
 
-        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it.
+        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when he did so after
+        a restore, and it may have been sent before.
         """
         acting = self._acting()
         self._caller.core.living.begin()
         self._record = acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
+        if self._record.state is EffectState.IN_DOUBT:
+            now_us = self._caller.read(store_now)
+            raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
         self._caller.core.tide.note(Dispatch(self._stream.uid, self._record.seq, self._record.attempt))
         return self
 

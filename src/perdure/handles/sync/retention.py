@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes import retain
+from perdure.planes import collect, retain
 from perdure.planes.spans import Duration
 
 
@@ -29,9 +29,10 @@ class Retaining(Upkeep):
         what is emptied is recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
         anew without it. Atomic in pages of 500; safe beside writers and forks; after a crash, call it again.
         grace: as in `collect`. progress: called with (done, total) for streams.
-        Raises Invalid for a rule that is none, Damaged when a checkpoint cannot be read whole.
+        Raises Invalid for a rule or a grace that is none, Damaged when a checkpoint cannot be read whole.
         """
         checked = retain.check_rules(rules)
+        collect.check_grace(grace, self._caller.core.blobs)
         found = self._judged()
         if dry_run:
             return self._would_go(found, checked, grace, progress)

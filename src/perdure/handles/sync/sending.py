@@ -90,7 +90,7 @@ class Sending:
         if record.state is not EffectState.PLANNED:
             return record, False
         if record.epoch != self.sender.epoch:
-            return self._write(permitting.permitted, record.seq), False
+            return self._write(permitting.permitted, record.seq, self.sender.epoch), False
         record = self._announce(tool, "dispatch", permitting.dispatch, record.seq)
         mine = record.state is EffectState.DISPATCHED
         if not mine:

@@ -11,7 +11,7 @@ KIND = "perdure.bundle"
 class Listed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A stream in a bundle: its events from `first` to `last`, and the hash of that one, which proves all before it.
 
-    session: what the session of a run is called in the store that it comes from.
+    session, session_uid: what the session of a run is called in the store that it comes from, and which one it is.
     """
 
     uid: str
@@ -21,6 +21,7 @@ class Listed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     last: int
     head: str
     session: str = ""
+    session_uid: str = ""
 
     @property
     def path(self) -> str:
@@ -60,7 +61,9 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """What an import did with one stream: `added` events, and what it is called here."""
+    """What an import did with one stream: `added` events, and what it is called here. without: the session that a run had where
+    it comes from, if that is not here.
+    """
 
     uid: str
     kind: str
@@ -68,6 +71,7 @@ class Arrived(msgspec.Struct, frozen=True):
     added: int
     events: int
     parked: bool = False
+    without: str = ""
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -258,6 +258,41 @@ class AsyncBatchContract:
             assert refused.value.path == path
             assert await last(session) == before
 
+    @pytest.mark.parametrize(
+        ("calls", "path", "says"),
+        [
+            ({"id": "c", "tool": "pay"}, "calls", "expected a list"),
+            (["pay"], "calls[0]", "id, tool and args, got str"),
+            ([{"id": "c", "name": "pay"}], "calls[0]", "`tool` (it has id, name)"),
+            ([{"tool": "pay"}], "calls[0]", "`id` (it has tool)"),
+            ([{"id": 7, "tool": "pay"}], "calls[0]", "$.id"),
+            ([{"id": "", "tool": "pay"}], "calls[0].id", "cannot be empty"),
+            ([{"id": "c", "tool": "pay"}, {"id": "c", "tool": "pay", "args": {"n": 2}}], "calls[1].id", "made twice"),
+        ],
+    )
+    async def test_calls_that_cannot_be_told_apart_are_refused_before_anything_is_sent(
+        self, opener: AsyncOpener, calls: Any, path: str, says: str
+    ) -> None:
+        shop = Shop()
+        answered: list[int] = []
+
+        async def asking(run: AsyncRun) -> Any:
+            try:
+                await run.respond(lambda: answered.append(1) or {"calls": calls}, tools=shop.tools)
+            except Invalid as error:
+                await run.step(lambda: 1)  # it goes on, and a replay goes the same way
+                return [error.path, str(error)]
+
+        async with await opener() as store:
+            session = await store.session("s")
+            with pytest.raises(Invalid) as refused:
+                await session.respond("hm", calls=calls, tools=shop.tools)
+            said = await driven(store, program(asking))
+            assert [said[0], refused.value.path] == [path, path]
+            assert says in said[1]
+            assert says in str(refused.value)
+            assert (shop.calls, len(answered), await session.turns(last=9)) == ([], 1, [])
+
     async def test_a_run_does_the_same_at_its_places(self, opener: AsyncOpener) -> None:
         shop = Shop()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.errors import Damaged, Invalid
+from perdure.model.records.retention import Retention
 from perdure.planes import artifacts, checkpoints, collect
 from perdure.testing.contract.aio.artifacts import LARGE, SMALL, place_content
 from perdure.testing.contract.aio.checkpoints import change_blob, count_blobs, grown
@@ -213,3 +215,18 @@ class AsyncCollectionContract:
                 with pytest.raises(Invalid) as caught:
                     await store.collect(grace)  # type: ignore[arg-type]
                 assert caught.value.path == "grace"
+
+    async def test_a_grace_that_a_write_may_outlast_is_refused_before_anything_goes(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            for n in range(3):
+                await session.checkpoint({"n": n})
+            for ask in (store.collect, partial(store.retain, Retention(checkpoints=1))):
+                for dry_run in (True, False):
+                    with pytest.raises(Invalid, match="until it commits") as caught:
+                        await ask(grace="59s", dry_run=dry_run)
+                    assert (caught.value.path, caught.value.hint) == ("grace", "60s or more")
+                    with pytest.raises(Invalid):
+                        await ask(grace="soon", dry_run=dry_run)
+            assert len(await session.checkpoints()) == 3
+            assert (await store.retain(Retention(checkpoints=1), grace="1m", dry_run=False)).checkpoints == 2

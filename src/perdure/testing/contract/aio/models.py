@@ -53,7 +53,7 @@ class AsyncModelsContract:
             for number in (plain.seq, 1, 99):
                 with pytest.raises(NotFound):
                     await run.input_of(number)
-            assert (await store.collect(grace="1ms")).blobs == 0
+            assert (await store.collect()).blobs == 0
             assert await run.input_of(model.seq) == expected
             assert (await store.verify()).ok
 

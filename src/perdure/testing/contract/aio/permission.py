@@ -8,9 +8,10 @@ import pytest
 
 from perdure.effects.ledger import Intent
 from perdure.effects.tool import Refuse, RequireApproval, tool
-from perdure.errors import Conflict, Failed, Invalid, Waiting
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, Happened
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -162,3 +163,83 @@ class AsyncPermissionContract:
             await store.recover(agents=[asking])
             assert await handle.result() == 6
             assert sorted(outside.calls) == [6, 7]
+
+    @pytest.mark.parametrize("batched", [False, True])
+    async def test_who_refuses_after_a_restore_does_not_say_that_it_was_never_sent(
+        self, opener: AsyncOpener, batched: bool
+    ) -> None:
+        """Another may have approved of it after the backup, and it was sent: a person who refuses it now says only that it
+        shall not be sent.
+        """
+        outside = Outside()
+
+        @tool(kind="keyed")
+        async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+            return outside.seen(n)
+
+        async def paying(run: AsyncRun) -> Any:
+            if not batched:
+                return await run.act(pay, 6)
+            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
+            return (await run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
+
+        async with await opener(guards=[wary]) as store:
+            session, asking = await store.session("s"), program(paying)
+            with pytest.raises(Waiting):
+                await session.act(pay, 7, key="k")
+            by_hand = await session.begin("pay", {"n": 8}, key="by hand")
+            handle = await store.start(asking, key="r")
+            await store.recover(agents=[asking])
+            store._caller.core.epoch += 1  # as a store that was restored
+            for ask in await store.asks():
+                await store.answer(ask.id, "refuse", by="ann")
+            for _ in range(2):
+                with pytest.raises(InDoubt, match="ann did not approve"):
+                    await session.act(pay, 7, key="k")
+                with pytest.raises(InDoubt, match="ann did not approve"):
+                    await by_hand.dispatch()
+                await store.recover(agents=[asking], tools=[pay])
+            doubts = {each.record.args["n"]: each for each in await store.effects(state="in_doubt")}
+            assert (sorted(doubts), outside.calls) == ([6, 7, 8], [])
+            await doubts[6].settle(Happened(6), by="bob")
+            await doubts[7].settle(Absent(), by="bob")
+            await store.recover(agents=[asking])
+            assert await handle.result() == 6
+            with pytest.raises(Failed, match="ann did not approve"):  # now it is known, and her word stands
+                await session.act(pay, 7, key="k")
+            assert [each.record.args["n"] for each in await store.effects(state="withdrawn")] == [7]
+            assert outside.calls == []
+            assert (await store.verify()).ok
+
+    @pytest.mark.parametrize("happened", [False, True])
+    async def test_whether_what_is_refused_after_a_restore_was_sent_is_asked_of_the_other_side(
+        self, opener: AsyncOpener, happened: bool
+    ) -> None:
+        outside = Outside()
+
+        async def was_paid(n: int) -> Any:
+            return Happened(n) if happened else Absent()
+
+        @tool(probe=was_paid)
+        async def pay(n: int) -> int:
+            return outside.seen(n)
+
+        async with await opener(guards=[wary]) as store:
+            session = await store.session("s")
+            with pytest.raises(Waiting):
+                await session.act(pay, 7, key="k")
+            store._caller.core.epoch += 1  # as a store that was restored
+            (ask,) = await store.asks()
+            await store.answer(ask.id, "refuse", by="ann")
+            if not happened:
+                with pytest.raises(InDoubt, match="may still arrive"):
+                    await session.act(pay, 7, key="k")
+                opener.clock.advance("2m")
+            for _ in range(2):
+                if happened:
+                    assert await session.act(pay, 7, key="k") == 7
+                else:
+                    with pytest.raises(Failed, match="ann did not approve"):
+                        await session.act(pay, 7, key="k")
+            assert outside.calls == []
+            assert [each.state for each in await session.effects()] == ["committed" if happened else "failed"]

@@ -14,6 +14,7 @@ from perdure.errors import Conflict, Invalid, ReadOnly
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
+from perdure.model.instants import to_datetime
 from perdure.model.records.conversation import Call
 from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
@@ -184,6 +185,24 @@ class AsyncTimeContract:
                         await session.fork(at=moment, name="f")  # type: ignore[arg-type]
                     assert refused.value.path == "at"
             assert len(await store.sessions()) == 1
+
+    async def test_a_moment_that_has_not_come_is_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            now = to_datetime(opener.clock())
+            assert await (await session.at(now + timedelta(seconds=30))).info() == await session.info()  # clocks differ
+            for moment in (now + timedelta(minutes=2), "2099-01-01"):
+                for ask in (session.at, (await store.scope("s")).at, partial(session.fork, name="f")):
+                    with pytest.raises(Invalid, match="has not come yet") as refused:
+                        await ask(moment)
+                    assert (refused.value.path, "leave it out" in refused.value.hint) == ("at", True)
+            then = await session.at(now)
+            opener.clock.advance("1h")
+            with pytest.raises(Invalid, match="has not come yet"):
+                await then.at(to_datetime(opener.clock()))  # there, time stands still
+            event = await session.emit("a.b")
+            opener.clock.now_us -= 3_600_000_000  # it was wrong, and is set back: its instants have names all the same
+            assert await (await session.at(event.at)).events(emitted=True) == [event]
 
     async def test_a_fork_begins_as_its_parent_is(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -255,6 +255,41 @@ class BatchContract:
             assert refused.value.path == path
             assert last(session) == before
 
+    @pytest.mark.parametrize(
+        ("calls", "path", "says"),
+        [
+            ({"id": "c", "tool": "pay"}, "calls", "expected a list"),
+            (["pay"], "calls[0]", "id, tool and args, got str"),
+            ([{"id": "c", "name": "pay"}], "calls[0]", "`tool` (it has id, name)"),
+            ([{"tool": "pay"}], "calls[0]", "`id` (it has tool)"),
+            ([{"id": 7, "tool": "pay"}], "calls[0]", "$.id"),
+            ([{"id": "", "tool": "pay"}], "calls[0].id", "cannot be empty"),
+            ([{"id": "c", "tool": "pay"}, {"id": "c", "tool": "pay", "args": {"n": 2}}], "calls[1].id", "made twice"),
+        ],
+    )
+    def test_calls_that_cannot_be_told_apart_are_refused_before_anything_is_sent(
+        self, opener: Opener, calls: Any, path: str, says: str
+    ) -> None:
+        shop = Shop()
+        answered: list[int] = []
+
+        def asking(run: Run) -> Any:
+            try:
+                run.respond(lambda: answered.append(1) or {"calls": calls}, tools=shop.tools)
+            except Invalid as error:
+                run.step(lambda: 1)  # it goes on, and a replay goes the same way
+                return [error.path, str(error)]
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(Invalid) as refused:
+                session.respond("hm", calls=calls, tools=shop.tools)
+            said = driven(store, program(asking))
+            assert [said[0], refused.value.path] == [path, path]
+            assert says in said[1]
+            assert says in str(refused.value)
+            assert (shop.calls, len(answered), session.turns(last=9)) == ([], 1, [])
+
     def test_a_run_does_the_same_at_its_places(self, opener: Opener) -> None:
         shop = Shop()
 

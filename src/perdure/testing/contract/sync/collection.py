@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.errors import Damaged, Invalid
+from perdure.model.records.retention import Retention
 from perdure.planes import artifacts, checkpoints, collect
 from perdure.testing.contract.sync.artifacts import LARGE, SMALL, place_content
 from perdure.testing.contract.sync.checkpoints import change_blob, count_blobs, grown
@@ -214,3 +216,18 @@ class CollectionContract:
                 with pytest.raises(Invalid) as caught:
                     store.collect(grace)  # type: ignore[arg-type]
                 assert caught.value.path == "grace"
+
+    def test_a_grace_that_a_write_may_outlast_is_refused_before_anything_goes(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            for n in range(3):
+                session.checkpoint({"n": n})
+            for ask in (store.collect, partial(store.retain, Retention(checkpoints=1))):
+                for dry_run in (True, False):
+                    with pytest.raises(Invalid, match="until it commits") as caught:
+                        ask(grace="59s", dry_run=dry_run)
+                    assert (caught.value.path, caught.value.hint) == ("grace", "60s or more")
+                    with pytest.raises(Invalid):
+                        ask(grace="soon", dry_run=dry_run)
+            assert len(session.checkpoints()) == 3
+            assert (store.retain(Retention(checkpoints=1), grace="1m", dry_run=False)).checkpoints == 2

@@ -54,7 +54,7 @@ class ModelsContract:
             for number in (plain.seq, 1, 99):
                 with pytest.raises(NotFound):
                     run.input_of(number)
-            assert (store.collect(grace="1ms")).blobs == 0
+            assert (store.collect()).blobs == 0
             assert run.input_of(model.seq) == expected
             assert (store.verify()).ok
 

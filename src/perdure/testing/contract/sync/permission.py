@@ -9,9 +9,10 @@ import pytest
 
 from perdure.effects.ledger import Intent
 from perdure.effects.tool import Refuse, RequireApproval, tool
-from perdure.errors import Conflict, Failed, Invalid, Waiting
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, Happened
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.runs import driven, program
 from perdure.testing.openers import Opener
@@ -161,3 +162,83 @@ class PermissionContract:
             store.recover(agents=[asking])
             assert handle.result() == 6
             assert sorted(outside.calls) == [6, 7]
+
+    @pytest.mark.parametrize("batched", [False, True])
+    def test_who_refuses_after_a_restore_does_not_say_that_it_was_never_sent(
+        self, opener: Opener, batched: bool
+    ) -> None:
+        """Another may have approved of it after the backup, and it was sent: a person who refuses it now says only that it
+        shall not be sent.
+        """
+        outside = Outside()
+
+        @tool(kind="keyed")
+        def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+            return outside.seen(n)
+
+        def paying(run: Run) -> Any:
+            if not batched:
+                return run.act(pay, 6)
+            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
+            return (run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
+
+        with opener(guards=[wary]) as store:
+            session, asking = store.session("s"), program(paying)
+            with pytest.raises(Waiting):
+                session.act(pay, 7, key="k")
+            by_hand = session.begin("pay", {"n": 8}, key="by hand")
+            handle = store.start(asking, key="r")
+            store.recover(agents=[asking])
+            store._caller.core.epoch += 1  # as a store that was restored
+            for ask in store.asks():
+                store.answer(ask.id, "refuse", by="ann")
+            for _ in range(2):
+                with pytest.raises(InDoubt, match="ann did not approve"):
+                    session.act(pay, 7, key="k")
+                with pytest.raises(InDoubt, match="ann did not approve"):
+                    by_hand.dispatch()
+                store.recover(agents=[asking], tools=[pay])
+            doubts = {each.record.args["n"]: each for each in store.effects(state="in_doubt")}
+            assert (sorted(doubts), outside.calls) == ([6, 7, 8], [])
+            doubts[6].settle(Happened(6), by="bob")
+            doubts[7].settle(Absent(), by="bob")
+            store.recover(agents=[asking])
+            assert handle.result() == 6
+            with pytest.raises(Failed, match="ann did not approve"):  # now it is known, and her word stands
+                session.act(pay, 7, key="k")
+            assert [each.record.args["n"] for each in store.effects(state="withdrawn")] == [7]
+            assert outside.calls == []
+            assert (store.verify()).ok
+
+    @pytest.mark.parametrize("happened", [False, True])
+    def test_whether_what_is_refused_after_a_restore_was_sent_is_asked_of_the_other_side(
+        self, opener: Opener, happened: bool
+    ) -> None:
+        outside = Outside()
+
+        def was_paid(n: int) -> Any:
+            return Happened(n) if happened else Absent()
+
+        @tool(probe=was_paid)
+        def pay(n: int) -> int:
+            return outside.seen(n)
+
+        with opener(guards=[wary]) as store:
+            session = store.session("s")
+            with pytest.raises(Waiting):
+                session.act(pay, 7, key="k")
+            store._caller.core.epoch += 1  # as a store that was restored
+            (ask,) = store.asks()
+            store.answer(ask.id, "refuse", by="ann")
+            if not happened:
+                with pytest.raises(InDoubt, match="may still arrive"):
+                    session.act(pay, 7, key="k")
+                opener.clock.advance("2m")
+            for _ in range(2):
+                if happened:
+                    assert session.act(pay, 7, key="k") == 7
+                else:
+                    with pytest.raises(Failed, match="ann did not approve"):
+                        session.act(pay, 7, key="k")
+            assert outside.calls == []
+            assert [each.state for each in session.effects()] == ["committed" if happened else "failed"]

@@ -15,6 +15,7 @@ from perdure.errors import Conflict, Invalid, ReadOnly
 from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
+from perdure.model.instants import to_datetime
 from perdure.model.records.conversation import Call
 from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
@@ -182,6 +183,24 @@ class TimeContract:
                         session.fork(at=moment, name="f")  # type: ignore[arg-type]
                     assert refused.value.path == "at"
             assert len(store.sessions()) == 1
+
+    def test_a_moment_that_has_not_come_is_refused(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            now = to_datetime(opener.clock())
+            assert (session.at(now + timedelta(seconds=30))).info() == session.info()  # clocks differ
+            for moment in (now + timedelta(minutes=2), "2099-01-01"):
+                for ask in (session.at, (store.scope("s")).at, partial(session.fork, name="f")):
+                    with pytest.raises(Invalid, match="has not come yet") as refused:
+                        ask(moment)
+                    assert (refused.value.path, "leave it out" in refused.value.hint) == ("at", True)
+            then = session.at(now)
+            opener.clock.advance("1h")
+            with pytest.raises(Invalid, match="has not come yet"):
+                then.at(to_datetime(opener.clock()))  # there, time stands still
+            event = session.emit("a.b")
+            opener.clock.now_us -= 3_600_000_000  # it was wrong, and is set back: its instants have names all the same
+            assert (session.at(event.at)).events(emitted=True) == [event]
 
     def test_a_fork_begins_as_its_parent_is(self, opener: Opener) -> None:
         with opener() as store:

@@ -52,17 +52,20 @@ def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> Effec
     return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
 
 
-def _settlement(verdict: object) -> Callable[..., EffectRecord]:
+def check_verdict(verdict: object) -> None:
+    """Invalid for what settles nothing."""
+    if not isinstance(verdict, (Happened, Absent, Declined)):
+        raise Invalid(
+            f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
+            hint="Unknown settles nothing",
+        )  # fmt: skip
+
+
+def _settlement(verdict: Verdict) -> Callable[..., EffectRecord]:
+    check_verdict(verdict)
     if isinstance(verdict, Happened):
         return ledger.commit
-    if isinstance(verdict, Absent):
-        return ledger.absent
-    if isinstance(verdict, Declined):
-        return ledger.fail
-    raise Invalid(
-        f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
-        hint="Unknown settles nothing",
-    )  # fmt: skip
+    return ledger.absent if isinstance(verdict, Absent) else ledger.fail
 
 
 def _outcome(verdict: Verdict, by: str) -> Outcome:

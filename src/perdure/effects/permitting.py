@@ -68,7 +68,21 @@ def permitted(tx: Tx, stream: Stream, seq: int, epoch: int) -> EffectRecord:
     If he has not, see `refuse`; Waiting while nobody has said.
     """
     record = ledger.effect(tx, stream, seq)
-    asked = waits.for_effect(tx, stream, seq) if record.state is EffectState.PLANNED else None
+    return _approved(tx, stream, record, epoch) if record.state is EffectState.PLANNED else record
+
+
+def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
+    """Send once more what is in doubt, as `ledger.dispatch_again` does; but not what a person was asked about and has not
+    approved of: a restore puts that in doubt, too.
+    """
+    record = ledger.effect(tx, stream, seq)
+    if record.state is EffectState.IN_DOUBT:
+        record = _approved(tx, stream, record, sender.epoch)
+    return record if is_unapproved(record) else ledger.dispatch_again(tx, stream, seq, attempt, sender)
+
+
+def _approved(tx: Tx, stream: Stream, record: EffectRecord, epoch: int) -> EffectRecord:
+    asked = waits.for_effect(tx, stream, record.seq)
     approval = None if asked is None else waits.expire_if_over(tx, stream, asked.seq)
     if approval is not None and approval.state is WaitState.OPEN:
         raise waiting_for(record, approval)
@@ -82,7 +96,7 @@ def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, e
     lost somebody may have approved of it. Who sent it then is taken to be gone.
     """
     why = f"{approval.met_by} did not approve"
-    if record.epoch != epoch:
+    if record.epoch != epoch or record.state is EffectState.IN_DOUBT:
         said = EffectError(UNAPPROVED, f"{why}, but the store was restored since it was planned: it may have been sent")
         return ledger.doubt(tx, stream, record.seq, record.attempt, said, quiet=True, epoch=epoch)
     error = EffectError("Refused", why)

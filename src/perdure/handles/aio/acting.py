@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import ledger, settling
+from perdure.effects import ledger, permitting, settling
 from perdure.effects.answers import answering, for_call
 from perdure.effects.batch import Meant, next_free, nothing_next
 from perdure.effects.judging import backoff_seconds, in_doubt, kept
@@ -136,7 +136,7 @@ class AsyncActing(AsyncSending):
                 record = await self._find_out(record)
             else:
                 assert tool is not None
-                record, mine = await self._announce(tool, "dispatch", ledger.dispatch_planned, record.seq), True
+                record, mine = await self.dispatch_permitted(tool, record)
         return record
 
     # -- doubt -----------------------------------------------------------------------------------------------------------------
@@ -180,7 +180,8 @@ class AsyncActing(AsyncSending):
         if record.error is not None and record.error.code not in settling.MISHAPS:
             await self._caller.pause(backoff_seconds(tool.backoff, record.failures))
         try:
-            return await self._announce(tool, "again", ledger.dispatch_again, record.seq, record.attempt), True
+            again = (permitting.dispatch_again, record.seq, record.attempt)
+            return await self._announce_permitted(tool, "again", *again)
         except Stale:
             raise
         except Conflict:

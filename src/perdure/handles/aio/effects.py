@@ -122,6 +122,7 @@ class AsyncEffect(AsyncStreamHandle):
         that waits for it goes on.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
+        deciding.check_verdict(verdict)
         self._record = await self._acting().looked_at(self._record)
         self._record = await self._write(deciding.settle, self._record.seq, verdict, who)
         return self

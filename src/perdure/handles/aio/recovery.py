@@ -13,7 +13,7 @@ from perdure.effects import ledger
 from perdure.effects.judging import in_doubt
 from perdure.effects.settling import Advice
 from perdure.effects.tool import DECLARED, Tool, as_tool
-from perdure.errors import Conflict, InDoubt
+from perdure.errors import Conflict, InDoubt, Waiting
 from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.runs import AsyncRuns
 from perdure.log.change import Stream
@@ -93,5 +93,5 @@ class AsyncRecovery(AsyncRuns):
 
         try:
             return await AsyncSettling(self._caller, stream, write).settle(tool, record)
-        except (InDoubt, Conflict):
+        except (InDoubt, Conflict, Waiting):
             return await self._caller.read(ledger.effect, stream, record.seq)

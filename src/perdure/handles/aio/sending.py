@@ -90,7 +90,13 @@ class AsyncSending:
             return record, False
         if record.epoch != self.sender.epoch:
             return await self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        record = await self._announce(tool, "dispatch", permitting.dispatch, record.seq)
+        return await self._announce_permitted(tool, "dispatch", permitting.dispatch, record.seq)
+
+    async def _announce_permitted(
+        self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any
+    ) -> tuple[EffectRecord, bool]:
+        """`_announce` with a verb that dispatches only what is approved of; whether it did, so that it must be sent."""
+        record = await self._announce(tool, arrow, verb, *args)
         mine = record.state is EffectState.DISPATCHED
         if not mine:
             self._give_slot(tool)

@@ -123,6 +123,7 @@ class Effect(StreamHandle):
         that waits for it goes on.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
+        deciding.check_verdict(verdict)
         self._record = self._acting().looked_at(self._record)
         self._record = self._write(deciding.settle, self._record.seq, verdict, who)
         return self

@@ -14,7 +14,7 @@ from perdure.effects import ledger
 from perdure.effects.judging import in_doubt
 from perdure.effects.settling import Advice
 from perdure.effects.tool import DECLARED, Tool, as_tool
-from perdure.errors import Conflict, InDoubt
+from perdure.errors import Conflict, InDoubt, Waiting
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.runs import Runs
 from perdure.log.change import Stream
@@ -94,5 +94,5 @@ class Recovery(Runs):
 
         try:
             return Settling(self._caller, stream, write).settle(tool, record)
-        except (InDoubt, Conflict):
+        except (InDoubt, Conflict, Waiting):
             return self._caller.read(ledger.effect, stream, record.seq)

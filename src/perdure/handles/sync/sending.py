@@ -91,7 +91,13 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        record = self._announce(tool, "dispatch", permitting.dispatch, record.seq)
+        return self._announce_permitted(tool, "dispatch", permitting.dispatch, record.seq)
+
+    def _announce_permitted(
+        self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any
+    ) -> tuple[EffectRecord, bool]:
+        """`_announce` with a verb that dispatches only what is approved of; whether it did, so that it must be sent."""
+        record = self._announce(tool, arrow, verb, *args)
         mine = record.state is EffectState.DISPATCHED
         if not mine:
             self._give_slot(tool)

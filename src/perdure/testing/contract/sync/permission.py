@@ -242,3 +242,44 @@ class PermissionContract:
                         session.act(pay, 7, key="k")
             assert outside.calls == []
             assert [each.state for each in session.effects()] == ["committed" if happened else "failed"]
+
+    @pytest.mark.parametrize("denied", [False, True])
+    def test_what_a_restore_put_in_doubt_is_not_sent_before_the_answer_that_it_waits_for(
+        self, opener: Opener, denied: bool
+    ) -> None:
+        """Its rule would send it again, and so would who finds it planned, once somebody says that it did not happen."""
+        outside = Outside()
+
+        @tool(kind="keyed")
+        def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+            return outside.seen(n)
+
+        with opener(guards=[wary]) as store:
+            session = store.session("s")
+            for n in (7, 8):
+                with pytest.raises(Waiting):
+                    session.act(pay, n, key=str(n))
+            store._caller.core.epoch += 1  # as a store that was restored
+            begun = [session.begin(pay, {"n": n}, key=str(n)) for n in (7, 8)]
+            assert [each.state for each in begun] == ["in_doubt", "in_doubt"]
+            for effect in begun if denied else []:
+                effect.settle(Absent(), by="bob")
+            for n in (7, 8):
+                with pytest.raises(Waiting):
+                    session.act(pay, n, key=str(n))
+            store.recover(tools=[pay])
+            assert outside.calls == []
+            for ask in store.asks():
+                store.answer(ask.id, "approve" if ask.effect == begun[0]._record.seq else "refuse", by="ann")
+            assert session.act(pay, 7, key="7") == 7
+            with pytest.raises(Failed if denied else InDoubt, match="ann did not approve"):
+                session.act(pay, 8, key="8")
+            assert outside.calls == [7]
+
+    def test_what_is_no_verdict_puts_nothing_in_doubt(self, opener: Opener) -> None:
+        with opener() as store:
+            planned = (store.session("s")).begin("pay", {"n": 7}, key="k")
+            store._caller.core.epoch += 1  # as a store that was restored
+            with pytest.raises(Invalid, match="expected Happened"):
+                planned.settle("it did")  # type: ignore[arg-type] - no verdict
+            assert [each.state for each in store.effects()] == ["planned"]

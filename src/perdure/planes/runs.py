@@ -586,4 +586,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
         stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
+        stored_as(str, became.get("hint", ""), "hint", where),
     )  # fmt: skip

@@ -199,7 +199,7 @@ def _of_run(record: RunRecord) -> Mishap:
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     ways = {
         RunStatus.FAILED: f"it ended; `perdure retry {record.id}` tries it again",
-        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason)}",
+        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason, record.hint)}",
     }
     return Mishap(
         record.ended_at or record.created_at, f"run:{record.id}", record.agent, code, message, ways[record.status]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -111,7 +111,7 @@ class AsyncRetryingContract:
             await handle.retry()
             refused = await driven(store, made)  # it is another way now: the program did not write after it
             assert outside.calls == ["caught", "raised", "raised"]
-            assert type(refused) is Parked
+            assert type(refused) is Changed
 
     # async-only
     async def test_a_failed_step_is_done_anew_though_another_branch_wrote_since(self, opener: AsyncOpener) -> None:
@@ -490,7 +490,7 @@ class AsyncForgottenContract:
         async with await opener() as store:
             await driven(store, made)
             await store.answer((await store.asks())[0].id, "yes")
-            assert type(await driven(store, made)) is Parked
+            assert type(await driven(store, made)) is Changed
 
 
 # end

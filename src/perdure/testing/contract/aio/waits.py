@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Refuse, tool
-from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Absent, Happened
 from perdure.model.records.runs import WaitKind
@@ -439,7 +439,7 @@ class AsyncBranchesContract:
         async with await opener() as store:
             await driven(store, fan("old"))
             await (await store.runs())[0].resume()
-            assert type(await driven(store, fan("new"))) is Parked
+            assert type(await driven(store, fan("new"))) is Changed
             assert outside.calls == ["created"]
 
     async def test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -112,7 +112,7 @@ class RetryingContract:
             handle.retry()
             refused = driven(store, made)  # it is another way now: the program did not write after it
             assert outside.calls == ["caught", "raised", "raised"]
-            assert type(refused) is Parked
+            assert type(refused) is Changed
 
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     def test_what_was_to_be_approved_is_asked_anew(self, opener: Opener, end: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import instant_us
-from perdure.model.limits import check_name, check_page, check_text
+from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
@@ -43,10 +43,9 @@ YES, NO = "approve", "refuse"
 
 def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict[str, Any]:
     """What a person is asked. Invalid names what is wrong."""
-    check_text(question, "question")
     return {
-        "question": question, "choices": list(_choices(choices)), "default": to_plain(default, "default"),
-        "detail": to_plain(detail, "detail"),
+        "question": check_question(question, "question"), "choices": list(_choices(choices)),
+        "default": to_plain(default, "default"), "detail": to_plain(detail, "detail"),
     }  # fmt: skip
 
 

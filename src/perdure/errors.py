@@ -130,7 +130,7 @@ class Failed(Error):
     http_status = 424
 
     def __init__(self, message: str, *, code: str = "Failed", path: str = "", hint: str = "", **facts: Any) -> None:
-        super().__init__(message, path=path, hint=hint, **facts)
+        super().__init__(message or code, path=path, hint=hint, **facts)
         self.code = code
 
 

@@ -140,8 +140,8 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     stream = Stream(*found)
     if stored != mark:
         raise KeyReused(
-            f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key", run=stream.name,
-            stored=stored, given=mark,
+            f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key",
+            hint="another run needs another key", run=stream.name, stored=stored, given=mark,
         )  # fmt: skip
     return stream
 

@@ -111,7 +111,8 @@ def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
 def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str) -> WaitRecord:
     found = wait(tx, stream, seq)
     if found.state is not WaitState.OPEN:
-        raise Conflict(f"{found.id} is {found.state} already", path="ask", state=found.state.value, met_by=found.met_by)
+        said = f"{found.id} is {found.state} already, by {found.met_by}"
+        raise Conflict(said, path="ask", state=found.state.value, met_by=found.met_by)
     columns = {"state": state.value, "met_by": by, "met_at": tx.now}
     doc = {"answer": to_plain(answer, "answer")}
     kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"

@@ -172,17 +172,20 @@ class RunHandle(Enveloping):
 
 def waiting_for(handle: RunHandle) -> Waiting:
     """The error that says what a run waits for, and how to go on."""
-    asked = [each for each in handle.waits() if each.kind in waits.PEOPLE]
+    open_ones = handle.waits()
+    asked = [each for each in open_ones if each.kind in waits.PEOPLE]
+    signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
     doubts = [each for each in handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
     ways = [f"`perdure answer {each.id} {'|'.join(each.choices) or 'TEXT'}`" for each in asked]
     ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
-    asks = "; ".join(each.question for each in asked)
-    said = asks or ", ".join(f"it is not known whether {each.tool} happened" for each in doubts)
+    ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
+    said = [each.question for each in asked] + [f"it is not known whether {each.tool} happened" for each in doubts]
+    said += [f"the signal {name!r}" for name in signals]
     if handle.record.reason == DOUBT and handle.record.wake_at is not None:
         ways.append(f"it is looked at again at {handle.record.wake_at.isoformat()}")
     return Waiting(
-        f"run {handle.id} waits: {said or handle.record.reason}", path=f"run {handle.id}",
-        hint="; ".join(ways) or "it goes on when what it waits for has come", run=handle.id,
+        f"it waits: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
+        hint="; ".join([*ways, "then drive it again, if no worker does"]), run=handle.id,
         asks=[each.id for each in asked], doubts=[each.id for each in doubts],
     )  # fmt: skip
 

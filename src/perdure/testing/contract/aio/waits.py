@@ -94,7 +94,9 @@ class AsyncWaitsContract:
         async with await opener() as store:
             handle = await store.start(made, key="k")
             await handle.signal("ci", {"n": 1})  # before anybody waits
-            assert type(await driven(store, made)) is Waiting
+            waiting = await driven(store, made)
+            assert (type(waiting), waiting.message) == (Waiting, "it waits: the signal 'ci'")
+            assert f"store.signal('{handle.id}', 'ci')" in waiting.hint
             await handle.signal("unheard")
             assert (await handle.refresh()).status == "waiting"
             await store.signal(handle.id, "ci", {"n": 2})  # after

@@ -126,6 +126,8 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
     found = wait(tx, stream, seq)
     if found.kind not in PEOPLE:
         raise NotFound(f"{found.id} asks nobody anything", path="ask")
+    if stream.kind == "run":
+        runs.check_here(tx, stream)
     if found.state is WaitState.OPEN and is_over(tx, found):
         raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
     if found.choices and value not in found.choices:
@@ -168,6 +170,7 @@ def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
     row = tx.row(RUNS, stream)
     if row is None or RunStatus(row["status"]) in ENDED:
         raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
+    runs.check_here(tx, stream)
     seq = tx.record(
         Change("run.signalled", stream, SIGNALS, set={"name": name}, doc={"payload": to_plain(payload, "payload")})
     )

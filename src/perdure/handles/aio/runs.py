@@ -125,7 +125,7 @@ class AsyncRunHandle(AsyncEnveloping):
         return await self._read(runs.input_of, step)
 
     async def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over."""
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
         await self._write(waits.signal, name, payload)
 
     async def cancel(self, why: str = "") -> AsyncRunHandle:
@@ -373,13 +373,14 @@ class AsyncRuns(AsyncStoreHandle):
     async def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
         """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
 
-        Raises Conflict if it was answered, expired or withdrawn, Invalid if it is no choice, NotFound if there is none.
+        Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
+        NotFound if there is none.
         """
         stream, seq = await self._caller.read(deciding.locate, ask, "ask")
         return await self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
 
     async def signal(self, run: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run. Conflict when it is over."""
+        """Send a signal to a run. Conflict when it is over, or was handed over."""
         await (await self.run(run)).signal(name, payload)
 
     async def effect(self, name: str) -> AsyncEffect:

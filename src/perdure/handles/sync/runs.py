@@ -126,7 +126,7 @@ class RunHandle(Enveloping):
         return self._read(runs.input_of, step)
 
     def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over."""
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
         self._write(waits.signal, name, payload)
 
     def cancel(self, why: str = "") -> RunHandle:
@@ -371,13 +371,14 @@ class Runs(StoreHandle):
     def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
         """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
 
-        Raises Conflict if it was answered, expired or withdrawn, Invalid if it is no choice, NotFound if there is none.
+        Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
+        NotFound if there is none.
         """
         stream, seq = self._caller.read(deciding.locate, ask, "ask")
         return self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
 
     def signal(self, run: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run. Conflict when it is over."""
+        """Send a signal to a run. Conflict when it is over, or was handed over."""
         (self.run(run)).signal(name, payload)
 
     def effect(self, name: str) -> Effect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -221,6 +222,38 @@ class AsyncRetryingContract:
             assert outside.calls == ["done"]
             assert (await handle.unpark()).status == "ready"
             assert type(await driven(store, made)) is Waiting
+
+    async def test_what_is_said_about_a_run_that_was_handed_over_is_refused_here(self, opener: AsyncOpener) -> None:
+        async def lost() -> None:
+            raise OSError("cut off")
+
+        async def asking(run: AsyncRun) -> Any:
+            return await run.ask("?")
+
+        async def doubting(run: AsyncRun) -> Any:
+            return await run.act(tool(lost))
+
+        async with await opener() as store:
+            for each in (asking, doubting):
+                await driven(store, program(each), key=each.__name__)
+            (ask,) = await store.asks()
+            (doubt,) = await store.effects(state="in_doubt")
+            for handle in await store.runs():
+                await handle.hand_over()
+            for say in (
+                partial(store.answer, ask.id, "yes"),
+                partial(store.signal, ask.stream, "go"),
+                partial(doubt.settle, Happened(1)),
+            ):
+                with pytest.raises(Conflict, match="was handed over") as refused:
+                    await say()
+                assert "never adopted" in refused.value.hint
+            for handle in await store.runs():
+                await handle.unpark()  # the control: here again, they hear of it
+            await store.answer(ask.id, "yes")
+            await doubt.settle(Happened(1))
+            assert await store.drive(program(asking), key="asking") == "yes"
+            assert await store.drive(program(doubting), key="doubting") == 1
 
 
 class AsyncLookingAgainContract:

@@ -15,7 +15,7 @@
     │   └── Cancelled          ... because somebody said so
     ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to go on
     ├── Parked                 decide: the machine must not go on by itself; it says why and what can be done
-    │   └── Changed            ... because the program is not the one that began the run
+    │   └── Changed            ... because the program does not do what the run did
     ├── Refused                not here: this store, file or credential does not allow it
     │   ├── NewerSchema        the database was written by a newer Perdure
     │   └── ReadOnly           the store or the view can only be read
@@ -130,7 +130,7 @@ class Failed(Error):
     http_status = 424
 
     def __init__(self, message: str, *, code: str = "Failed", path: str = "", hint: str = "", **facts: Any) -> None:
-        super().__init__(message, path=path, hint=hint, **facts)
+        super().__init__(message or code, path=path, hint=hint, **facts)
         self.code = code
 
 
@@ -158,7 +158,7 @@ class Parked(Error):
 
 
 class Changed(Parked):
-    """The program is not the one that began the run: expected and found differ at a named place. Nothing was done."""
+    """The program does not do what the run did: expected and found differ at a named place. Nothing was done."""
 
 
 class Refused(Error):

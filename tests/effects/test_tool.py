@@ -15,6 +15,15 @@ def keyed(a, *, key): ...
 def plain(a): ...
 
 
+def keyed_by_position(key, /, a): ...
+
+
+def keyed_by_rest(a, *key): ...
+
+
+def keyed_by_names(a, **key): ...
+
+
 def generator():
     yield 1
 
@@ -23,6 +32,9 @@ def generator():
     ("fn", "declared", "path"),
     [
         (plain, {"kind": "keyed"}, "key"),
+        (keyed_by_position, {"kind": "keyed"}, "key"),
+        (keyed_by_rest, {"kind": "keyed"}, "key"),
+        (keyed_by_names, {"kind": "keyed"}, "key"),
         (plain, {"kind": "probed"}, "probe"),
         (plain, {"kind": "safe"}, "kind"),
         (plain, {"kind": "unsafe", "probe": plain}, "kind"),

@@ -44,9 +44,12 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
 def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
     """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
     found = ledger.effect(tx, stream, seq)
+    if stream.kind == "run":
+        runs.check_here(tx, stream)
     if found.state is not EffectState.IN_DOUBT:
+        first = f": settled by {found.settled_by}" if found.settled_by else ""
         raise Conflict(
-            f"effect {found.id} is {found.state}, not in doubt", path="effect", state=found.state.value,
+            f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
             settled_by=found.settled_by,
         )  # fmt: skip
     return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))

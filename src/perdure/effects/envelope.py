@@ -35,7 +35,7 @@ from perdure.model.records.envelope import (
     StepPart,
     WaitPart,
 )
-from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
+from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
 from perdure.planes import checkpoints, elsewhere, presence, runs, waits
 from perdure.planes.documents import doc_of, inline_body
 from perdure.planes.snapshots import one_state
@@ -96,7 +96,7 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(stream, row, pending, found, children), pending=tuple(pending), pins=_pins(steps),
+        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(steps),
         workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
@@ -293,17 +293,16 @@ def _with_absent(record: EffectRecord, advice: Advice, now_us: int) -> _Advised:
 
 
 def _verdict(
-    stream: Stream, row: Row, pending: list[PendingEffect], found: list[WaitPart], children: list[Envelope]
+    record: RunRecord, pending: list[PendingEffect], found: list[WaitPart], children: list[Envelope]
 ) -> RunVerdict:
-    status = RunStatus(row["status"])
-    asks = [f"run:{stream.name}/{each.seq}" for each in found if each.kind in waits.PEOPLE and each.state == "open"]
+    status, reason = record.status, record.reason
+    asks = [f"run:{record.id}/{each.seq}" for each in found if each.kind in waits.PEOPLE and each.state == "open"]
     doubts = [each.id for each in pending if each.action == Action.PERSON]
     if status in ENDED:
         return RunVerdict(Standing.OVER, f"it is {status}")
     if status is RunStatus.PARKED:
-        return RunVerdict(
-            Standing.PARKED, f"it is parked ({row['reason']}): {elsewhere.ways_on(stream.name, row['reason'])}"
-        )
+        ways = elsewhere.ways_on(record.id, reason, record.hint)
+        return RunVerdict(Standing.PARKED, f"it is parked ({reason}): {ways}")
     if doubts:
         return RunVerdict(Standing.DOUBT, f"only a person can say whether {_and(doubts)} happened: `perdure settle`")
     if asks:

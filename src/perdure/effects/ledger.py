@@ -173,8 +173,8 @@ def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
     found = find(tx, stream, intent.key)
     if found is not None and found.digest != intent.digest:
         raise KeyReused(
-            f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key", stored=found.digest,
-            given=intent.digest, seq=found.seq,
+            f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key",
+            hint="another effect needs another key", stored=found.digest, given=intent.digest, seq=found.seq,
         )  # fmt: skip
     return found
 

@@ -26,6 +26,7 @@ Probe = Callable[..., "Verdict | Awaitable[Verdict]"]
 Guard = Callable[..., Any]
 
 HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; they are no part of the arguments
+BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 RETRIES_MAX = 1_000
 _LANDS_WITHIN = "60s"
 
@@ -55,7 +56,7 @@ class Tool:
         self.declared = False
         self.signature = signature_of(fn, "tool")
         self.is_async = inspect.iscoroutinefunction(fn)
-        self.takes = HANDED_IN & self.signature.parameters.keys()
+        self.takes = frozenset(name for name in HANDED_IN if _takes(self.signature, name))
         update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -87,12 +88,18 @@ class Tool:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)
-        wanted = {name: value for name, value in handed.items() if name in signature.parameters}
+        wanted = {name: value for name, value in handed.items() if _takes(signature, name)}
         return fn(*positional, **named, **wanted)
 
     def named(self, **args: Any) -> Any:
         """The bare function, with arguments as `bind` gives them."""
         return self.call(self.fn, args)
+
+
+def _takes(signature: inspect.Signature, name: str) -> bool:
+    """Whether a function takes this parameter by its name: that is how the ledger hands something in."""
+    parameter = signature.parameters.get(name)
+    return parameter is not None and parameter.kind in BY_NAME
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -233,9 +240,9 @@ def guards_of(guards: object) -> tuple[Guard, ...]:
 
 def _checked(made: Tool) -> Tool:
     """Refuse what contradicts itself, when it is declared."""
-    if made.kind is ToolKind.KEYED and "key" not in made.signature.parameters:
+    if made.kind is ToolKind.KEYED and "key" not in made.takes:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
-        raise Invalid(f"the keyed tool {made.name!r} takes no key", path="key", hint=hint)
+        raise Invalid(f"the keyed tool {made.name!r} takes no key by its name", path="key", hint=hint)
     if made.kind is ToolKind.UNSAFE and made.probe is not None:
         raise Invalid(f"the tool {made.name!r} has a probe, so it is not unsafe", path="kind", hint="leave kind= out")
     if made.kind is ToolKind.PROBED and made.probe is None:

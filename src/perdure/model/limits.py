@@ -48,6 +48,14 @@ def check_name(value: object, path: str, max_chars: int = NAME_MAX_CHARS) -> str
     return name
 
 
+def check_question(value: object, path: str) -> str:
+    """Accept what a person is asked: text that says something."""
+    question = check_text(value, path)
+    if not question.strip():
+        raise Invalid("a person must be asked something", path=path)
+    return question
+
+
 def check_page(limit: int, path: str = "limit") -> int:
     """Accept the size of a page."""
     if type(limit) is not int or limit < 1:

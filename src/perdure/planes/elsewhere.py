@@ -14,12 +14,12 @@ AWAY = {
 }
 
 
-def ways_on(name: str, reason: str | None) -> str:
-    """What a person can do about a parked run."""
+def ways_on(name: str, reason: str | None, hint: str = "") -> str:
+    """What a person can do about a parked run. hint: what it was parked with says so."""
     if reason == MOVED:
         return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
     if reason == IMPORTED:
         return (
             f"only if its original is gone for good: `perdure unpark {name}` goes on here, and what was open is doubt"
         )
-    return f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"
+    return hint or f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"

@@ -140,8 +140,8 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     stream = Stream(*found)
     if stored != mark:
         raise KeyReused(
-            f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key", run=stream.name,
-            stored=stored, given=mark,
+            f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key",
+            hint="another run needs another key", run=stream.name, stored=stored, given=mark,
         )  # fmt: skip
     return stream
 
@@ -586,4 +586,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
         stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
+        stored_as(str, became.get("hint", ""), "hint", where),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import instant_us
-from perdure.model.limits import check_name, check_page, check_text
+from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
@@ -43,10 +43,9 @@ YES, NO = "approve", "refuse"
 
 def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict[str, Any]:
     """What a person is asked. Invalid names what is wrong."""
-    check_text(question, "question")
     return {
-        "question": question, "choices": list(_choices(choices)), "default": to_plain(default, "default"),
-        "detail": to_plain(detail, "detail"),
+        "question": check_question(question, "question"), "choices": list(_choices(choices)),
+        "default": to_plain(default, "default"), "detail": to_plain(detail, "detail"),
     }  # fmt: skip
 
 
@@ -112,7 +111,8 @@ def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
 def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str) -> WaitRecord:
     found = wait(tx, stream, seq)
     if found.state is not WaitState.OPEN:
-        raise Conflict(f"{found.id} is {found.state} already", path="ask", state=found.state.value, met_by=found.met_by)
+        said = f"{found.id} is {found.state} already, by {found.met_by}"
+        raise Conflict(said, path="ask", state=found.state.value, met_by=found.met_by)
     columns = {"state": state.value, "met_by": by, "met_at": tx.now}
     doc = {"answer": to_plain(answer, "answer")}
     kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
@@ -126,6 +126,8 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
     found = wait(tx, stream, seq)
     if found.kind not in PEOPLE:
         raise NotFound(f"{found.id} asks nobody anything", path="ask")
+    if stream.kind == "run":
+        runs.check_here(tx, stream)
     if found.state is WaitState.OPEN and is_over(tx, found):
         raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
     if found.choices and value not in found.choices:
@@ -168,6 +170,7 @@ def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
     row = tx.row(RUNS, stream)
     if row is None or RunStatus(row["status"]) in ENDED:
         raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
+    runs.check_here(tx, stream)
     seq = tx.record(
         Change("run.signalled", stream, SIGNALS, set={"name": name}, doc={"payload": to_plain(payload, "payload")})
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Damaged, Failed, Invalid, Parked, Refused
+from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
@@ -22,6 +22,7 @@ from perdure.runtime.journal import Journal
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
+CHANGED = "changed"  # why a run is parked whose program does not do what it did
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 
 
@@ -161,6 +162,8 @@ def ended_as(record: RunRecord) -> Any:
     )
     where = f"run {record.id}"
     if record.status is RunStatus.PARKED:
-        raise Parked(said, path=where, hint=elsewhere.ways_on(record.id, record.reason), reason=record.reason)
+        parked = Changed if record.reason == CHANGED else Parked
+        hint = elsewhere.ways_on(record.id, record.reason, record.hint)
+        raise parked(said, path=where, hint=hint, reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
     raise kind(said, code=code, path=where)

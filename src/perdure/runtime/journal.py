@@ -19,7 +19,8 @@ from perdure.runtime.places import is_below
 
 WAYS_ON = (
     "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
-    "or `perdure pin` it to workers that still have the old one"
+    "or `perdure pin` it to workers that still have the old one. If nobody changed it: time, chance and what is read "
+    "outside belong in steps, and after a checkpoint it begins from `run.restored`"
 )
 
 
@@ -85,7 +86,9 @@ class Journal:
         if (entry.what, entry.name) != (what, name):
             raise _changed(place, str(entry), str(found))
         if entry.digest != digest:
-            raise _changed(place, f"{entry} with arguments {entry.digest[:12]}", f"with arguments {digest[:12]}")
+            raise _changed(
+                place, f"{entry} with arguments {entry.digest[:12]}", f"{found} with arguments {digest[:12]}"
+            )
         self._left.pop(place, None)
         return entry.record
 
@@ -108,11 +111,11 @@ class Journal:
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
         for place, entry in self._left.items():
-            raise _changed(place, str(entry), "the end of the program")
+            raise _changed(place, str(entry), "nothing more")
 
 
 def _changed(place: str, expected: str, found: str) -> Changed:
     return Changed(
-        f"the program is not the one that began this run: at {place} it did {expected}, and now does {found}",
+        f"the program does not do what this run did: at {place} it did {expected}, and now does {found}",
         path=place, hint=WAYS_ON, place=place, expected=expected, found=found,
     )  # fmt: skip

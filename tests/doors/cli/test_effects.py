@@ -53,6 +53,13 @@ def test_pages(ask, runs_url) -> None:
     assert first["items"] + second["items"] == ask("effects", "--store", runs_url)["items"]
 
 
+def test_a_result_that_could_not_be_kept_is_said(run, runs_url) -> None:
+    with perdure.open(runs_url, actor="me") as store, pytest.raises(errors.Invalid):
+        store.session("odd").act(perdure.tool(name="odd")(lambda: {"a": {1, 2}}), key="k")
+    shown = run("effects", "--tool", "odd", "--store", runs_url, COLUMNS="200").stdout
+    assert "its result is not kept: result.a: a set cannot be kept" in shown
+
+
 def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
     result = run("effects", "--in-doubt", "--store", runs_url)
     assert doubted in result.stdout
@@ -88,6 +95,7 @@ def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:
 def test_settle(ask, run, runs_url, doubted, words, state) -> None:
     shown = run("settle", doubted, *words, "--dry-run", "--store", runs_url)
     assert "a dry run" in shown.stderr
+    assert "OSError" in shown.stdout  # why it is in doubt
     assert effect(runs_url, doubted).state == "in_doubt"
     found = ask("settle", doubted, *words, "--by", "carol", "--actor", "bob", "--store", runs_url)
     assert (found["state"], found["settled_by"]) == (state, "carol")
@@ -190,6 +198,9 @@ def test_errors_say_what_was_done(ask, run, runs_url) -> None:
         ("changing", "changed", "parked"),
     }
     assert "NoSuchUser" in run("errors", "--store", runs_url).stdout
+    ways = {item["where"].partition(":")[0]: item["done"] for item in found["items"] if item["what"] == "send"}
+    assert ways["run"].endswith("`perdure settle` it, or let its run go on")
+    assert ways["session"].endswith("`perdure settle` it, or act again with its key")
 
 
 def test_errors_are_filtered(ask, run, runs_url) -> None:

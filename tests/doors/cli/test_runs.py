@@ -165,6 +165,15 @@ def test_let_it_go_on(ask, run, runs_url, name_of, word, agent, event) -> None:
     assert "ready" in again.stdout
 
 
+def test_a_parked_run_says_in_full_what_differs_and_the_ways_on(run, ask, runs_url, name_of) -> None:
+    name = name_of("changing")
+    said = run("show", name, "--store", runs_url).stdout
+    assert ask("runs", "--store", runs_url, "--status", "parked")["items"][0]["error"]["message"] in said
+    (found,) = (item for item in ask("errors", "--store", runs_url)["items"] if item["what"] == "changing")
+    for told in (said, run("envelope", name, "--store", runs_url).stdout, found["done"]):
+        assert all(way in told for way in ("`perdure resume`", "`run.patched(name)`", "`perdure pin`"))
+
+
 @pytest.mark.parametrize(
     ("word", "agent"), [("unpark", "asker"), ("retry", "asker"), ("resume", "counting"), ("retry", "counting")]
 )

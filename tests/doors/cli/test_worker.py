@@ -79,6 +79,19 @@ def test_a_module_that_misses_another_says_which(app, tmp_path, monkeypatch):
         agents_at("needy")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("raise RuntimeError('no config')", "RuntimeError: no config"), ("def f(:", "SyntaxError: invalid syntax")],
+)
+def test_a_module_that_fails_is_the_one_that_is_named(app, tmp_path, monkeypatch, text, said):
+    (tmp_path / "failing_app.py").write_text(f"import perdure\n{text}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Invalid) as refused:
+        agents_at("failing_app")
+    assert refused.value.message.startswith(f"failing_app cannot be imported: {said}")
+    assert refused.value.message.endswith("(failing_app.py, line 2)")
+
+
 # -- perdure worker ------------------------------------------------------------------------------------------
 
 

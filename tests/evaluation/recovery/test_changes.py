@@ -64,7 +64,7 @@ def test_only_what_was_reached_is_changed(task: str) -> None:
 def test_perdure_names_a_changed_program_and_goes_on_with_the_old_one(show: Show, words: tuple[str, ...]) -> None:
     shown = show(f"perdure-sqlite/support/program/{schedules('program', 'support', *words)[0]}")
     assert shown.score.failed == []
-    assert "the program is not the one that began this run" in shown.score.said
+    assert "the program does not do what this run did" in shown.score.said
 
 
 def test_a_session_file_does_anew_what_has_a_new_name(show: Show) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-from perdure.errors import Invalid, NotFound
+from perdure.errors import Error, Invalid, NotFound
 from perdure.runtime.agent import DECLARED, Agent, by_name
 
 
@@ -45,6 +46,17 @@ def _module(name: str, target: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise Invalid(f"{name} cannot be imported: {error}", path="agents") from error
         raise NotFound(f"there is no module {name!r}", path="agents", hint="run it in the folder that has it") from None
+    except Error:
+        raise
+    except Exception as error:  # whatever it does when it is imported, it is not ours
+        raise Invalid(f"{name} cannot be imported: {_failure(error)}", path="agents") from error
+
+
+def _failure(error: Exception) -> str:
+    """What a module failed with, and where; an error of syntax says that itself."""
+    last = extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, SyntaxError) else f" ({Path(last.filename).name}, line {last.lineno})"
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _attribute(module: ModuleType, name: str) -> Any:

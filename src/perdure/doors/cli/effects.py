@@ -23,13 +23,20 @@ from perdure.planes.elsewhere import ways_on
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
+
+def _went_wrong(record: EffectRecord) -> str | None:
+    if record.error is not None:
+        return f"{record.error.code}: {record.error.message}"
+    return None if record.unkept is None else f"its result is not kept: {record.unkept}"
+
+
 COLUMNS = (
     Column("effect", lambda effect: effect.id),
     Column("state", lambda effect: effect.state),
     Column("tool", lambda effect: effect.tool),
     Column("kind", lambda effect: effect.kind, spare=True),
     Column("tries", lambda effect: effect.attempt),
-    prose("error", lambda effect: f"{effect.error.code}: {effect.error.message}" if effect.error else None),
+    prose("error", _went_wrong),
     Column("settled by", lambda effect: effect.settled_by, spare=True),
     Column("actor", lambda effect: effect.actor, spare=True),
     Column("at", lambda effect: effect.at),
@@ -104,7 +111,8 @@ def settle(
     if asked.as_json:
         say_json({"dry_run": dry_run, **identified(record)})
         return
-    say_facts({"effect": record.id, "tool": record.tool, "state": record.state, "arguments": record.args})
+    facts = {"effect": record.id, "tool": record.tool, "state": record.state, "arguments": record.args}
+    say_facts({**facts, "error": _went_wrong(record)})
     note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}")
 
 
@@ -150,7 +158,7 @@ MISHAPS = (
     folded("done about it", lambda mishap: mishap.done),
 )
 WHAT_WAS_DONE = {
-    EffectState.IN_DOUBT: "in doubt: `perdure settle` it, or let its run go on",
+    EffectState.IN_DOUBT: "in doubt",
     EffectState.FAILED: "given up",
     EffectState.WITHDRAWN: "never sent",
     EffectState.PLANNED: "to be tried again",
@@ -189,17 +197,20 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
 
 
 def _of_effect(record: EffectRecord) -> Mishap:
+    done = WHAT_WAS_DONE[record.state]
+    if record.state is EffectState.IN_DOUBT:
+        done += f": `perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
     tries = f" after {record.attempt} tries" if record.attempt > 1 else ""
     by = f", by {record.settled_by}" if record.settled_by else ""
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
-    return Mishap(record.at, record.id, record.tool, code, message, f"{WHAT_WAS_DONE[record.state]}{tries}{by}")
+    return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
 
 
 def _of_run(record: RunRecord) -> Mishap:
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     ways = {
         RunStatus.FAILED: f"it ended; `perdure retry {record.id}` tries it again",
-        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason)}",
+        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason, record.hint)}",
     }
     return Mishap(
         record.ended_at or record.created_at, f"run:{record.id}", record.agent, code, message, ways[record.status]

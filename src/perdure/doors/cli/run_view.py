@@ -74,9 +74,11 @@ def _say(found: dict[str, Any]) -> None:
             "program": run.program,
             "arguments": compact([run.args, run.kwargs]),
             "result": None if run.result is None else compact(run.result),
-            "error": f"{run.error.code}: {run.error.message}" if run.error else None,
         }
     )
+    if run.error:
+        say_heading("Error")
+        say_prose(f"{run.error.code}: {run.error.message}")
     if found["pending"]:
         say_heading("Effects that are not settled")
         say_table(PENDING, found["pending"])

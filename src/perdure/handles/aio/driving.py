@@ -411,7 +411,7 @@ async def _give_back(driving: AsyncDriving, trouble: BaseException) -> None:
 
 async def _park(driving: AsyncDriving, error: Parked) -> None:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
-    reason = "changed" if isinstance(error, Changed) else facts.pop("reason", "undo")
+    reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:

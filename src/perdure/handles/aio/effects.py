@@ -16,7 +16,7 @@ from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
-from perdure.model.limits import check_name
+from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
     EffectError,
@@ -168,6 +168,8 @@ class AsyncEffects(AsyncStreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
+        if approve is not None:
+            check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = AsyncActing(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)

@@ -23,6 +23,7 @@ from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
 from perdure.handles.aio.acting import FORGOTTEN, STRAYED
 from perdure.handles.aio.placed import AsyncPlaced
 from perdure.handles.aio.sending import Then
+from perdure.model.limits import check_question
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes import known, runs
 from perdure.planes.spans import Duration
@@ -53,6 +54,8 @@ class AsyncOutward(AsyncPlaced):
         happened.
         """
         found = as_tool(tool)
+        if approve is not None:
+            check_question(approve, "approve")
         return await self._act(found, found.bind(args, kwargs), (approve, approve_within))
 
     async def _act(

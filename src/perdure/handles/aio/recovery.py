@@ -57,8 +57,9 @@ class AsyncRecovery(AsyncRuns):
 
         agents, tools: what to do it with, besides those that were declared in this process; what belongs to others is left.
         Returns the runs as they stand then, the effects that were settled, and those that wait for a person or a later time:
-        they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. What cannot be read is named, and keeps
-        nothing else from going on. Safe to call again and at any time.
+        they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. One that a probe finds absent is planned
+        again: whoever acts next with its key sends it. What cannot be read is named, and keeps nothing else from going on.
+        Safe to call again and at any time.
         """
         known = {**DECLARED, **{found.name: found for found in map(as_tool, tools)}}
         driven, damaged = await self._drive_left(agents)

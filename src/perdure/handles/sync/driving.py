@@ -379,7 +379,7 @@ def _give_back(driving: Driving, trouble: BaseException) -> None:
 
 def _park(driving: Driving, error: Parked) -> None:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
-    reason = "changed" if isinstance(error, Changed) else facts.pop("reason", "undo")
+    reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:

@@ -17,7 +17,7 @@ from perdure.handles.callers import Caller
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
-from perdure.model.limits import check_name
+from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
     EffectError,
@@ -169,6 +169,8 @@ class Effects(StreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
+        if approve is not None:
+            check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
         acting = Acting(self._caller, self._stream, self._write)
         intent, asked = acting.guarded(found, intent, approve)

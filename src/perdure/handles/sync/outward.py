@@ -24,6 +24,7 @@ from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
 from perdure.handles.sync.acting import FORGOTTEN, STRAYED
 from perdure.handles.sync.placed import Placed
 from perdure.handles.sync.sending import Then
+from perdure.model.limits import check_question
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes import known, runs
 from perdure.planes.spans import Duration
@@ -54,6 +55,8 @@ class Outward(Placed):
         happened.
         """
         found = as_tool(tool)
+        if approve is not None:
+            check_question(approve, "approve")
         return self._act(found, found.bind(args, kwargs), (approve, approve_within))
 
     def _act(

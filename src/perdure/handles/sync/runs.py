@@ -126,7 +126,7 @@ class RunHandle(Enveloping):
         return self._read(runs.input_of, step)
 
     def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over."""
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
         self._write(waits.signal, name, payload)
 
     def cancel(self, why: str = "") -> RunHandle:
@@ -172,17 +172,20 @@ class RunHandle(Enveloping):
 
 def waiting_for(handle: RunHandle) -> Waiting:
     """The error that says what a run waits for, and how to go on."""
-    asked = [each for each in handle.waits() if each.kind in waits.PEOPLE]
+    open_ones = handle.waits()
+    asked = [each for each in open_ones if each.kind in waits.PEOPLE]
+    signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
     doubts = [each for each in handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
     ways = [f"`perdure answer {each.id} {'|'.join(each.choices) or 'TEXT'}`" for each in asked]
     ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
-    asks = "; ".join(each.question for each in asked)
-    said = asks or ", ".join(f"it is not known whether {each.tool} happened" for each in doubts)
+    ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
+    said = [each.question for each in asked] + [f"it is not known whether {each.tool} happened" for each in doubts]
+    said += [f"the signal {name!r}" for name in signals]
     if handle.record.reason == DOUBT and handle.record.wake_at is not None:
         ways.append(f"it is looked at again at {handle.record.wake_at.isoformat()}")
     return Waiting(
-        f"run {handle.id} waits: {said or handle.record.reason}", path=f"run {handle.id}",
-        hint="; ".join(ways) or "it goes on when what it waits for has come", run=handle.id,
+        f"it waits: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
+        hint="; ".join([*ways, "then drive it again, if no worker does"]), run=handle.id,
         asks=[each.id for each in asked], doubts=[each.id for each in doubts],
     )  # fmt: skip
 
@@ -368,13 +371,14 @@ class Runs(StoreHandle):
     def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
         """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
 
-        Raises Conflict if it was answered, expired or withdrawn, Invalid if it is no choice, NotFound if there is none.
+        Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
+        NotFound if there is none.
         """
         stream, seq = self._caller.read(deciding.locate, ask, "ask")
         return self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
 
     def signal(self, run: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run. Conflict when it is over."""
+        """Send a signal to a run. Conflict when it is over, or was handed over."""
         (self.run(run)).signal(name, payload)
 
     def effect(self, name: str) -> Effect:

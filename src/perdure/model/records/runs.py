@@ -66,6 +66,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
     abandoned: it is running, but its holder's heartbeat has lapsed. what_if: it was forked from another run, to see.
+    hint: what can be decided about one that is parked, if what parked it said so.
     """
 
     id: str
@@ -97,6 +98,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     abandoned: bool
     ref: Ref
     what_if: WhatIf | None = None
+    hint: str = ""
 
     @property
     def ended(self) -> bool:

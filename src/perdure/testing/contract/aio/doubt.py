@@ -411,7 +411,7 @@ class AsyncGuardsContract:
                 await store.answer(ask.id, "maybe", by="ann")
             assert no_choice.value.path == "answer"
             await store.answer(ask.id, "approve", by="ann")
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="is met already, by ann"):
                 await store.answer(ask.id, "refuse", by="bob")
             with pytest.raises(KeyReused):  # other arguments: another call, not approved
                 await session.act(pay, 6, key="k", **approve)

@@ -358,6 +358,8 @@ class AsyncActingContract:
             await effect.settle(Happened("sent"), by="ann")
             assert await session.act(send, key="k") == "sent"
             assert (await effect.refresh()).record.settled_by == "ann"
+            with pytest.raises(Conflict, match="not in doubt: settled by ann"):
+                await effect.settle(Absent(), by="bob")
             assert outside.count == 1
 
     async def test_what_may_be_called_again_is_until_its_retries_are_used_up(self, opener: AsyncOpener) -> None:

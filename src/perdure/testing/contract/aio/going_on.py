@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -111,7 +112,7 @@ class AsyncRetryingContract:
             await handle.retry()
             refused = await driven(store, made)  # it is another way now: the program did not write after it
             assert outside.calls == ["caught", "raised", "raised"]
-            assert type(refused) is Parked
+            assert type(refused) is Changed
 
     # async-only
     async def test_a_failed_step_is_done_anew_though_another_branch_wrote_since(self, opener: AsyncOpener) -> None:
@@ -221,6 +222,38 @@ class AsyncRetryingContract:
             assert outside.calls == ["done"]
             assert (await handle.unpark()).status == "ready"
             assert type(await driven(store, made)) is Waiting
+
+    async def test_what_is_said_about_a_run_that_was_handed_over_is_refused_here(self, opener: AsyncOpener) -> None:
+        async def lost() -> None:
+            raise OSError("cut off")
+
+        async def asking(run: AsyncRun) -> Any:
+            return await run.ask("?")
+
+        async def doubting(run: AsyncRun) -> Any:
+            return await run.act(tool(lost))
+
+        async with await opener() as store:
+            for each in (asking, doubting):
+                await driven(store, program(each), key=each.__name__)
+            (ask,) = await store.asks()
+            (doubt,) = await store.effects(state="in_doubt")
+            for handle in await store.runs():
+                await handle.hand_over()
+            for say in (
+                partial(store.answer, ask.id, "yes"),
+                partial(store.signal, ask.stream, "go"),
+                partial(doubt.settle, Happened(1)),
+            ):
+                with pytest.raises(Conflict, match="was handed over") as refused:
+                    await say()
+                assert "never adopted" in refused.value.hint
+            for handle in await store.runs():
+                await handle.unpark()  # the control: here again, they hear of it
+            await store.answer(ask.id, "yes")
+            await doubt.settle(Happened(1))
+            assert await store.drive(program(asking), key="asking") == "yes"
+            assert await store.drive(program(doubting), key="doubting") == 1
 
 
 class AsyncLookingAgainContract:
@@ -490,7 +523,7 @@ class AsyncForgottenContract:
         async with await opener() as store:
             await driven(store, made)
             await store.answer((await store.asks())[0].id, "yes")
-            assert type(await driven(store, made)) is Parked
+            assert type(await driven(store, made)) is Changed
 
 
 # end

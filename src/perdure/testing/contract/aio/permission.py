@@ -104,6 +104,29 @@ class AsyncPermissionContract:
             with pytest.raises(Waiting):
                 await (await store.effect(begun.id)).dispatch()
 
+    @pytest.mark.parametrize("question", ["", " \n", True, False, 5])
+    async def test_what_is_no_question_lets_nothing_pass(self, opener: AsyncOpener, question: Any) -> None:
+        outside = Outside()
+
+        @tool
+        async def pay() -> Any:
+            return outside.seen("paid")
+
+        async def paying(run: AsyncRun) -> Any:
+            return await run.act(pay, approve=question)
+
+        async def asking(run: AsyncRun) -> Any:
+            return await run.ask(question)
+
+        async with await opener() as store:
+            with pytest.raises(Invalid) as refused:
+                await (await store.session("s")).act(pay, key="k", approve=question)
+            assert refused.value.path == "approve"
+            for agent, path in ((paying, "approve: "), (asking, "question: ")):
+                failed = await driven(store, program(agent), key=path)
+                assert (failed.code, failed.message.startswith(path)) == ("Invalid", True)
+            assert (outside.calls, await store.asks(state=None)) == ([], [])
+
     @pytest.mark.parametrize("by_guard", [True, False])
     async def test_an_approval_that_nobody_could_find_again_is_not_asked_for(
         self, opener: AsyncOpener, by_guard: bool

@@ -96,6 +96,14 @@ class AsyncRunsContract:
             assert [each.id for each in await store.runs(agent="a", session="s", status="completed")] == [handle.id]
             assert (await store.verify()).ok
 
+    async def test_who_fails_without_a_word_is_known_by_the_name_of_what_it_raised(self, opener: AsyncOpener) -> None:
+        async def silent(_run: AsyncRun) -> None:
+            raise ValueError
+
+        async with await opener() as store:
+            failed = await driven(store, program(silent))
+            assert (failed.code, failed.message) == ("ValueError", "ValueError")
+
     async def test_the_same_key_is_the_same_run(self, opener: AsyncOpener) -> None:
         async def same(_run: AsyncRun, n: int) -> int:
             return n

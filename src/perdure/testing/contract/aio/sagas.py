@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Tool, tool
-from perdure.errors import Cancelled, Conflict, Failed, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.runtime.agent import Agent
 from perdure.testing.contract.aio.doubt import until
@@ -318,7 +318,7 @@ class AsyncUndoingContract:
             (handle,) = await store.runs()
             await handle.resume()
             outside.seen("changed")
-            assert type(await driven(store, made)) is Parked
+            assert type(await driven(store, made)) is Changed
             outside.calls.pop()  # the program that began it is back
             assert ((await handle.cancel("enough")).status, handle.record.cancelling) == ("ready", True)
             assert type(await driven(store, made)) is Cancelled
@@ -341,7 +341,7 @@ class AsyncUndoingContract:
             await handle.resume()
             outside.seen("changed")
             for _ in range(2):
-                assert type(await driven(store, made)) is Parked
+                assert type(await driven(store, made)) is Changed
                 await handle.cancel("enough")
             assert (handle.status, outside.calls) == ("cancelled", ["+hotel", "changed"])
             assert [each.state for each in await handle.effects()] == ["committed"]

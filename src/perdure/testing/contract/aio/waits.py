@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Refuse, tool
-from perdure.errors import Cancelled, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Absent, Happened
 from perdure.model.records.runs import WaitKind
@@ -94,7 +94,9 @@ class AsyncWaitsContract:
         async with await opener() as store:
             handle = await store.start(made, key="k")
             await handle.signal("ci", {"n": 1})  # before anybody waits
-            assert type(await driven(store, made)) is Waiting
+            waiting = await driven(store, made)
+            assert (type(waiting), waiting.message) == (Waiting, "it waits: the signal 'ci'")
+            assert f"store.signal('{handle.id}', 'ci')" in waiting.hint
             await handle.signal("unheard")
             assert (await handle.refresh()).status == "waiting"
             await store.signal(handle.id, "ci", {"n": 2})  # after
@@ -439,7 +441,7 @@ class AsyncBranchesContract:
         async with await opener() as store:
             await driven(store, fan("old"))
             await (await store.runs())[0].resume()
-            assert type(await driven(store, fan("new"))) is Parked
+            assert type(await driven(store, fan("new"))) is Changed
             assert outside.calls == ["created"]
 
     async def test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone(

@@ -373,7 +373,7 @@ class GuardsContract:
                 store.answer(ask.id, "maybe", by="ann")
             assert no_choice.value.path == "answer"
             store.answer(ask.id, "approve", by="ann")
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="is met already, by ann"):
                 store.answer(ask.id, "refuse", by="bob")
             with pytest.raises(KeyReused):  # other arguments: another call, not approved
                 session.act(pay, 6, key="k", **approve)

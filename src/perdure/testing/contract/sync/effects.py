@@ -359,6 +359,8 @@ class ActingContract:
             effect.settle(Happened("sent"), by="ann")
             assert session.act(send, key="k") == "sent"
             assert (effect.refresh()).record.settled_by == "ann"
+            with pytest.raises(Conflict, match="not in doubt: settled by ann"):
+                effect.settle(Absent(), by="bob")
             assert outside.count == 1
 
     def test_what_may_be_called_again_is_until_its_retries_are_used_up(self, opener: Opener) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -112,7 +113,7 @@ class RetryingContract:
             handle.retry()
             refused = driven(store, made)  # it is another way now: the program did not write after it
             assert outside.calls == ["caught", "raised", "raised"]
-            assert type(refused) is Parked
+            assert type(refused) is Changed
 
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     def test_what_was_to_be_approved_is_asked_anew(self, opener: Opener, end: str) -> None:
@@ -186,6 +187,38 @@ class RetryingContract:
             assert outside.calls == ["done"]
             assert (handle.unpark()).status == "ready"
             assert type(driven(store, made)) is Waiting
+
+    def test_what_is_said_about_a_run_that_was_handed_over_is_refused_here(self, opener: Opener) -> None:
+        def lost() -> None:
+            raise OSError("cut off")
+
+        def asking(run: Run) -> Any:
+            return run.ask("?")
+
+        def doubting(run: Run) -> Any:
+            return run.act(tool(lost))
+
+        with opener() as store:
+            for each in (asking, doubting):
+                driven(store, program(each), key=each.__name__)
+            (ask,) = store.asks()
+            (doubt,) = store.effects(state="in_doubt")
+            for handle in store.runs():
+                handle.hand_over()
+            for say in (
+                partial(store.answer, ask.id, "yes"),
+                partial(store.signal, ask.stream, "go"),
+                partial(doubt.settle, Happened(1)),
+            ):
+                with pytest.raises(Conflict, match="was handed over") as refused:
+                    say()
+                assert "never adopted" in refused.value.hint
+            for handle in store.runs():
+                handle.unpark()  # the control: here again, they hear of it
+            store.answer(ask.id, "yes")
+            doubt.settle(Happened(1))
+            assert store.drive(program(asking), key="asking") == "yes"
+            assert store.drive(program(doubting), key="doubting") == 1
 
 
 class LookingAgainContract:

@@ -105,6 +105,29 @@ class PermissionContract:
             with pytest.raises(Waiting):
                 (store.effect(begun.id)).dispatch()
 
+    @pytest.mark.parametrize("question", ["", " \n", True, False, 5])
+    def test_what_is_no_question_lets_nothing_pass(self, opener: Opener, question: Any) -> None:
+        outside = Outside()
+
+        @tool
+        def pay() -> Any:
+            return outside.seen("paid")
+
+        def paying(run: Run) -> Any:
+            return run.act(pay, approve=question)
+
+        def asking(run: Run) -> Any:
+            return run.ask(question)
+
+        with opener() as store:
+            with pytest.raises(Invalid) as refused:
+                (store.session("s")).act(pay, key="k", approve=question)
+            assert refused.value.path == "approve"
+            for agent, path in ((paying, "approve: "), (asking, "question: ")):
+                failed = driven(store, program(agent), key=path)
+                assert (failed.code, failed.message.startswith(path)) == ("Invalid", True)
+            assert (outside.calls, store.asks(state=None)) == ([], [])
+
     @pytest.mark.parametrize("by_guard", [True, False])
     def test_an_approval_that_nobody_could_find_again_is_not_asked_for(self, opener: Opener, by_guard: bool) -> None:
         outside = Outside()

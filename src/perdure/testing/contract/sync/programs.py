@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Changed, Parked, Waiting
+from perdure.errors import Changed, Waiting
 from perdure.handles.sync.run import Run
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.runs import driven, program
@@ -20,10 +20,10 @@ class Deployed:
 
     CHANGES = (
         ("renamed", "0//1", "step one", "step other"),
-        ("arguments", "0//2", "step one with arguments", "with arguments"),
-        ("fewer", "0//2", "step one", "the end of the program"),
+        ("arguments", "0//2", "step one with arguments", "step one with arguments"),
+        ("fewer", "0//2", "step one", "nothing more"),
         ("more", "0//2", "step one", "effect send"),
-        ("asked", "0//3", "ask", "with arguments"),
+        ("asked", "0//3", "ask", "ask with arguments"),
     )
 
     def __init__(self) -> None:
@@ -91,8 +91,10 @@ class ProgramsContract:
             before = deployed.outside.count
             (handle,) = store.runs(status="waiting")
             handle.resume()
-            with pytest.raises(Parked) as parked:
+            with pytest.raises(Changed) as parked:
                 store.drive(program(getattr(deployed, change)), key="k")
+            assert all(way in parked.value.hint for way in ("perdure resume", "run.patched", "perdure pin"))
+            assert (handle.envelope()).verdict.says == f"it is parked (changed): {parked.value.hint}"
             assert parked.value.facts["reason"] == "changed"
             assert f"at {place} it did {expected}" in parked.value.message
             assert f"now does {found}" in parked.value.message

@@ -97,6 +97,14 @@ class RunsContract:
             assert [each.id for each in store.runs(agent="a", session="s", status="completed")] == [handle.id]
             assert (store.verify()).ok
 
+    def test_who_fails_without_a_word_is_known_by_the_name_of_what_it_raised(self, opener: Opener) -> None:
+        def silent(_run: Run) -> None:
+            raise ValueError
+
+        with opener() as store:
+            failed = driven(store, program(silent))
+            assert (failed.code, failed.message) == ("ValueError", "ValueError")
+
     def test_the_same_key_is_the_same_run(self, opener: Opener) -> None:
         def same(_run: Run, n: int) -> int:
             return n

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Tool, tool
-from perdure.errors import Cancelled, Conflict, Failed, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Waiting
 from perdure.handles.sync.run import Run
 from perdure.runtime.agent import Agent
 from perdure.testing.contract.sync.doubt import until
@@ -224,7 +224,7 @@ class UndoingContract:
             (handle,) = store.runs()
             handle.resume()
             outside.seen("changed")
-            assert type(driven(store, made)) is Parked
+            assert type(driven(store, made)) is Changed
             outside.calls.pop()  # the program that began it is back
             assert ((handle.cancel("enough")).status, handle.record.cancelling) == ("ready", True)
             assert type(driven(store, made)) is Cancelled
@@ -247,7 +247,7 @@ class UndoingContract:
             handle.resume()
             outside.seen("changed")
             for _ in range(2):
-                assert type(driven(store, made)) is Parked
+                assert type(driven(store, made)) is Changed
                 handle.cancel("enough")
             assert (handle.status, outside.calls) == ("cancelled", ["+hotel", "changed"])
             assert [each.state for each in handle.effects()] == ["committed"]

@@ -93,7 +93,9 @@ class WaitsContract:
         with opener() as store:
             handle = store.start(made, key="k")
             handle.signal("ci", {"n": 1})  # before anybody waits
-            assert type(driven(store, made)) is Waiting
+            waiting = driven(store, made)
+            assert (type(waiting), waiting.message) == (Waiting, "it waits: the signal 'ci'")
+            assert f"store.signal('{handle.id}', 'ci')" in waiting.hint
             handle.signal("unheard")
             assert (handle.refresh()).status == "waiting"
             store.signal(handle.id, "ci", {"n": 2})  # after

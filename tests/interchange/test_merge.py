@@ -132,6 +132,30 @@ def test_a_conflict_that_git_left_is_merged(folder):
     check(folder, "other")
 
 
+def test_a_conflict_in_a_clone_that_nobody_opened_is_merged(folder):
+    conflicted(folder)
+    shutil.rmtree(folder / ".perdure")
+    merge(url(folder), None)
+    check(folder, "other")
+
+
+def test_what_was_written_since_git_left_the_conflict_stays(folder):
+    """It was acknowledged (P1), whether it goes on from ours, or from what only they wrote."""
+    conflicted(folder)
+    with perdure.open(url(folder)) as store:
+        for name in ("mine", "both", "yours", "fresh"):
+            store.session(name).say("user", "since")
+    merge(url(folder), None)
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "mine") == ["common", "ours alone", "since"]
+        assert turns(store, "both") == ["common", "ours", "since"]
+        assert turns(store, "yours") == ["common", "theirs alone", "since"]
+        assert turns(store, "fresh") == ["since"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok
+    rebuilt.check(folder)
+
+
 @pytest.mark.parametrize("point", ["files.before_append", "lane.before_commit"])
 def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     conflicted(folder)
@@ -145,6 +169,25 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     disarm()
     merge(url(folder), None)
     check(folder, "other")
+
+
+def test_what_was_written_since_a_merge_was_cut_off_stays(folder):
+    conflicted(folder)
+
+    def stop() -> None:
+        raise Stopped
+
+    disarm = points.arm("lane.before_commit", stop)
+    with pytest.raises(Stopped):
+        merge(url(folder), None)
+    disarm()
+    with perdure.open(url(folder)) as store:
+        store.session("fresh").say("user", "since")
+    merge(url(folder), None)
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "fresh") == ["since"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok
 
 
 def test_the_epoch_rises_over_both(folder):

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import msgspec
 
@@ -102,6 +101,11 @@ def from_conflict(layout: Layout, name: str = "") -> tuple[Theirs, Theirs]:
 
 def _lines(texts: list[bytes]) -> list[Line]:
     return [each.line for each in lines_in(b"".join(texts), 0) if isinstance(each, Found)]
+
+
+def in_conflict(layout: Layout) -> bool:
+    """Whether git left a conflict in the log, or a merge of one was cut off."""
+    return (layout.own / "merge").is_dir() or any(_has_marks(layout, number) for number in layout.numbers())
 
 
 def conflict_is_over(layout: Layout) -> None:

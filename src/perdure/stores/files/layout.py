@@ -22,6 +22,7 @@ from perdure.artifacts.compress import zstd
 from perdure.errors import NotFound
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
+from perdure.stores.url import NO_FOLDER
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
@@ -49,7 +50,7 @@ class Layout:
     def make(self) -> None:
         """Make what is missing. The folder above must be there. OSError from the disk."""
         if not self.folder.parent.is_dir():
-            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint="make it first")
+            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint=NO_FOLDER)
         for folder in (self.folder, self.log, self.own):
             folder.mkdir(mode=0o700, exist_ok=True)
         _write_once(self.own / ".gitignore", "*\n")

@@ -46,6 +46,15 @@ def test_a_run_that_comes_without_its_session_says_so(run, ask, url, tmp_path) -
     assert [each["without"] for each in ask("import", "run.perdure", "--store", other)["streams"]] == ["of-it"]
 
 
+def test_a_dry_run_before_there_is_a_store_adds_to_nothing_and_makes_none(run, ask, url, session, tmp_path) -> None:
+    ask("export", session, "-o", "x.perdure", "--store", url)
+    would = ask("import", "x.perdure", "--dry-run", "--store", f"sqlite:///{tmp_path}/other.db")
+    assert all(each["added"] == each["events"] > 0 for each in would["streams"])
+    assert not (tmp_path / "other.db").exists()
+    done = run("import", "x.perdure", "--dry-run", "--store", url, "--tenant", "new")
+    assert done.exit_code == errors.NotFound.exit_code  # the control: what other tenants have is not known there
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

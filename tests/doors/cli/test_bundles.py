@@ -96,11 +96,12 @@ def test_a_bad_bundle_makes_no_store_and_a_good_one_does(run, url, session, tmp_
 
 
 @pytest.mark.parametrize("shape", ["json", "markdown"])
-def test_sessions_for_reading(run, url, session, shape) -> None:
+def test_sessions_for_reading(run, ask, url, session, shape) -> None:
     done = run("export", session, "--format", shape, "--store", url)
     assert done.exit_code == 0
     assert session in (json.loads(done.stdout)[0]["session"]["name"] if shape == "json" else done.stdout)
-    assert run("export", session, "--format", shape, "-o", "page", "--store", url).exit_code == 0
+    made = ask("export", session, "--format", shape, "-o", "page", "--store", url)
+    assert (Path(made["path"]).stat().st_size, made["sessions"]) == (made["size"], 1)
     assert Path("page").read_text() == done.stdout
 
 

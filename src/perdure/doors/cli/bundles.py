@@ -100,6 +100,11 @@ def _say_readable(asked: Asked, sessions: tuple[str, ...], output: Path | None, 
         return
     with output.open("x", encoding="utf-8") as file:
         file.write(text)
+    about = {"path": str(output.absolute()), "size": output.stat().st_size, "sessions": len(found.sessions)}
+    if asked.as_json:
+        say_json(about)
+    else:
+        say_facts({**about, "size": bytes_size(about["size"])})
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -293,5 +293,5 @@ def test_a_cache_that_is_no_database_is_made_again(url, folder):
 
 
 def test_a_parent_that_is_missing_is_said(tmp_path):
-    with pytest.raises(perdure.NotFound, match="make it first; .* four slashes"):
+    with pytest.raises(perdure.NotFound, match=r"make it first; .* four slashes"):
         perdure.open(f"files:///{tmp_path}/no/where")

@@ -223,10 +223,14 @@ class FilesEngine(SqliteEngine):
             return False
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
-            if scripts.schema_of(engine) != migrate.latest(migrate.migrations()):
+            found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
+            migrate.check(found, known)  # whoever writes here has a newer Perdure: its log may say what this one cannot read
+            if found != known:
                 return False
             with closing(engine.connect()) as connection:
                 mark = mark_of(connection)
+        except NewerSchema:
+            raise
         except (Fault, Damaged, Refused):
             return False
         return journal.holds(mark) and journal.is_at(mark)

@@ -283,7 +283,8 @@ def _mended(journal: Journal, *, known: bool) -> list[tuple[int, Piece]]:
     torn = journal.mend(last)
     if torn is None:
         return []
-    pieces = [(last.segment, torn._replace(lost=not known))]
+    torn = torn._replace(lost=False) if known else torn._replace(reason="torn: the rest of it is missing")
+    pieces = [(last.segment, torn)]
     aside.keep(journal.layout.aside, gathered(pieces))
     journal.cut(last, torn)
     return pieces

@@ -15,6 +15,7 @@ from perdure.interchange.merge import merge
 from perdure.model import points
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.layout import Layout
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
@@ -308,3 +309,39 @@ def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(fol
     with perdure.open(url(folder)) as store:
         assert store._caller.core.epoch > before
     rebuilt.check(folder)
+
+
+def test_a_segment_that_one_branch_closed_is_refused_with_a_way_that_works(tmp_path):
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "common")
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "theirs")
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "ours")
+    packed = Layout(place)
+    packed.place(packed.segment(2), b"")
+    packed.pack(1)
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "ours again")
+    commit(place, "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    assert packed.contradicted() == [1]
+    for where in (None, "other"):
+        with pytest.raises(perdure.Refused, match="git merge --abort"):
+            merge(url(place), where)
+    git(place, "merge", "--abort")
+    merge(url(place), "other")
+    commit(place, "merged")
+    git(place, "merge", "-q", "-s", "ours", "other")
+    git(tmp_path, "clone", "-q", str(place), "clone")
+    with perdure.open(url(tmp_path / "clone")) as store:
+        assert turns(store, "both") == ["common", "ours", "ours again"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok

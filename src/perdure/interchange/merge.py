@@ -64,12 +64,13 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store), NotFound or Invalid (no such other side), Damaged (its blobs are not there).
+    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
         raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
     layout = Layout(address.path)
+    _check_whole(layout)
     if where is None:
         theirs, since = _out_of_the_log(url, layout, name)
         merged = _into(url, theirs, actor, _merge)
@@ -80,6 +81,17 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
         return merged
     with opened(layout, where, name) as theirs:
         return _into(url, theirs, actor, _merge)
+
+
+def _check_whole(layout: Layout) -> None:
+    """Refuse a log of which git kept one segment of each side: which of them is ours cannot be told here."""
+    for number in layout.contradicted():
+        raise Refused(
+            f"{layout.segment(number).name} lies beside {layout.packed(number).name}, and says something else: git merged "
+            "branches of which one had closed this segment",
+            path="log",
+            hint="git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH",
+        )
 
 
 def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:

@@ -95,6 +95,14 @@ class Layout:
         plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
         return len(packed) > len(plain) and packed.startswith(plain) and not packed.endswith(_UNREADABLE)
 
+    def contradicted(self) -> list[int]:
+        """The segments whose two forms say two things: of two branches that git put together, one had packed it."""
+        return [number for number in self.numbers() if len(self.files(number)) > 1 and self._says_two_things(number)]
+
+    def _says_two_things(self, number: int) -> bool:
+        plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
+        return not (plain.startswith(packed) or packed.startswith(plain) or self.is_cut_short(packed))
+
     def files(self, number: int) -> list[Path]:
         """The files of a segment: one, or for a moment, or after a crash, both forms of it."""
         return [path for path in (self.segment(number), self.packed(number)) if path.exists()]

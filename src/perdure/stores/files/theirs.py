@@ -105,7 +105,8 @@ def _lines(texts: list[bytes]) -> list[Line]:
 
 def in_conflict(layout: Layout) -> bool:
     """Whether git left a conflict in the log, or a merge of one was cut off."""
-    return (layout.own / "merge").is_dir() or any(_has_marks(layout, number) for number in layout.numbers())
+    marked = any(_has_marks(layout, number) for number in layout.numbers())
+    return marked or (layout.own / "merge").is_dir() or bool(layout.contradicted())
 
 
 def conflict_is_over(layout: Layout) -> None:

@@ -64,7 +64,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged (its blobs are not there).
+    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged
+    (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:

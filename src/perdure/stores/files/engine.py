@@ -224,9 +224,7 @@ class FilesEngine(SqliteEngine):
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
             found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
-            migrate.check(
-                found, known
-            )  # whoever writes here has a newer Perdure: its log may say what this one cannot read
+            migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
             if found != known:
                 return False
             with closing(engine.connect()) as connection:

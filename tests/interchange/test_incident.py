@@ -86,6 +86,7 @@ def test_what_is_in_doubt_is_said_with_what_settles_it(tmp_path):
     text = page_of(tmp_path / "x")
     assert "## What is not settled" in text
     assert "perdure settle" in text
+    assert "`\\`" not in text  # what is escaped stands in no code, where it would be shown as it is
     assert "in_doubt" in text
 
 

@@ -15,6 +15,7 @@ from perdure.interchange.merge import merge
 from perdure.model import points
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.layout import Layout
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
@@ -102,6 +103,15 @@ def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
     check(folder, "other")
 
 
+def test_what_parted_is_compared_from_there(folder):
+    merge(url(folder), "other")
+    with perdure.open(url(folder)) as store:
+        found = store.session("both").diff(store.session("both@other"))
+        assert [turn.content for turn in found.turns_removed] == ["ours"]
+        assert [turn.content for turn in found.turns_added] == ["theirs"]
+        assert len(store.session("mine").diff(store.session("yours")).turns_removed) == 2  # the control: strangers
+
+
 def test_merging_again_adds_nothing(folder):
     merge(url(folder), "other")
     before = (folder / "log" / "000001.jsonl").read_bytes()
@@ -132,6 +142,30 @@ def test_a_conflict_that_git_left_is_merged(folder):
     check(folder, "other")
 
 
+def test_a_conflict_in_a_clone_that_nobody_opened_is_merged(folder):
+    conflicted(folder)
+    shutil.rmtree(folder / ".perdure")
+    merge(url(folder), None)
+    check(folder, "other")
+
+
+def test_what_was_written_since_git_left_the_conflict_stays(folder):
+    """It was acknowledged (P1), whether it goes on from ours, or from what only they wrote."""
+    conflicted(folder)
+    with perdure.open(url(folder)) as store:
+        for name in ("mine", "both", "yours", "fresh"):
+            store.session(name).say("user", "since")
+    merge(url(folder), None)
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "mine") == ["common", "ours alone", "since"]
+        assert turns(store, "both") == ["common", "ours", "since"]
+        assert turns(store, "yours") == ["common", "theirs alone", "since"]
+        assert turns(store, "fresh") == ["since"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok
+    rebuilt.check(folder)
+
+
 @pytest.mark.parametrize("point", ["files.before_append", "lane.before_commit"])
 def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     conflicted(folder)
@@ -145,6 +179,25 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     disarm()
     merge(url(folder), None)
     check(folder, "other")
+
+
+def test_what_was_written_since_a_merge_was_cut_off_stays(folder):
+    conflicted(folder)
+
+    def stop() -> None:
+        raise Stopped
+
+    disarm = points.arm("lane.before_commit", stop)
+    with pytest.raises(Stopped):
+        merge(url(folder), None)
+    disarm()
+    with perdure.open(url(folder)) as store:
+        store.session("fresh").say("user", "since")
+    merge(url(folder), None)
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "fresh") == ["since"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok
 
 
 def test_the_epoch_rises_over_both(folder):
@@ -256,3 +309,39 @@ def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(fol
     with perdure.open(url(folder)) as store:
         assert store._caller.core.epoch > before
     rebuilt.check(folder)
+
+
+def test_a_segment_that_one_branch_closed_is_refused_with_a_way_that_works(tmp_path):
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "common")
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "theirs")
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "ours")
+    packed = Layout(place)
+    packed.place(packed.segment(2), b"")
+    packed.pack(1)
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "ours again")
+    commit(place, "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    assert packed.contradicted() == [1]
+    for where in (None, "other"):
+        with pytest.raises(perdure.Refused, match="git merge --abort"):
+            merge(url(place), where)
+    git(place, "merge", "--abort")
+    merge(url(place), "other")
+    commit(place, "merged")
+    git(place, "merge", "-q", "-s", "ours", "other")
+    git(tmp_path, "clone", "-q", str(place), "clone")
+    with perdure.open(url(tmp_path / "clone")) as store:
+        assert turns(store, "both") == ["common", "ours", "ours again"]
+        assert turns(store, "both@other") == ["common", "theirs"]
+        assert store.verify().ok

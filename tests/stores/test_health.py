@@ -147,6 +147,19 @@ def test_a_log_that_lost_something_is_wrong_and_one_with_a_blank_line_is_not(tmp
     assert health_of.sound is (severity is not Severity.ERROR)
 
 
+def test_a_files_store_of_a_newer_perdure_is_wrong_and_not_read(tmp_path) -> None:
+    url = f"files:///{tmp_path}/store"
+    with perdure.open(url) as store:
+        store.session("a")
+    assert health.examine(url).sound
+    damaged(tmp_path / "store" / ".perdure" / "cache.db", "UPDATE meta SET value = '999' WHERE name = 'schema'")
+    fixes = {each.check: each.fix for each in health.examine(url).findings if each.severity is Severity.ERROR}
+    assert fixes["schema"] == "pip install --upgrade perdure"
+    for read_only in (True, False):
+        with pytest.raises(perdure.errors.NewerSchema):
+            perdure.open(url, read_only=read_only)
+
+
 @pytest.mark.parametrize(("synchronous", "sound"), [(0, False), (1, False), (2, True), (3, True)])
 def test_commits_that_are_not_synced_are_wrong(path, monkeypatch, synchronous, sound) -> None:
     real = health._pragma

@@ -93,7 +93,7 @@ def _doubts(found: Envelope) -> Iterator[str]:
             what = f"**{inline(each.tool)}** ({each.kind.value}) is {each.state.value}"
             yield f"- {what}: {inline(each.action)}, because {inline(each.reason)}"
             if each.settle:
-                yield f"  - `{inline(each.settle)}`"
+                yield f"  - {inline(each.settle)}"
 
 
 def _errors(reads: Reads, stream: Stream, record: RunRecord, effects: list[EffectRecord]) -> Iterator[str]:

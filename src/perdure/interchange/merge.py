@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts
+from perdure.stores.copies import disk_errors
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
@@ -63,37 +64,55 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store), NotFound or Invalid (no such other side), Damaged (its blobs are not there).
+    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged
+    (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
         raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
     layout = Layout(address.path)
+    _check_whole(layout)
     if where is None:
-        theirs = _out_of_the_log(url, layout, name)
-        merged = _into(url, theirs, actor)
+        theirs, since = _out_of_the_log(url, layout, name)
+        merged = _into(url, theirs, actor, _merge)
+        if since.lines:
+            later = _into(url, since, actor, _go_on)
+            merged = msgspec.structs.replace(merged, refused=[*merged.refused, *later.refused], epoch=later.epoch)
         conflict_is_over(layout)
         return merged
     with opened(layout, where, name) as theirs:
-        return _into(url, theirs, actor)
+        return _into(url, theirs, actor, _merge)
 
 
-def _out_of_the_log(url: str, layout: Layout, name: str) -> Theirs:
-    journal = FilesEngine(url, layout.folder).journal()
-    journal.lock(10.0)
-    try:
-        return from_conflict(layout, name)
-    finally:
-        journal.close()
+def _check_whole(layout: Layout) -> None:
+    """Refuse a log of which git kept one segment of each side: which of them is ours cannot be told here."""
+    for number in layout.contradicted():
+        raise Refused(
+            f"{layout.segment(number).name} lies beside {layout.packed(number).name}, and says something else: git merged "
+            "branches of which one had closed this segment",
+            path="log",
+            hint="git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH",
+        )
 
 
-def _into(url: str, theirs: Theirs, actor: str) -> Merged:
+def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
+    with scripts.told("store"), disk_errors(layout.folder, "store"):
+        layout.make()  # the lock is in a folder that a clone does not have before it is opened
+        journal = FilesEngine(url, layout.folder).journal()
+        journal.lock(10.0)
+        try:
+            return from_conflict(layout, name)
+        finally:
+            journal.close()
+
+
+def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str], Merging]) -> Merged:
     core = open_core(url)
     accompany(core)
     try:
         _bring_blobs(core, theirs)
         branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"
-        merging: Merging = core.write(_merge, theirs, branch, actor=actor, tenant=0)
+        merging: Merging = core.write(verb, theirs, branch, actor=actor, tenant=0)
         epoch = scripts.identity_of(core.engine).epoch
         return Merged(branch, merging.added, merging.forked, merging.refused, epoch)
     finally:
@@ -138,6 +157,15 @@ def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
     merging.run()
     if merging.added or merging.forked:
         _raise_epoch(tx, theirs)
+    return merging
+
+
+def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
+    """What was written into a log with conflict marks, on top of both sides, once both are here."""
+    merging = Merging(tx, since, branch)
+    merging.go_on()
+    if merging.added:
+        _raise_epoch(tx, since)
     return merging
 
 
@@ -189,6 +217,33 @@ class Merging:
                 if (uid, seq) in self._brought:
                     self._tx.empty(self._placed[uid], [seq])
 
+    def go_on(self) -> None:
+        """Every event after the end of its stream here, as it is; what does not follow is refused."""
+        for blob in _kept(self._theirs):
+            self._keep(blob)
+        for line in self._theirs.lines:
+            for event in line.events:
+                try:
+                    self._append(event)
+                except Damaged as error:
+                    self.refused.append((f"{event.stream} {event.seq}", error.message))
+
+    def _append(self, event: WrittenEvent) -> None:
+        uid = event.stream
+        stream, said = self._placed.get(uid) or self._here(uid), self._said.get(uid)
+        if stream is None and said is not None:
+            stream = self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        if stream is None:
+            raise Damaged("the stream that it goes on from is not here", path="events.stream")
+        if event.seq > self._tx.head(stream)[0]:
+            self._adopt(uid, stream, [event_read(event, "events")])
+            self.added += 1
+
+    def _here(self, uid: str) -> Stream | None:
+        """A stream by its identity."""
+        rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
+        return Stream(*rows[0]) if rows else None
+
     def _keep(self, blob: WrittenBlob) -> None:
         self._tx.tenant, address = self._tenant(blob.tenant), from_hex(blob.address, 32, "blobs.address")
         if not self._tx.known([address]):
@@ -197,11 +252,11 @@ class Merging:
     # -- what is to become of a stream ---------------------------------------------------------------------------------------
 
     def _decide(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
-        found = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
+        found = self._here(uid)
         if said.parent in self._parted and said.fork > self._parted[said.parent]:
             self._parted[uid] = said.fork  # it began from an event that stands apart here
         elif found:
-            self._placed[uid] = Stream(*found[0])
+            self._placed[uid] = found
             self._decide_shared(uid, said, events)
         elif said.kind == "run" and self._has_run(said, events[0]):
             self.refused.append((said.name, "a run with this key was started here too: ours goes on"))
@@ -248,8 +303,7 @@ class Merging:
     def _copy(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         """Theirs as a stream of its own: the same every time, so that a repeated merge finds it."""
         own = hashlib.sha256(f"perdure.merge {uid} {events[-1].hash}".encode()).digest()[:16]
-        found = self._tx.query(LOG.stream_by_uid, uid=own)
-        stream = Stream(*found[0]) if found else self._begin(said, self._free_name(said, always=True), own)
+        stream = self._here(own.hex()) or self._begin(said, self._free_name(said, always=True), own)
         self._placed[uid] = stream
         head = self._tx.head(stream)
         rest = [event_read(each, "events") for each in events if each.seq > head[0]]
@@ -269,9 +323,8 @@ class Merging:
         if not said.parent:
             return None
         found = self._placed.get(said.parent)
-        if found is not None and said.fork <= self._parted.get(said.parent, 0):
-            rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(said.parent, 16, "streams.parent"))
-            found = Stream(*rows[0])
+        if found is None or said.fork <= self._parted.get(said.parent, 0):
+            found = self._here(said.parent)
         if found is None:
             raise Damaged("what it was forked from is not in their log", path=said.name)
         return found

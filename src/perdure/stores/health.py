@@ -22,6 +22,7 @@ from perdure.stores.advice import Advice, is_read_only, way_in
 from perdure.stores.core import engine_for
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.seal import edited
+from perdure.stores.files.theirs import in_conflict
 from perdure.stores.finding import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
@@ -102,13 +103,19 @@ def _log(engine: Engine, advice: Advice) -> Findings:
     if left:
         says = f"{left} bodies that were pruned still stand in lines of the log"
         yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
+    conflict = advice.address.path is not None and in_conflict(Layout(advice.address.path))
+    if conflict:
+        yield wrong(
+            "log", "a merge of two branches is not finished: not all of theirs is here", advice.command("merge")
+        )
     for each in asides[:ASIDES_SHOWN]:
         says = f"{each.place}: {each.reason}"
         if each.lost:
-            yield wrong("log", says, "take it from another clone (perdure merge), or from a backup")
-        else:
+            fix = "take it from another clone (perdure merge), or from a backup"
+            yield wrong("log", says, advice.command("merge") if conflict else fix)
+        elif not conflict:
             yield warning("log", says, "nothing is lost: look at .perdure/set-aside, and delete it there")
-    if not asides:
+    if not asides and not conflict:
         yield ok("log", "every line of the log is in the cache")
     elif len(asides) > ASIDES_SHOWN:
         yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))

@@ -233,7 +233,8 @@ def nested(connection: Connection, advice: Advice) -> Findings:
         yield ok("nested", f"no value lately is nested deeper than {NESTED_DEEP}")
         return
     depth, session, name = max(deep)
-    says = f"{len(deep)} values are nested deeper than {NESTED_DEEP}; {name!r} of {session!r}: {depth}"
+    many = "1 value is" if len(deep) == 1 else f"{len(deep)} values are"
+    says = f"{many} nested deeper than {NESTED_DEEP}; {name!r} of {session!r}: {depth}"
     fix = f"keep its parts as values of their own; {advice.command(f'show {shlex.quote(session)}')}"
     yield warning("nested", says, fix)
 

@@ -11,6 +11,7 @@ import msgspec
 from perdure.errors import Invalid
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
+NO_FOLDER = "make it first; a path from the root has four slashes: sqlite:////srv/agent.db"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OURS = ("schema", "artifacts")
 

@@ -39,6 +39,13 @@ def test_for_people_it_says_why_what_would_change_it_and_what_remains(run) -> No
     assert "readable is yes" in shown
 
 
+def test_the_command_that_it_names_is_whole(run, ask) -> None:
+    words = ("advise", "--owners", "tenants", "--large", "yes", "--audit", "proof")
+    begin = ask(*words)["recommendation"]["begin"]
+    assert len(begin) > 80
+    assert begin in run(*words).stdout
+
+
 def test_the_command_that_it_names_works(run, ask, tmp_path) -> None:
     begin = ask("advise", "--lasts", "persistent")["recommendation"]["begin"]
     assert run(*begin.split()[1:]).exit_code == 0

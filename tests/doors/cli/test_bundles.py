@@ -46,6 +46,15 @@ def test_a_run_that_comes_without_its_session_says_so(run, ask, url, tmp_path) -
     assert [each["without"] for each in ask("import", "run.perdure", "--store", other)["streams"]] == ["of-it"]
 
 
+def test_a_dry_run_before_there_is_a_store_adds_to_nothing_and_makes_none(run, ask, url, session, tmp_path) -> None:
+    ask("export", session, "-o", "x.perdure", "--store", url)
+    would = ask("import", "x.perdure", "--dry-run", "--store", f"sqlite:///{tmp_path}/other.db")
+    assert all(each["added"] == each["events"] > 0 for each in would["streams"])
+    assert not (tmp_path / "other.db").exists()
+    done = run("import", "x.perdure", "--dry-run", "--store", url, "--tenant", "new")
+    assert done.exit_code == errors.NotFound.exit_code  # the control: what other tenants have is not known there
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -87,11 +96,12 @@ def test_a_bad_bundle_makes_no_store_and_a_good_one_does(run, url, session, tmp_
 
 
 @pytest.mark.parametrize("shape", ["json", "markdown"])
-def test_sessions_for_reading(run, url, session, shape) -> None:
+def test_sessions_for_reading(run, ask, url, session, shape) -> None:
     done = run("export", session, "--format", shape, "--store", url)
     assert done.exit_code == 0
     assert session in (json.loads(done.stdout)[0]["session"]["name"] if shape == "json" else done.stdout)
-    assert run("export", session, "--format", shape, "-o", "page", "--store", url).exit_code == 0
+    made = ask("export", session, "--format", shape, "-o", "page", "--store", url)
+    assert (Path(made["path"]).stat().st_size, made["sessions"]) == (made["size"], 1)
     assert Path("page").read_text() == done.stdout
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -54,3 +56,29 @@ def test_a_damaged_log_is_told_by_verify_and_doctor(run, folder):
     findings = json.loads(run("doctor", "--store", url, "--json").stdout)["findings"]
     found = [each for each in findings if each["check"] == "log"]
     assert {each["severity"] for each in found} == {"error", "warning"}
+
+
+def test_the_doctor_says_that_a_merge_is_not_finished(run, folder):
+    url, log = f"files:///{folder}", folder / "log" / "000001.jsonl"
+    ours = log.read_bytes().splitlines(keepends=True)
+    theirs = (folder.parent / "theirs" / "log" / "000001.jsonl").read_bytes().splitlines(keepends=True)
+    shared = sum(one == other for one, other in zip(ours, theirs, strict=False))
+    conflict = [b"<<<<<<< HEAD\n", *ours[shared:], b"=======\n", *theirs[shared:], b">>>>>>> theirs\n"]
+    log.write_bytes(b"".join([*ours[:shared], *conflict]))
+    assert {fix for fix in fixes(run, url) if fix} == {f"perdure merge --store {url}"}
+    assert run("merge", "--store", url).exit_code == 0
+    assert fixes(run, url) == {""}
+
+
+def fixes(run, url) -> set[str]:
+    findings = json.loads(run("doctor", "--store", url, "--json").stdout)["findings"]
+    return {each["fix"] for each in findings if each["check"] == "log"}
+
+
+@pytest.mark.parametrize("command", ["doctor", "migrate"])
+def test_a_clone_that_nobody_opened_is_looked_at_by_a_process_of_its_own(folder, command):
+    """Nothing but the command itself has loaded what a log is folded into."""
+    shutil.rmtree(folder / ".perdure")
+    words = [sys.executable, "-m", "perdure", command, "--store", f"files:///{folder}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

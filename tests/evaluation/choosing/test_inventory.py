@@ -254,3 +254,15 @@ def test_it_is_plain_data(project) -> None:
     import msgspec
 
     assert json.loads(msgspec.json.encode(take(project)))["files"]
+
+
+def test_a_files_store_is_its_log_and_nothing_that_is_made_from_it(tmp_path: Path) -> None:
+    for url in (f"files:///{tmp_path}/state", f"sqlite:///{tmp_path}/state/agent.db"):
+        with perdure.open(url) as store:
+            store.session("a").say("user", "hello")
+    found = take(tmp_path).files
+    assert {each.path for each in found} == {"state/log/000001.jsonl", "state/agent.db"}
+    assert {(each.category, each.writer, each.updates) for each in found} == {
+        (Category.DATABASE, "Perdure", Updates.TRANSACTIONS)
+    }
+    assert all(each.recovers.startswith("commits survive a crash") for each in found)

@@ -124,6 +124,7 @@ def test_what_must_last_is_never_kept_in_memory(space) -> None:
     [
         ({}, Store.MEMORY, Runtime.FUNCTION, Scenario.LOCAL),
         ({"lasts": "session"}, Store.MEMORY, Runtime.LOOP, Scenario.LOCAL),
+        ({"lasts": "session", "readable": "yes"}, Store.FILES, Runtime.LOOP, Scenario.LOCAL),
         ({"lasts": "persistent", "readable": "yes"}, Store.FILES, Runtime.LOOP, Scenario.LOCAL),
         ({"lasts": "persistent", "stopped": "goes-on", "twice": "hurts"}, Store.SQLITE, Runtime.DRIVEN, Scenario.LOCAL),
         ({"owners": "team", "stopped": "goes-on", "server": "yes"}, Store.POSTGRESQL, Runtime.WORKERS, Scenario.TEAM),

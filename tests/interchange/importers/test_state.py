@@ -78,7 +78,7 @@ def test_unknown_statuses_and_missing_titles(take: Take, tmp_path: Path) -> None
     file.write_text("id,title,status,prio,tags\n1,a,frozzled,P2,x; y\n2,,open,,\n3,c,done,,,,,too many\n")
     report = take(file, mapping=TASKS)
     assert [each.place for each in report.left_out] == ["b.csv:3", "b.csv:4"]
-    assert "say which column" in report.left_out[0].why
+    assert "which is the title" in report.left_out[0].why
     assert "frozzled" in report.mended[0].what
 
 
@@ -205,3 +205,27 @@ def test_a_status_that_goes_to_and_fro(store: Any, take: Take, tmp_path: Path) -
     file.write_text("id,title,status\n1,a,open\n")
     assert "done, and stays so" in take(file, mapping=TASKS).left_out[0].why
     assert store.session("backlog").tasks()[0].status.value == "done"
+
+
+def test_a_priority_that_is_none_is_said(store: Any, take: Take, tmp_path: Path) -> None:
+    words = {"High": 0, "--5": 0, "P2": 2, "-1": -1, "": 0}
+    (tmp_path / "b.tsv").write_text("\n".join(["title\tprio", *(f"a{each}\t{each}" for each in words)]))
+    report = take(tmp_path / "b.tsv", mapping=TASKS)
+    assert {task.title: task.priority for task in store.session("backlog").tasks()} == {
+        f"a{each}": priority for each, priority in words.items()
+    }
+    assert [each.what.split("'")[1] for each in report.mended] == ["High", "--5"]
+
+
+def test_a_row_without_a_title_says_whether_there_is_a_column_for_it(take: Take, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("Summary,State\n,open\n")
+    assert take(tmp_path / "b.csv", mapping=TASKS).left_out[0].why == "nothing in column 'Summary', which is the title"
+    (tmp_path / "c.csv").write_text("Aufgabe,State\nx,open\n")
+    assert "--field title=…" in take(tmp_path / "c.csv", mapping=TASKS).left_out[0].why
+
+
+def test_rows_that_nobody_explained_are_answered_with_what_explains_them(take: Take, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("Summary,State\na,open\n")
+    (tmp_path / "b.bin").write_bytes(b"\x00\x01")
+    assert "--as tasks" in take(tmp_path / "b.csv").left_out[0].why
+    assert "--as" not in take(tmp_path / "b.bin").left_out[0].why

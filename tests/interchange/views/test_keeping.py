@@ -39,6 +39,24 @@ def test_closing_a_store_that_wrote_brings_them_up_to_date(folder):
     assert all(is_untouched(each.read_bytes()) for each in (folder / "views").iterdir())
 
 
+def test_a_page_says_which_tool_acted_and_what_was_attached(folder):
+    with work(folder) as store:
+        session = store.session("a")
+        session.act(pay, 7, key="k")
+        session.attach("build.log", b"...")
+        session.checkpoint({"cursor": 7}, name="before")
+    page = (folder / "views" / "a.md").read_text()
+    assert 'effect.dispatched: pay: {"amount": 7}' in page
+    assert 'effect.committed: 2: {"paid": 7}' in page
+    assert "artifact.attached: build.log" in page
+    assert "checkpoint.saved: before" in page
+
+
+@perdure.tool
+def pay(amount: int) -> dict[str, int]:
+    return {"paid": amount}
+
+
 def test_reading_and_closing_writes_nothing(folder):
     with work(folder) as store:
         store.session("a")

@@ -221,6 +221,16 @@ def test_a_log_that_may_not_be_read_is_an_error_of_ours(url, folder):
 # -- several at once ---------------------------------------------------------------------------------------------------
 
 
+def test_an_acknowledged_line_that_was_torn_is_not_called_one_that_never_was(url, folder):
+    with perdure.open(url) as store:
+        store.session("a").say("user", "acknowledged")
+    log = folder / "log" / "000001.jsonl"
+    log.write_bytes(log.read_bytes()[:-30])
+    with perdure.open(url) as store:
+        (found,) = store.verify().problems
+        assert "torn: the rest of it is missing" in str(found)
+
+
 def test_several_processes_write_one_log(url, folder):
     with opened(url):
         pass
@@ -293,5 +303,5 @@ def test_a_cache_that_is_no_database_is_made_again(url, folder):
 
 
 def test_a_parent_that_is_missing_is_said(tmp_path):
-    with pytest.raises(perdure.NotFound, match="make it first"):
+    with pytest.raises(perdure.NotFound, match=r"make it first; .* four slashes"):
         perdure.open(f"files:///{tmp_path}/no/where")

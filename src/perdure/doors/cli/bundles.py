@@ -100,6 +100,11 @@ def _say_readable(asked: Asked, sessions: tuple[str, ...], output: Path | None, 
         return
     with output.open("x", encoding="utf-8") as file:
         file.write(text)
+    about = {"path": str(output.absolute()), "size": output.stat().st_size, "sessions": len(found.sessions)}
+    if asked.as_json:
+        say_json(about)
+    else:
+        say_facts({**about, "size": bytes_size(about["size"])})
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -116,23 +121,25 @@ def renaming(function: Body) -> Body:
     return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
 
 
-def _target(asked: Asked, bundle: Path) -> Any:
-    """The store; made if there is none, but not for a bundle that could not be taken."""
+def _target(asked: Asked, bundle: Path, *, dry_run: bool) -> Any:
+    """The store; made if there is none, but not for a bundle that could not be taken, and for a dry run in memory only."""
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure.interchange.bundle_in import look  # noqa: PLC0415 - as above
 
     try:
         return asked.open()
-    except NotFound:
+    except NotFound as missing:
+        if dry_run and missing.path != "store":
+            raise  # of a tenant that is not there yet, other tenants may have what would come
         look(bundle)
-    return perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant)
+    return perdure.open("memory:" if dry_run else asked.store, actor=asked.actor, tenant=asked.tenant)
 
 
 def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
-    """Import one bundle and say what came of it. A dry run compares with a store that is there; else one is made."""
+    """Import one bundle and say what came of it. The store is made if there is none; a dry run then adds to nothing."""
     if not bundle.is_file():
         raise NotFound("there is no such bundle", path=str(bundle))
-    with asked.open() if dry_run else _target(asked, bundle) as store, progress("verifying") as step:
+    with _target(asked, bundle, dry_run=dry_run) as store, progress("verifying") as step:
         done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
     if asked.as_json:
         say_json(done)

@@ -25,6 +25,7 @@ def doctor(asked: Asked) -> None:
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
     tampered with is for `perdure verify` to prove.
     """
+    import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
     from perdure.stores import health  # noqa: PLC0415 - help must not load the stores
 
     asked.check_exists()

@@ -24,6 +24,7 @@ from perdure.model.display import shortened, visible, visible_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
+FACT_MAX_CHARS = 500  # it has a line of its own, and may be a path or a command
 CELL_MAX_CHARS = 80
 
 
@@ -140,7 +141,7 @@ def say_facts(facts: Mapping[str, object]) -> None:
     shown = {name: value for name, value in facts.items() if value not in (None, "", [], (), {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        click.echo(f"{name.ljust(width)}  {cell(value)}")
+        click.echo(f"{name.ljust(width)}  {cell(value, FACT_MAX_CHARS)}")
 
 
 def say_prose(text: object, indent: str = "  ", max_lines: int = 40) -> None:

@@ -183,7 +183,8 @@ def _fork_session(store: Store, name: str, at: str | None, called: str, *, as_js
     if as_json:
         say_json({"session": about, "uid": made.uid, "parent": parent.name})
     else:
-        note(f"forked {visible(parent.name)} as {visible(called)}, at {about.last_seq}")
+        point = "" if at is None else f" at {visible(at)}"
+        note(f"forked {visible(parent.name)}{point} as {visible(called)}")
 
 
 def _existing(store: Store, name: str) -> Session:

@@ -25,6 +25,7 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
 
     Forward only, all of it or nothing. A store that a newer Perdure wrote is refused.
     """
+    import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
     from perdure.stores import core, scripts, url  # noqa: PLC0415 - help must not load the stores
     from perdure.stores.migrate import latest, migrations  # noqa: PLC0415
 

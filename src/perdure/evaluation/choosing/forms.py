@@ -45,8 +45,11 @@ LOCK_NAMES = {"lock", ".lock", "pidfile"}
 SQLITE_MAGIC = b"SQLite format 3\0"
 PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
 JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+OUR_PAGE = re.compile(rb"(?:<!-- |# )perdure view ")
+OURS = "Perdure"
 TRACES: tuple[Trace, ...] = (
-    Trace("Perdure", Form.SQLITE, (b"CREATE TABLE streams", b"CREATE TABLE events", b"commitment")),
+    Trace(OURS, Form.JSON_LINES, (b'{"v":1,"prev":"', b'"at":')),
+    Trace(OURS, Form.SQLITE, (b"CREATE TABLE streams", b"CREATE TABLE events", b"commitment")),
     Trace("LangGraph", Form.SQLITE, (b"checkpoints", b"thread_id", b"checkpoint_ns")),
     Trace("OpenAI Agents", Form.SQLITE, (b"agent_sessions", b"agent_messages")),
     Trace("Google ADK", Form.SQLITE, (b"app_states", b"user_states")),
@@ -61,6 +64,8 @@ def form_of(name: str, start: bytes) -> Form | None:
     """The form of a file; None for what holds no state that we know. The bytes win over the name."""
     if start.startswith(SQLITE_MAGIC):
         return Form.SQLITE
+    if OUR_PAGE.match(start):
+        return None  # made again from the log beside it
     found = SUFFIXES.get(_suffix(name)) or (Form.LOCK if name.lower() in LOCK_NAMES else None)
     if PICKLE_START.match(start):
         return Form.PICKLE

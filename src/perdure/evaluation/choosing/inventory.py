@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.evaluation.choosing.forms import Form, form_of, writer_of
+from perdure.evaluation.choosing.forms import OURS, Form, form_of, writer_of
 from perdure.evaluation.choosing.tracked import tracked
 
 LOOK_BYTES = 32 * 1024
@@ -30,6 +30,7 @@ LARGE_BYTES = 10 * 1024 * 1024  # above this a file that is rewritten whole cost
 NOT_ENTERED = {
     ".git", ".hg", ".svn", "node_modules", ".venv", "venv", "env", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache",
     ".pytest_cache", ".hypothesis", "site-packages", "target", "dist", "build", ".next", ".cache", ".idea", ".vscode",
+    ".perdure",
 }  # fmt: skip
 NOT_STATE = re.compile(
     r"(package(-lock)?|tsconfig.*|composer|pyrightconfig|jsconfig|deno|renovate|manifest|schema)\.json"
@@ -225,6 +226,8 @@ def _start_of(path: str) -> bytes:
 
 def category_of(path: str, form: Form, writer: str) -> Category:
     """What a file is for: by what wrote it, by its name, by its form."""
+    if writer == OURS:
+        return Category.DATABASE
     if writer in BY_WRITER:
         return BY_WRITER[writer]
     if form in (Form.LOCK, Form.TEXT):
@@ -246,7 +249,7 @@ def _newest_by_folder(seen: Iterable[_Seen]) -> dict[str, float]:
 def _described(file: _Seen, in_git: frozenset[str] | None, newest: dict[str, float]) -> StateFile:
     assert file.form is not None
     category = category_of(file.path, file.form, file.writer)
-    updates = UPDATES.get(file.form, Updates.REWRITTEN)
+    updates = Updates.TRANSACTIONS if file.writer == OURS else UPDATES.get(file.form, Updates.REWRITTEN)
     known = "?" if in_git is None else "yes" if file.path in in_git else "no"
     beside = newest.get(file.path.rpartition("/")[0], newest.get("", 0.0))
     stale, why = staleness(category, (beside - file.changed_at) / DAY_SECONDS)
@@ -277,7 +280,7 @@ def recovery(form: Form, updates: Updates, known: str, size: int) -> str:
         Updates.REWRITTEN: "a crash while it is written leaves half of it"
         + (", or all of it late" if size > LARGE_BYTES else ""),
         Updates.APPENDED: "a crash tears the last line",
-        Updates.TRANSACTIONS: "commits survive a crash, with the -wal beside it",
+        Updates.TRANSACTIONS: "commits survive a crash" + (", with the -wal beside it" if form is Form.SQLITE else ""),
         Updates.HELD: "made anew",
     }[updates]
     if updates is Updates.HELD:

@@ -105,6 +105,7 @@ LASTING: tuple[Rule, ...] = tuple(
         ({"stopped": (Stopped.GOES_ON,)}, "to go on, the cursor and what is pending must be on a disk"),
         ({"twice": (Twice.HURTS,)}, "an intent must be durable before it is sent, or a crash sends it again"),
         ({"audit": (Audit.HISTORY, Audit.PROOF)}, "history that dies with the process is none"),
+        ({"readable": YES}, "what git keeps is on a disk"),
     )
 )
 

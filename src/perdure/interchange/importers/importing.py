@@ -19,6 +19,7 @@ from perdure.interchange.importers.state import Mapping
 from perdure.interchange.importers.writing import Writer, import_items
 
 FILES_MAX = 100_000
+ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # what `--as` is for, mostly
 _BESIDE = ("-wal", "-shm", "-journal")  # of a database, which is read with them
 Progress = Callable[[int, int], None]
 
@@ -87,7 +88,8 @@ def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item 
 def _unknown(source: Source) -> Remark:
     """A file that somebody named is missed; one in a folder only if it could have been more than it is."""
     if source.is_named or may_be_broken(source.path):
-        return LeftOut(source.name, "it has none of the known formats")
+        rows = "; if it holds rows, say what they are: --as tasks, decisions, events or values"
+        return LeftOut(source.name, f"it has none of the known formats{rows if source.path.suffix in ROWS else ''}")
     return PassedOver("file of no known format")
 
 

@@ -120,23 +120,24 @@ class _Reading:
     def _task(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         title = " ".join(fields.text("title").split())
         if not title:
-            yield LeftOut(row.place, f"no title: say which column it is (--field title=…); there are {fields.headings}")
+            yield LeftOut(row.place, fields.why_not("title"))
             return
         said = fields.text("status").strip().lower()
         if said not in _STATUS_OF:
             yield Mended(row.place, f"the status {said[:40]!r} is not known here: taken as todo")
+        priority = fields.whole("priority")
+        if priority is None:
+            yield Mended(row.place, f"the priority {fields.text('priority')[:40]!r} is no whole number: taken as 0")
         key = fields.text("id") or row.name or self._seen.key(title)
         yield Planned(
             self._session, named(key), title[:200], self._origin(fields), row.place, _STATUS_OF.get(said, "todo"),
-            fields.rest() or None, fields.whole("priority"), fields.words("labels"), fields.words("needs"),
+            fields.rest() or None, priority or 0, fields.words("labels"), fields.words("needs"),
         )  # fmt: skip
 
     def _decision(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         text = fields.text("text") or row.name
         if not text.strip():
-            yield LeftOut(
-                row.place, f"no decision: say which column it is (--field text=…); there are {fields.headings}"
-            )
+            yield LeftOut(row.place, fields.why_not("text"))
             return
         key = fields.text("id") or row.name or self._seen.key(text)
         yield Decided(
@@ -152,7 +153,7 @@ class _Reading:
     def _value(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         name = row.name or fields.text("name")
         if not name:
-            yield LeftOut(row.place, f"no name: say which column it is (--field name=…); there are {fields.headings}")
+            yield LeftOut(row.place, fields.why_not("name"))
             return
         value = row.cells if row.name and set(row.cells) != {"value"} else fields.get("value", fields.rest())
         yield Kept(named(name), value, row.place, session=self._session, scope=self._mapping.scope)
@@ -167,10 +168,12 @@ class _Fields:
             field: found for field in HEADINGS[mapping.kind] if (found := _heading(row.cells, field, mapping))
         }
 
-    @property
-    def headings(self) -> str:
-        """The row's headings, for people."""
-        return ", ".join(map(str, self._cells))[:200]
+    def why_not(self, field: str) -> str:
+        """Why there is nothing in a field that has to be there."""
+        if field in self._taken:
+            return f"nothing in column {str(self._taken[field])[:40]!r}, which is the {field}"
+        headings = ", ".join(map(str, self._cells))[:200]
+        return f"no {field}: say which column it is (--field {field}=…); there are {headings}"
 
     def get(self, field: str, default: Any = None) -> Any:
         """A cell as it is."""
@@ -181,10 +184,10 @@ class _Fields:
         value = self.get(field)
         return "" if value is None else str(value)
 
-    def whole(self, field: str) -> int:
-        """A cell as a whole number; 0 where it is none."""
-        text = self.text(field).strip().lstrip("Pp")
-        return int(text) if text.lstrip("-").isdecimal() and len(text) < 9 else 0
+    def whole(self, field: str) -> int | None:
+        """A cell as a whole number; 0 where there is nothing, None where it is none."""
+        number = self.text(field).strip().lstrip("Pp") or "0"
+        return int(number) if number.removeprefix("-").isdecimal() and len(number) < 9 else None
 
     def words(self, field: str) -> tuple[str, ...]:
         """A cell as a list: one that is, or a text with commas, semicolons or spaces between."""

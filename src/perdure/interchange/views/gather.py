@@ -31,7 +31,7 @@ FINISHED_SHOWN = 50
 EVENTS_SHOWN = 20
 VALUE_MAX_CHARS = 2000
 SAYS_MAX_CHARS = 120
-_SAYING = ("content", "text", "title", "goal", "outcome", "note")
+_SAYING = ("content", "text", "title", "goal", "outcome", "note", "args", "result")
 
 
 def head_at(reads: Reads, stream: Stream) -> Head:
@@ -160,8 +160,8 @@ def _event(each: EventRecord) -> dict[str, str]:
 def _said(each: EventRecord) -> str | None:
     """What an event is about and says, in a few words."""
     key, row = each.body.get("key") or {}, each.body.get("set") or {}
-    about = key.get("name") or key.get("seq")
-    words = [str(part) for part in (about, _words(each.data) or row.get("title")) if part]
+    about = key.get("name") or key.get("seq") or row.get("tool")
+    words = [str(part) for part in (about, _words(each.data) or row.get("title") or row.get("name")) if part]
     return shortened(": ".join(words), SAYS_MAX_CHARS) or None
 
 

@@ -223,10 +223,14 @@ class FilesEngine(SqliteEngine):
             return False
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
-            if scripts.schema_of(engine) != migrate.latest(migrate.migrations()):
+            found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
+            migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
+            if found != known:
                 return False
             with closing(engine.connect()) as connection:
                 mark = mark_of(connection)
+        except NewerSchema:
+            raise
         except (Fault, Damaged, Refused):
             return False
         return journal.holds(mark) and journal.is_at(mark)
@@ -279,7 +283,8 @@ def _mended(journal: Journal, *, known: bool) -> list[tuple[int, Piece]]:
     torn = journal.mend(last)
     if torn is None:
         return []
-    pieces = [(last.segment, torn._replace(lost=not known))]
+    torn = torn._replace(lost=False) if known else torn._replace(reason="torn: the rest of it is missing")
+    pieces = [(last.segment, torn)]
     aside.keep(journal.layout.aside, gathered(pieces))
     journal.cut(last, torn)
     return pieces

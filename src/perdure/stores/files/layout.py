@@ -22,6 +22,7 @@ from perdure.artifacts.compress import zstd
 from perdure.errors import NotFound
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
+from perdure.stores.url import NO_FOLDER
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
@@ -49,7 +50,7 @@ class Layout:
     def make(self) -> None:
         """Make what is missing. The folder above must be there. OSError from the disk."""
         if not self.folder.parent.is_dir():
-            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint="make it first")
+            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint=NO_FOLDER)
         for folder in (self.folder, self.log, self.own):
             folder.mkdir(mode=0o700, exist_ok=True)
         _write_once(self.own / ".gitignore", "*\n")
@@ -93,6 +94,14 @@ class Layout:
             return False
         plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
         return len(packed) > len(plain) and packed.startswith(plain) and not packed.endswith(_UNREADABLE)
+
+    def contradicted(self) -> list[int]:
+        """The segments whose two forms say two things: of two branches that git put together, one had packed it."""
+        return [number for number in self.numbers() if len(self.files(number)) > 1 and self._says_two_things(number)]
+
+    def _says_two_things(self, number: int) -> bool:
+        plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
+        return not (plain.startswith(packed) or packed.startswith(plain) or self.is_cut_short(packed))
 
     def files(self, number: int) -> list[Path]:
         """The files of a segment: one, or for a moment, or after a crash, both forms of it."""

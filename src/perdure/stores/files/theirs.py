@@ -75,27 +75,38 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
 
 
-def from_conflict(layout: Layout, name: str = "") -> Theirs:
-    """Their side of a log with conflict marks; ours stays in the log. Under the lock of the store.
+def from_conflict(layout: Layout, name: str = "") -> tuple[Theirs, Theirs]:
+    """Their side of a log with conflict marks, and what was written since on top of both. Ours alone stays in the log. Under
+    the lock of the store.
 
-    The files as git left them are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
+    The files as they were are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
     Invalid when there is no conflict.
     """
     kept = layout.own / "merge"
-    numbers = [number for number in layout.numbers() if _has_marks(layout, number)]
-    if numbers:
-        _keep(layout, kept, numbers)
+    marked = [number for number in layout.numbers() if _has_marks(layout, number)]
+    if marked:
+        _keep(layout, kept, marked)
     if not kept.is_dir():
         raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
-    lines: list[Line] = []
+    sides = Sides()
     for number in layout.numbers():
         file = kept / layout.segment(number).name
-        shared, ours, theirs, marked = split(file.read_bytes() if file.exists() else layout.content(number))
-        name = name or marked
-        lines += [each.line for each in lines_in(shared + theirs, 0) if isinstance(each, Found)]
-        if file.exists():
-            layout.place(layout.segment(number), shared + ours)
-    return Theirs(name or "theirs", lines, layout.blobs)
+        before = len(sides.ours)
+        sides.read(file.read_bytes() if file.exists() else layout.content(number))
+        if number in marked:
+            layout.place(layout.segment(number), b"".join(sides.ours[before:]))
+    name = name or sides.name or "theirs"
+    return Theirs(name, _lines(sides.theirs), layout.blobs), Theirs(name, _lines(sides.since), layout.blobs)
+
+
+def _lines(texts: list[bytes]) -> list[Line]:
+    return [each.line for each in lines_in(b"".join(texts), 0) if isinstance(each, Found)]
+
+
+def in_conflict(layout: Layout) -> bool:
+    """Whether git left a conflict in the log, or a merge of one was cut off."""
+    marked = any(_has_marks(layout, number) for number in layout.numbers())
+    return marked or (layout.own / "merge").is_dir() or bool(layout.contradicted())
 
 
 def conflict_is_over(layout: Layout) -> None:
@@ -113,19 +124,43 @@ def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
         layout.place(kept / layout.segment(number).name, layout.content(number))
 
 
-def split(data: bytes) -> tuple[bytes, bytes, bytes, str]:
-    """A file with conflict marks: what both have, what only we have, what only they have, and their name."""
-    parts: dict[str, list[bytes]] = {"shared": [], "ours": [], "base": [], "theirs": []}
-    side, name = "shared", ""
-    for line in data.splitlines(keepends=True):
+class Sides:
+    """A log with conflict marks, taken apart: what we had and what they had, each in the order of the log, and what was written
+    since, which follows the last mark and goes on from both.
+    """
+
+    def __init__(self) -> None:
+        self.ours: list[bytes] = []
+        self.theirs: list[bytes] = []
+        self.since: list[bytes] = []
+        self.name = ""
+        self._side = "shared"
+
+    def read(self, data: bytes) -> None:
+        """One segment more."""
+        for line in data.splitlines(keepends=True):
+            if not self._passes(line):
+                for side in self._where():
+                    side.append(line)
+
+    def _passes(self, line: bytes) -> bool:
+        """Whether this is a mark; what follows it is on another side then."""
         if line.startswith(_OURS):
-            side = "ours"
-        elif line.startswith(_BASE) and side == "ours":
-            side = "base"
-        elif line.startswith(_BETWEEN) and side in ("ours", "base"):
-            side = "theirs"
-        elif line.startswith(_THEIRS) and side == "theirs":
-            side, name = "shared", line[len(_THEIRS) :].decode(errors="replace").strip()
+            self._side = "ours"
+            self.ours += self.since  # it stands between two conflicts: both sides have it
+            self.theirs += self.since
+            self.since.clear()
+        elif line.startswith(_BASE) and self._side == "ours":
+            self._side = "base"
+        elif line.startswith(_BETWEEN) and self._side in ("ours", "base"):
+            self._side = "theirs"
+        elif line.startswith(_THEIRS) and self._side == "theirs":
+            self._side, self.name = "since", line[len(_THEIRS) :].decode(errors="replace").strip()
         else:
-            parts[side].append(line)
-    return b"".join(parts["shared"]), b"".join(parts["ours"]), b"".join(parts["theirs"]), name
+            return False
+        return True
+
+    def _where(self) -> list[list[bytes]]:
+        """Who has what stands on this side."""
+        sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
+        return sides.get(self._side, [self.ours, self.theirs])

@@ -200,6 +200,32 @@ def test_what_was_written_since_a_merge_was_cut_off_stays(folder):
         assert store.verify().ok
 
 
+def test_what_was_written_since_and_follows_nothing_any_more_is_told_and_kept(folder):
+    """Twice somebody went on with one session: in the log with conflict marks, and after a merge of it was cut off."""
+    conflicted(folder)
+    with perdure.open(url(folder)) as store:
+        store.session("mine").say("user", "since")
+
+    def stop() -> None:
+        raise Stopped
+
+    disarm = points.arm("lane.before_commit", stop)
+    with pytest.raises(Stopped):
+        merge(url(folder), None)
+    disarm()
+    with perdure.open(url(folder)) as store:
+        store.session("mine").say("user", "after that")
+    merged = merge(url(folder), None)
+    ((_, why),) = merged.refused
+    assert "another event has its number by now" in why
+    kept = folder / ".perdure" / "unmerged-1"
+    assert str(kept) in why
+    assert b"since" in b"".join(path.read_bytes() for path in kept.iterdir())
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "mine") == ["common", "ours alone", "after that"]
+        assert store.verify().ok
+
+
 def test_the_epoch_rises_over_both(folder):
     with perdure.open(url(folder)) as store:
         before = store._caller.core.epoch

@@ -28,7 +28,7 @@ from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, opened
+from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, keep_conflict, opened
 from perdure.stores.replay import adopt_event
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
@@ -77,7 +77,9 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
         merged = _into(url, theirs, actor, _merge)
         if since.lines:
             later = _into(url, since, actor, _go_on)
-            merged = msgspec.structs.replace(merged, refused=[*merged.refused, *later.refused], epoch=later.epoch)
+            kept = f"; the log as it was is kept in {keep_conflict(layout)}" if later.refused else ""
+            refused = [*merged.refused, *((what, why + kept) for what, why in later.refused)]
+            merged = msgspec.structs.replace(merged, refused=refused, epoch=later.epoch)
         conflict_is_over(layout)
         return merged
     with opened(layout, where, name) as theirs:
@@ -238,6 +240,8 @@ class Merging:
         if event.seq > self._tx.head(stream)[0]:
             self._adopt(uid, stream, [event_read(event, "events")])
             self.added += 1
+        elif self._hash_at(stream, event.seq).hex() != event.hash:
+            raise Damaged("another event has its number by now", path="events.seq")
 
     def _here(self, uid: str) -> Stream | None:
         """A stream by its identity."""

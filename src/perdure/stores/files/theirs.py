@@ -8,6 +8,7 @@ nothing. Callers: `interchange/merge.py`. Changes nothing but where it says so. 
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import subprocess
 import tarfile
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from perdure.errors import Invalid, NotFound
+from perdure.stores.copies import sync
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
@@ -107,6 +109,15 @@ def in_conflict(layout: Layout) -> bool:
     """Whether git left a conflict in the log, or a merge of one was cut off."""
     marked = any(_has_marks(layout, number) for number in layout.numbers())
     return marked or (layout.own / "merge").is_dir() or bool(layout.contradicted())
+
+
+def keep_conflict(layout: Layout) -> Path:
+    """Put what git left where nothing takes it away: something in it was acknowledged, and could not be brought over."""
+    numbers = itertools.count(1)
+    kept = next(path for each in numbers if not (path := layout.own / f"unmerged-{each}").exists())
+    (layout.own / "merge").rename(kept)
+    sync(layout.own)
+    return kept
 
 
 def conflict_is_over(layout: Layout) -> None:

@@ -103,15 +103,6 @@ def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
     check(folder, "other")
 
 
-def test_what_parted_is_compared_from_there(folder):
-    merge(url(folder), "other")
-    with perdure.open(url(folder)) as store:
-        found = store.session("both").diff(store.session("both@other"))
-        assert [turn.content for turn in found.turns_removed] == ["ours"]
-        assert [turn.content for turn in found.turns_added] == ["theirs"]
-        assert len(store.session("mine").diff(store.session("yours")).turns_removed) == 2  # the control: strangers
-
-
 def test_merging_again_adds_nothing(folder):
     merge(url(folder), "other")
     before = (folder / "log" / "000001.jsonl").read_bytes()

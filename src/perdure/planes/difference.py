@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.log.change import Stream
@@ -123,7 +122,6 @@ def parted_at(a: Stand, b: Stand) -> int:
 def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence[Turn] = ()) -> SessionDiff:
     """What differs from the one to the other. said_in_…: the turns since they parted. Pure."""
     related = parted_at(a, b) > 0
-    shared = 0 if related else _said_alike(said_in_a, said_in_b)
     task_fields = TASK + TASK_LINKS if related else TASK
     return SessionDiff(
         about=_compare(_facts(a.about), _facts(b.about)),
@@ -132,19 +130,9 @@ def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence
         decisions=_things(a.decisions, b.decisions, "seq" if related else "", "text", DECISION),
         checkpoints=_things(a.checkpoints, b.checkpoints, "", "name", CHECKPOINT if related else CHECKPOINT[1:]),
         artifacts=_things(a.artifacts, b.artifacts, "", "name", ARTIFACT),
-        turns_added=tuple(said_in_b[shared:]),
-        turns_removed=tuple(said_in_a[shared:]),
+        turns_added=tuple(said_in_b),
+        turns_removed=tuple(said_in_a),
     )
-
-
-def _said_alike(a: Sequence[Turn], b: Sequence[Turn]) -> int:
-    """How many turns both begin with: what a merge set apart is a stream of its own, with the numbers and instants of ours."""
-    pairs = takewhile(lambda pair: _identity(pair[0]) == _identity(pair[1]), zip(a, b, strict=False))
-    return sum(1 for _ in pairs)
-
-
-def _identity(turn: Turn) -> tuple[Any, ...]:
-    return turn.seq, turn.at, turn.actor, turn.role, turn.content
 
 
 def _facts(about: SessionRecord) -> dict[str, Any]:

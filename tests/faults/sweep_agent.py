@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import perdure
@@ -351,7 +352,8 @@ class Person:
             if each.state == "in_doubt":
                 cls.settle(each)
         for wait in run.waits():
-            cls.answer(run, wait)
+            with suppress(perdure.Conflict):  # another person was first, and the run may be over by now
+                cls.answer(run, wait)
 
     @classmethod
     def settle(cls, effect: Any) -> None:

@@ -87,16 +87,29 @@ def test_a_fork_has_the_values_and_none_of_the_locks(store) -> None:
 # -- controls: the contract notices what it is there to notice -----------------------------------------------
 
 
+NOTICED = (AssertionError, pytest.fail.Exception)
+
+
 def fails(test, tmp_path) -> None:
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
+    with pytest.raises(NOTICED):
         test(Opener(f"sqlite:///{tmp_path}/{test.__name__}.db"))
+
+
+def fails_in_time(test, tmp_path, times: int = 50) -> None:
+    """Whoever races may all come one after the other, by chance; not each time."""
+    for number in range(times):
+        try:
+            test(Opener(f"sqlite:///{tmp_path}/{test.__name__}-{number}.db"))
+        except NOTICED:
+            return
+    pytest.fail("what is broken is not noticed")
 
 
 def test_control_a_store_that_ignores_expect_is_noticed(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(values, "_checked", lambda tx, stream, name, _: tx.row(values.ENTRIES, stream, name))
     fails(ValuesContract().test_of_two_who_set_it_first_one_wins, tmp_path)
     fails(ValuesContract().test_of_two_who_change_a_version_one_wins, tmp_path)
-    fails(ValuesContract().test_updates_from_two_connections_are_not_lost, tmp_path)
+    fails_in_time(ValuesContract().test_updates_from_two_connections_are_not_lost, tmp_path)
 
 
 def test_control_a_lock_that_is_always_free_is_noticed(monkeypatch, tmp_path) -> None:

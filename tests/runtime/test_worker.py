@@ -10,11 +10,13 @@ import pytest
 
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
+from perdure.model.records.runs import RunStatus
 from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime import worker as module
 from perdure.runtime.agent import Agent, Policy
+from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
 from perdure.runtime.worker import Settings, Worker
 
@@ -109,6 +111,7 @@ class Desk:
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.001)
             self.done.append(name)
+            return Drive(RunStatus.COMPLETED)
         except (asyncio.CancelledError, Leaving):
             self.released.append(name)
             raise

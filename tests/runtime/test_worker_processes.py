@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.planes import runs
 from runtime.crew import Scene, most_at_once, overlaps, scene, until
-from runtime.worker_app import aplod, astubborn, doze, killer, narrow, plod, stubborn, timely
+from runtime.worker_app import aplod, astubborn, doze, killer, narrow, plod, stubborn, stumble, timely
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -51,8 +51,16 @@ def test_logs_carry_the_run_and_its_parent(stage: Scene):
     crew = stage.crew()
     handle = stage.store.start(plod, 1, 0)
     handle.result(timeout=60)
-    until(lambda: crew.logged("at rest", run=handle.id, agent="plod"))
+    until(lambda: crew.logged("completed", run=handle.id, agent="plod", level="info"))
     assert crew.logged("taken", run=handle.id, token=1)
+
+
+def test_logs_say_how_a_run_came_to_its_rest_and_nothing_of_what_it_said(stage: Scene):
+    crew = stage.crew()
+    failing, dozing = stage.store.start(stumble, "a secret"), stage.store.start(doze, "1h")
+    until(lambda: crew.logged("failed", run=failing.id, level="warning", why="LookupError"))
+    until(lambda: crew.logged("waiting", run=dozing.id, level="info", why="sleep"))
+    assert "a secret" not in crew.log.read_text()
 
 
 def test_limits_hold(stage: Scene):

@@ -47,6 +47,11 @@ def plod(run, steps, seconds):
 
 
 @perdure.agent
+def stumble(run, secret):
+    raise LookupError(secret)
+
+
+@perdure.agent
 async def aplod(run, steps, seconds):
     return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
 

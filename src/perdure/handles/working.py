@@ -20,6 +20,7 @@ from perdure.planes import presence, runs, workers
 from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.stores.core import Core, open_core
 from perdure.stores.watch import Watch
 
@@ -76,9 +77,9 @@ class AsyncDesk:
             lease.hired = True
         return lease
 
-    async def drive(self, agent: Agent, lease: Lease) -> None:
+    async def drive(self, agent: Agent, lease: Lease) -> Drive:
         """Drive a run to its rest: an async agent here, a sync one on a thread of its own."""
-        await crossing.adrive(self._caller, agent, lease)
+        return await crossing.adrive(self._caller, agent, lease)
 
     async def release(self, lease: Lease) -> None:
         """Give a run back. Stale if it is somebody else's by now."""

@@ -27,10 +27,11 @@ UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 
 
 class Drive(NamedTuple):
-    """What one drive of a run came to. completed: here and now, with this result; else the store knows how it stands."""
+    """What one drive of a run came to: how it stands now, and why, as a short code. status None: it is somebody else's by now."""
 
-    completed: bool = False
-    result: Any = None
+    status: RunStatus | None = None
+    why: str = ""
+    result: Any = None  # of one that was completed
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:

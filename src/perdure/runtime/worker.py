@@ -27,11 +27,13 @@ import msgspec
 
 from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
+from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
 from perdure.planes.runs import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime.agent import Agent
+from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
 from perdure.stores.watch import Watch
 
@@ -44,6 +46,7 @@ SUSPECTED_SECONDS = 0.1  # after which a suspect that nobody has taken needs ano
 CANCEL_SECONDS = 5.0  # for runs to give themselves back after the time of grace
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
+TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
 
 
@@ -68,7 +71,7 @@ class Desk(Protocol):
         """Take a run; None when it is not to be had, in this company."""
         ...
 
-    async def drive(self, agent: Agent, lease: Lease) -> None:
+    async def drive(self, agent: Agent, lease: Lease) -> Drive:
         """Drive a run until it is over, waits, is parked, or is somebody else's."""
         ...
 
@@ -277,7 +280,7 @@ class Worker:
         with driven.driving(found.stream.name, found.agent, found.parent):
             log.info("taken", extra={"token": lease.token})
             try:
-                await self._desk.drive(agent, lease)
+                drive = await self._desk.drive(agent, lease)
             except (Leaving, asyncio.CancelledError):
                 log.info("given back")
             except Unavailable as error:
@@ -287,7 +290,7 @@ class Worker:
                 log.exception("it cannot be driven")
                 await self._park(lease, error)
             else:
-                log.info("at rest")
+                _tell(drive)
 
     async def _release(self, lease: Lease) -> None:
         """Give a run back as soon as the store answers. Nobody else can have it while this worker lives."""
@@ -390,6 +393,12 @@ class Worker:
         deadline = time.monotonic() + seconds
         while self._running and not sooner.is_set() and (left := deadline - time.monotonic()) > 0:
             await _first({*self._running}, sooner, left)
+
+
+def _tell(drive: Drive) -> None:
+    """How a run came to its rest. What a program or a tool said is content, and stays out of logs: `perdure errors` has it."""
+    level = logging.WARNING if drive.status in TROUBLED else logging.INFO
+    log.log(level, drive.status or "lost to another", extra={"why": drive.why} if drive.why else {})
 
 
 def _apart(suspects: Iterable[Found]) -> list[list[Found]]:

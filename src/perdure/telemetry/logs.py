@@ -38,6 +38,7 @@ FIELDS = (
     "pid",
     "role",
     "status",
+    "why",
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -330,16 +330,15 @@ async def _drive(driving: AsyncDriving) -> Drive:
 
     places.number_branches(get_running_loop())
     # end
-    drive = Drive()
     try:
         await _load(driving)
         reach("run.drive.before")
         await driving.check_workspace()
         result = await _call(driving)
         await driving.write(end_run, RunStatus.COMPLETED, result)
-        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
+        drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
-        await _ended_by(driving, error)
+        drive = await _ended_by(driving, error)
     reach("run.drive.after")
     return drive
 
@@ -376,31 +375,35 @@ async def _called(driving: AsyncDriving, run: AsyncRun) -> Any:
         driving.trunk.tasks.clear()
 
 
-async def _ended_by(driving: AsyncDriving, error: BaseException) -> None:
+async def _ended_by(driving: AsyncDriving, error: BaseException) -> Drive:
     """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
     if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
         await _give_back(driving, driving.stopped)
-        return
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
-        await _rest(driving, paused)
-        return
+        return await _rest(driving, paused)
     driving.forget_errors()
     parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
     if parked is not None:
-        await _park(driving, parked)
-    elif isinstance(error, Exception) or driving.raised(error):
-        cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
-        status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
-        blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
-        await driving.write(end_run, status, None, error_of(error), blamed)
-    else:  # the process is being stopped: another one goes on
-        await driving.write(runs.release)
-        raise error
+        return await _park(driving, parked)
+    if isinstance(error, Exception) or driving.raised(error):
+        return await _fail(driving, error)
+    await driving.write(runs.release)  # the process is being stopped: another one goes on
+    raise error
 
 
-async def _give_back(driving: AsyncDriving, trouble: BaseException) -> None:
+async def _fail(driving: AsyncDriving, error: BaseException) -> Drive:
+    """The run ends by an error: of its own, or because it was cancelled."""
+    cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
+    status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
+    blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
+    why = error_of(error)
+    await driving.write(end_run, status, None, why, blamed)
+    return Drive(status, why.code)
+
+
+async def _give_back(driving: AsyncDriving, trouble: BaseException) -> NoReturn:
     """The store was away, or the lease is lost: the run goes on from what is recorded, here or elsewhere. Raises the trouble."""
     if not isinstance(trouble, Stale):
         driving.forget_errors()
@@ -409,7 +412,7 @@ async def _give_back(driving: AsyncDriving, trouble: BaseException) -> None:
     raise trouble
 
 
-async def _park(driving: AsyncDriving, error: Parked) -> None:
+async def _park(driving: AsyncDriving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
     facts.pop("step", None)
@@ -417,10 +420,12 @@ async def _park(driving: AsyncDriving, error: Parked) -> None:
     if blamed is not None:
         facts |= runs.blame(blamed)
     await driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
+    return Drive(RunStatus.PARKED, reason)
 
 
-async def _rest(driving: AsyncDriving, paused: Suspended) -> None:
+async def _rest(driving: AsyncDriving, paused: Suspended) -> Drive:
     """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
     timeout_at = driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
     await driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
+    return Drive(RunStatus.WAITING, paused.reason)

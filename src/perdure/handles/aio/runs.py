@@ -225,7 +225,7 @@ class AsyncRuns(AsyncStoreHandle):
             drive = await self._take(handle._stream, handle.record, agents)
             if drive is None:
                 await self._bide(handle, agents)
-            elif drive.completed:
+            elif drive.status is RunStatus.COMPLETED:
                 return drive.result
             await handle.refresh()
         return course.ended_as(handle.record)

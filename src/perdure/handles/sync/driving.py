@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -298,16 +298,15 @@ def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord 
 
 
 def _drive(driving: Driving) -> Drive:
-    drive = Drive()
     try:
         _load(driving)
         reach("run.drive.before")
         driving.check_workspace()
         result = _call(driving)
         driving.write(end_run, RunStatus.COMPLETED, result)
-        drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
+        drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
-        _ended_by(driving, error)
+        drive = _ended_by(driving, error)
     reach("run.drive.after")
     return drive
 
@@ -344,31 +343,35 @@ def _called(driving: Driving, run: Run) -> Any:
         driving.trunk.tasks.clear()
 
 
-def _ended_by(driving: Driving, error: BaseException) -> None:
+def _ended_by(driving: Driving, error: BaseException) -> Drive:
     """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
     if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
         _give_back(driving, driving.stopped)
-        return
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
-        _rest(driving, paused)
-        return
+        return _rest(driving, paused)
     driving.forget_errors()
     parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
     if parked is not None:
-        _park(driving, parked)
-    elif isinstance(error, Exception) or driving.raised(error):
-        cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
-        status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
-        blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
-        driving.write(end_run, status, None, error_of(error), blamed)
-    else:  # the process is being stopped: another one goes on
-        driving.write(runs.release)
-        raise error
+        return _park(driving, parked)
+    if isinstance(error, Exception) or driving.raised(error):
+        return _fail(driving, error)
+    driving.write(runs.release)  # the process is being stopped: another one goes on
+    raise error
 
 
-def _give_back(driving: Driving, trouble: BaseException) -> None:
+def _fail(driving: Driving, error: BaseException) -> Drive:
+    """The run ends by an error: of its own, or because it was cancelled."""
+    cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
+    status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
+    blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
+    why = error_of(error)
+    driving.write(end_run, status, None, why, blamed)
+    return Drive(status, why.code)
+
+
+def _give_back(driving: Driving, trouble: BaseException) -> NoReturn:
     """The store was away, or the lease is lost: the run goes on from what is recorded, here or elsewhere. Raises the trouble."""
     if not isinstance(trouble, Stale):
         driving.forget_errors()
@@ -377,7 +380,7 @@ def _give_back(driving: Driving, trouble: BaseException) -> None:
     raise trouble
 
 
-def _park(driving: Driving, error: Parked) -> None:
+def _park(driving: Driving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
     facts.pop("step", None)
@@ -385,10 +388,12 @@ def _park(driving: Driving, error: Parked) -> None:
     if blamed is not None:
         facts |= runs.blame(blamed)
     driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
+    return Drive(RunStatus.PARKED, reason)
 
 
-def _rest(driving: Driving, paused: Suspended) -> None:
+def _rest(driving: Driving, paused: Suspended) -> Drive:
     """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
     timeout_at = driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
     driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
+    return Drive(RunStatus.WAITING, paused.reason)

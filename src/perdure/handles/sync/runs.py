@@ -226,7 +226,7 @@ class Runs(StoreHandle):
             drive = self._take(handle._stream, handle.record, agents)
             if drive is None:
                 self._bide(handle, agents)
-            elif drive.completed:
+            elif drive.status is RunStatus.COMPLETED:
                 return drive.result
             handle.refresh()
         return course.ended_as(handle.record)

@@ -32,6 +32,7 @@ class Drive(NamedTuple):
     status: RunStatus | None = None
     why: str = ""
     result: Any = None  # of one that was completed
+    cause: BaseException | None = None  # what its program raised: the store keeps what that says, and not where it was
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:

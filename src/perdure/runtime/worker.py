@@ -396,9 +396,11 @@ class Worker:
 
 
 def _tell(drive: Drive) -> None:
-    """How a run came to its rest. What a program or a tool said is content, and stays out of logs: `perdure errors` has it."""
+    """How a run came to its rest."""
     level = logging.WARNING if drive.status in TROUBLED else logging.INFO
-    log.log(level, drive.status or "lost to another", extra={"why": drive.why} if drive.why else {})
+    about = {"why": drive.why} if drive.why else {}
+    about |= {"trace": driven.whence(drive.cause)} if drive.cause else {}
+    log.log(level, drive.status or "lost to another", extra=about)
 
 
 def _apart(suspects: Iterable[Found]) -> list[list[Found]]:

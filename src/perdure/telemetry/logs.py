@@ -54,6 +54,11 @@ def _instant(record: logging.LogRecord) -> str:
     return to_datetime(round(record.created * SECOND_US)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _trace(form: logging.Formatter, record: logging.LogRecord) -> str:
+    """Where something was raised: by a record that says just that (`runtime.driven.whence`), or by an exception of ours."""
+    return form.formatException(record.exc_info) if record.exc_info else getattr(record, "trace", "")
+
+
 class JsonLines(logging.Formatter):
     """One JSON object a line: at, level, logger, message, then the fields."""
 
@@ -66,8 +71,8 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **fields_of(record),
         }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+        if trace := _trace(self, record):
+            line["trace"] = trace
         return json.dumps(line, default=str)
 
 
@@ -80,7 +85,8 @@ class Lines(logging.Formatter):
         line = visible(
             f"{_instant(record)} {record.levelname:<7} {record.name}: {record.getMessage()} {fields}".rstrip()
         )
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        trace = _trace(self, record)
+        return f"{line}\n{trace}" if trace else line
 
 
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> logging.Logger:

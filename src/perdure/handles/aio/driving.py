@@ -400,7 +400,7 @@ async def _fail(driving: AsyncDriving, error: BaseException) -> Drive:
     blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
     why = error_of(error)
     await driving.write(end_run, status, None, why, blamed)
-    return Drive(status, why.code)
+    return Drive(status, why.code, cause=None if cancelled else error)
 
 
 async def _give_back(driving: AsyncDriving, trouble: BaseException) -> NoReturn:

@@ -368,7 +368,7 @@ def _fail(driving: Driving, error: BaseException) -> Drive:
     blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
     why = error_of(error)
     driving.write(end_run, status, None, why, blamed)
-    return Drive(status, why.code)
+    return Drive(status, why.code, cause=None if cancelled else error)
 
 
 def _give_back(driving: Driving, trouble: BaseException) -> NoReturn:

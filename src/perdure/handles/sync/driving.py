@@ -71,7 +71,9 @@ class Driving:
         self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = Invoker(caller.core.living)
-        self.acting = Acting(caller, lease.stream, self.write, check=self.check_lease, token=lease.token)
+        self.acting = Acting(
+            caller, lease.stream, self.write, check=self.check_lease, token=lease.token, going=self.check_going
+        )
         self.busy = self.begun = 0  # operations under way, and so many were begun
         self.shielded = 0  # while it is, cancelling waits
         self.reached: set[int] = set()  # effects by number

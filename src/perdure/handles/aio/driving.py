@@ -54,7 +54,7 @@ class AsyncDriving:
 
     __slots__ = (
         "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "begun", "busy", "caller", "cut",
-        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "patches", "reached", "record",
+        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
         "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
     )  # fmt: skip
 
@@ -83,6 +83,7 @@ class AsyncDriving:
         self.steps = self.effects = 0  # since the last cut
         self.cut_at_us = caller.core.clocks.now()
         self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
+        self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
         self._errors: list[dict[str, Any]] = []
         self._functions: dict[Any, Known] = {}
@@ -96,6 +97,7 @@ class AsyncDriving:
         """Read what the run did since its last cut, and the state that it left there."""
         if self.record.timeout_at is not None:
             self.ahead_us = self.caller.core.clocks.now() - await self.read(store_now)
+            self.overdue = self._is_over
         if self.lease.first:
             return
         self.journal = await self.read(course.journal_of, self.stream, self.record.cut_seq)
@@ -203,9 +205,14 @@ class AsyncDriving:
             return
         if self.lease.cancelling:
             raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
-        timeout_at = self.record.timeout_at
-        if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
+        if self._is_over:
             raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether its time is."""
+        timeout_at = self.record.timeout_at
+        return timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0)
 
     @property
     def going(self) -> bool:
@@ -422,7 +429,10 @@ async def _park(driving: AsyncDriving, error: Parked) -> None:
 
 
 async def _rest(driving: AsyncDriving, paused: Suspended) -> None:
-    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
-    timeout_at = driving.record.timeout_at
+    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock.
+
+    One that waits though its time was over already (for doubt, or for what was sent to arrive) is not woken for that again.
+    """
+    timeout_at = None if driving.overdue else driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
     await driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)

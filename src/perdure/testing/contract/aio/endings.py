@@ -9,8 +9,10 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Failed, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
-from perdure.model.records.effects import Absent
+from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.testing.contract.aio.doubt import probing
 from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.going_on import when
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -76,3 +78,40 @@ class AsyncEndingsContract:
             (effect,) = await store.effects()
             assert effect.state == ("withdrawn" if end == "cancel" else "planned")
             assert (await store.verify()).ok
+
+    async def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: AsyncOpener) -> None:
+        @tool
+        async def send() -> None:
+            raise OSError("reset")
+
+        async def outer(run: AsyncRun) -> None:
+            await run.act(send)
+            await run.step(str)
+
+        made = program(outer, timeout="1h")
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            (handle,) = await store.runs()
+            assert handle.record.wake_at == handle.record.timeout_at
+            opener.clock.advance("1h")
+            assert len((await store.recover([made])).runs) == 1  # it is looked at when its time is over
+            assert ((await handle.refresh()).status, handle.record.reason) == ("waiting", "doubt")
+            assert handle.record.wake_at is None  # and then no more: else whoever looks takes it again and again
+            assert (await store.recover([made])).runs == ()
+            await (await store.effects(state="in_doubt"))[0].settle(Happened())
+            assert (await driven(store, made)).code == "TimedOut"
+
+    async def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        send = probing(outside, [Unknown("no idea")])
+
+        async def outer(run: AsyncRun) -> None:
+            await run.act(send, "a")
+
+        made = program(outer, timeout="1s")
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            opener.clock.advance("10s")
+            assert type(await driven(store, made)) is Waiting
+            (handle,) = await store.runs()
+            assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000

@@ -10,8 +10,10 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Failed, Unavailable, Waiting
 from perdure.handles.sync.run import Run
-from perdure.model.records.effects import Absent
+from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.testing.contract.sync.doubt import probing
 from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.contract.sync.going_on import when
 from perdure.testing.contract.sync.runs import driven, program
 from perdure.testing.openers import Opener
 
@@ -75,3 +77,40 @@ class EndingsContract:
             (effect,) = store.effects()
             assert effect.state == ("withdrawn" if end == "cancel" else "planned")
             assert (store.verify()).ok
+
+    def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: Opener) -> None:
+        @tool
+        def send() -> None:
+            raise OSError("reset")
+
+        def outer(run: Run) -> None:
+            run.act(send)
+            run.step(str)
+
+        made = program(outer, timeout="1h")
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            (handle,) = store.runs()
+            assert handle.record.wake_at == handle.record.timeout_at
+            opener.clock.advance("1h")
+            assert len((store.recover([made])).runs) == 1  # it is looked at when its time is over
+            assert ((handle.refresh()).status, handle.record.reason) == ("waiting", "doubt")
+            assert handle.record.wake_at is None  # and then no more: else whoever looks takes it again and again
+            assert (store.recover([made])).runs == ()
+            (store.effects(state="in_doubt"))[0].settle(Happened())
+            assert (driven(store, made)).code == "TimedOut"
+
+    def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: Opener) -> None:
+        outside = Outside()
+        send = probing(outside, [Unknown("no idea")])
+
+        def outer(run: Run) -> None:
+            run.act(send, "a")
+
+        made = program(outer, timeout="1s")
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            opener.clock.advance("10s")
+            assert type(driven(store, made)) is Waiting
+            (handle,) = store.runs()
+            assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000

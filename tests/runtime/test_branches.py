@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.planes import waits
+from perdure.testing.clock import FakeClock
 
 SEEN: list[str] = []
 
@@ -123,6 +124,32 @@ def test_a_child_that_lost_a_race_is_not_cut_off(store):
     raced(store, "child")
     with pytest.raises(perdure.Failed, match="what the run waits for"):
         store.drive(racing, "child", key="k")
+
+
+@perdure.agent
+async def racing_on(run: perdure.AsyncRun) -> str:
+    """A signal against the clock; then something else is waited for."""
+    race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.sleep("1h"))]
+    _, lost = await asyncio.wait(race, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    return await run.ask("And now?")
+
+
+def test_the_time_of_what_lost_a_race_wakes_nobody_again_and_again(tmp_path):
+    clock = FakeClock()
+    with perdure.open(f"sqlite:///{tmp_path}/a.db", clock=clock) as store:
+        handle = store.start(racing_on)
+        handle.signal("go")
+        store.recover([racing_on])
+        clock.advance("2h")
+        for _ in range(2):  # at most once, by the time that it was to sleep
+            store.recover([racing_on])
+        assert (handle.refresh().status, handle.record.reason, handle.record.wake_at) == ("waiting", "ask", None)
+        assert store.recover([racing_on]).runs == ()
+        store.answer(store.asks()[0].id, "done")
+        store.recover([racing_on])
+        assert handle.result() == "done"
 
 
 @perdure.agent

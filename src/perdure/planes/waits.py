@@ -11,6 +11,7 @@ people: an answer names who gave it, and is taken once. Callers: the handles.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 from perdure.errors import Conflict, Invalid, NotFound
@@ -271,9 +272,11 @@ def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
     return found[-1] if found else None
 
 
-def next_expiry(reads: Reads, stream: Stream) -> int | None:
-    """When the next open wait of a run expires."""
-    return reads.query(Q.wake_next, touches=[(WAITS, stream.id)], stream=stream.id)[0][0]
+def next_expiry(reads: Reads, stream: Stream, awaited: Collection[int]) -> int | None:
+    """When the next open wait of a run expires. One whose time is over counts only if it is awaited: nobody ends any other."""
+    rows = reads.query(Q.waits_expiring, touches=[(WAITS, stream.id)], stream=stream.id)
+    now_us = store_now(reads) if rows else 0
+    return min((at for seq, at in rows if seq in awaited or at > now_us), default=None)
 
 
 def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:

@@ -173,6 +173,7 @@ class AsyncPlaced:
         if found.state is WaitState.OPEN and await driving.read(waits.is_over, found):
             found = await driving.write(waits.expire_if_over, found.seq)
         if found.state is WaitState.OPEN:
+            driving.awaited.add(found.seq)
             driving.check_going()
             await self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:

@@ -54,7 +54,7 @@ class Driving:
     """What the branches of one driven run share: the lease, the journal, the counters, and the fenced way to write."""
 
     __slots__ = (
-        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "begun", "busy", "caller", "cut",
+        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy", "caller", "cut",
         "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
         "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
     )  # fmt: skip
@@ -84,6 +84,9 @@ class Driving:
         self.steps = self.effects = 0  # since the last cut
         self.cut_at_us = caller.core.clocks.now()
         self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
+        self.awaited: set[int] = (
+            set()
+        )  # waits, by number, that the program was at in this drive, and that were not over then
         self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
         self._errors: list[dict[str, Any]] = []
@@ -403,4 +406,4 @@ def _rest(driving: Driving, paused: Suspended) -> None:
     """
     timeout_at = None if driving.overdue else driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
-    driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
+    driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us, driving.awaited)

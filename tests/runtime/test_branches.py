@@ -153,6 +153,33 @@ def test_the_time_of_what_lost_a_race_wakes_nobody_again_and_again(tmp_path):
 
 
 @perdure.agent
+async def turning(run: perdure.AsyncRun) -> str:
+    """Turns until it is stopped; what loses in one turn is waited for anew in the next."""
+    for turn in range(9):
+        tick, stop = (asyncio.create_task(run.wait(name)) for name in ("tick", "stop"))
+        won, lost = await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
+        for each in lost:
+            each.cancel()
+        if stop in won:
+            return f"stopped in turn {turn}"
+    return "never stopped"
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+def test_a_signal_is_not_taken_by_what_lost_a_race(store, when):
+    handle = store.start(turning)
+    handle.signal("tick")
+    if when == "after":  # what lost in the first turn is recorded, and is begun at every replay
+        store.recover([turning])
+    handle.signal("tick")
+    handle.signal("stop")
+    store.recover([turning])
+    assert handle.refresh().status == "completed"
+    assert handle.result().startswith("stopped")
+    assert store.verify().ok
+
+
+@perdure.agent
 async def first_of_two(run: perdure.AsyncRun) -> str:
     """Whatever comes first; what does not come is stopped."""
     race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.ask("?"))]

@@ -60,8 +60,13 @@ def _choices(choices: Any) -> tuple[str, ...]:
 
 def open_and_take(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
     """Begin to wait for a signal; one that has come already is taken at once."""
-    opened = open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
+    opened = open_for_signal(tx, stream, name, place, timeout, mark)
     return take_signal(tx, stream, opened.seq, name) or opened
+
+
+def open_for_signal(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
+    """Begin to wait for a signal. What has come already is left to whoever's turn it is."""
+    return open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
 
 
 def open_wait(
@@ -178,6 +183,11 @@ def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
     if waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
         runs.wake(tx, stream)
     return seq
+
+
+def has_signal(reads: Reads, stream: Stream, name: str) -> bool:
+    """Whether a signal of a name has come that nobody has taken."""
+    return bool(reads.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name))
 
 
 def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | None:

@@ -24,9 +24,9 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitRecord
 from perdure.model.values import decode, encode
-from perdure.planes import checkpoints, runs
+from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, places, workspace
@@ -55,7 +55,7 @@ class AsyncDriving:
     __slots__ = (
         "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy", "caller", "cut",
         "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
-        "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
+        "restored", "sagas", "shielded", "steps", "stopped", "takers", "tools", "trunk", "turns", "undone",
     )  # fmt: skip
 
     def __init__(self, caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -86,8 +86,14 @@ class AsyncDriving:
         self.awaited: set[int] = (
             set()
         )  # waits, by number, that the program was at in this drive, and that were not over then
+        self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
+        # async-only
+        from asyncio import Lock  # noqa: PLC0415 - only async agents pay for asyncio
+
+        self.turns = Lock()
+        # end
         self._errors: list[dict[str, Any]] = []
         self._functions: dict[Any, Known] = {}
 
@@ -314,9 +320,40 @@ class AsyncDriving:
         while quiet < QUIET_LOOKS and self.stopped is None:
             before = self.begun
             await sleep(LOOK_SECONDS)
-            quiet = quiet + 1 if self.busy == 0 and self.begun == before else 0
+            quiet = quiet + 1 if self.busy == self.takers == 0 and self.begun == before else 0
+
+    async def its_turn(self) -> None:
+        """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing."""
+        from asyncio import sleep  # noqa: PLC0415 - as below
+
+        quiet = 0
+        while quiet < QUIET_LOOKS and self.stopped is None:
+            before = self.begun
+            await sleep(LOOK_SECONDS)
+            still = not self.replaying or (self.busy == 0 and self.begun == before)
+            quiet = quiet + 1 if still else 0
 
     # end
+
+    async def take_signal(self, seq: int, name: str) -> WaitRecord | None:
+        """Let an open wait of a branch take the oldest signal of its name; None if there is none.
+
+        One wait after the other: a branch that is stopped because another one got its signal (it lost a race) takes none with it.
+        """
+        if not await self.read(waits.has_signal, self.stream, name):
+            return None
+        # async-only
+        self.takers += 1
+        try:
+            async with self.turns:
+                await self.its_turn()
+                if self.stopped is not None:
+                    raise self.stopped
+                return await self.write(waits.take_signal, seq, name)
+        finally:
+            self.takers -= 1
+        # end
+        # sync: return self.write(waits.take_signal, seq, name)
 
 
 async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:

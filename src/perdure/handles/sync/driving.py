@@ -25,9 +25,9 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitRecord
 from perdure.model.values import decode, encode
-from perdure.planes import checkpoints, runs
+from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, workspace
@@ -56,7 +56,7 @@ class Driving:
     __slots__ = (
         "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy", "caller", "cut",
         "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
-        "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
+        "restored", "sagas", "shielded", "steps", "stopped", "takers", "tools", "trunk", "turns", "undone",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -87,6 +87,7 @@ class Driving:
         self.awaited: set[int] = (
             set()
         )  # waits, by number, that the program was at in this drive, and that were not over then
+        self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
         self._errors: list[dict[str, Any]] = []
@@ -290,6 +291,15 @@ class Driving:
     def has_branches(self) -> bool:
         """Whether something else of the run goes on beside its trunk."""
         return self.busy > 0 or any(not task.done() for task in self.trunk.tasks_since(Mark()))
+
+    def take_signal(self, seq: int, name: str) -> WaitRecord | None:
+        """Let an open wait of a branch take the oldest signal of its name; None if there is none.
+
+        One wait after the other: a branch that is stopped because another one got its signal (it lost a race) takes none with it.
+        """
+        if not self.read(waits.has_signal, self.stream, name):
+            return None
+        return self.write(waits.take_signal, seq, name)
 
 
 def drive_claimed(caller: Caller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:

@@ -180,6 +180,45 @@ def test_a_signal_is_not_taken_by_what_lost_a_race(store, when):
 
 
 @perdure.agent
+async def answering(run: perdure.AsyncRun) -> str:
+    """Somebody whom it asks, or a child of its own."""
+    return await run.ask("Late?")
+
+
+@perdure.agent
+async def not_waiting(run: perdure.AsyncRun, rival: str, further: str) -> str:
+    """A signal against something slow; what comes of that later is no longer waited for."""
+    slow = asyncio.create_task(run.ask("Slow?") if rival == "ask" else run.call(answering))
+    go = asyncio.create_task(run.wait("go"))
+    won, lost = await asyncio.wait({go, slow}, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    if slow in won:
+        return "slow"
+    verb = run.ask("And now?")
+    return await (asyncio.create_task(verb) if further == "branch" else verb)
+
+
+@pytest.mark.parametrize("further", ["trunk", "branch"])
+@pytest.mark.parametrize("rival", ["ask", "child"])
+def test_what_comes_late_for_what_lost_a_race_changes_nothing(store, rival, further):
+    handle, agents = store.start(not_waiting, rival, further), [not_waiting, answering]
+    for _ in range(2):
+        store.recover(agents)
+    handle.signal("go")
+    store.recover(agents)
+    for question in ("Slow?", "Late?"):
+        for late in [each for each in store.asks() if each.question == question]:
+            store.answer(late.id, "late")
+    for _ in range(3):
+        store.recover(agents)
+    assert handle.refresh().status == "waiting"  # not parked: it did not change
+    store.answer(next(each.id for each in store.asks() if each.question == "And now?"), "done")
+    store.recover(agents)
+    assert handle.result() == "done"
+
+
+@perdure.agent
 async def first_of_two(run: perdure.AsyncRun) -> str:
     """Whatever comes first; what does not come is stopped."""
     race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.ask("?"))]

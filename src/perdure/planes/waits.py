@@ -276,6 +276,11 @@ def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
     return _waits(reads, stream, after=after)
 
 
+def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:
+    """After which event each wait of a run that was opened after an event was over, by number."""
+    return dict(reads.query(Q.waits_ended, touches=[(WAITS, stream.id)], stream=stream.id, after=after))
+
+
 def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
     """The newest approval that was asked for an effect."""
     found = _waits(reads, stream, effect=effect)

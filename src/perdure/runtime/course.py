@@ -37,7 +37,8 @@ class Drive(NamedTuple):
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
     """What a run did after an event."""
     done = ledger.all_effects(reads, stream, after=after)
-    return Journal(runs.steps(reads, stream, after), done, waits.waits(reads, stream, after))
+    awaited = waits.waits(reads, stream, after)
+    return Journal(runs.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {})
 
 
 def cut(

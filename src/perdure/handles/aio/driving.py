@@ -322,7 +322,21 @@ class AsyncDriving:
             await sleep(LOOK_SECONDS)
             quiet = quiet + 1 if self.busy == self.takers == 0 and self.begun == before else 0
 
-    async def its_turn(self) -> None:
+    async def in_order(self, found: WaitRecord, branch: Branch) -> None:
+        """What came for a branch after the run had gone on past it is told when the run has come as far again.
+
+        By then the program has stopped what lost a race, as it did before.
+        """
+        if not self.journal.went_on_before(found, branch):
+            return
+        self.takers += 1
+        try:
+            async with self.turns:
+                await self.its_turn(lambda: self.replaying and self.journal.went_on_before(found, branch))
+        finally:
+            self.takers -= 1
+
+    async def its_turn(self, replaying: Callable[[], bool]) -> None:
         """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing."""
         from asyncio import sleep  # noqa: PLC0415 - as below
 
@@ -330,7 +344,7 @@ class AsyncDriving:
         while quiet < QUIET_LOOKS and self.stopped is None:
             before = self.begun
             await sleep(LOOK_SECONDS)
-            still = not self.replaying or (self.busy == 0 and self.begun == before)
+            still = not replaying() or (self.busy == 0 and self.begun == before)
             quiet = quiet + 1 if still else 0
 
     # end
@@ -346,7 +360,7 @@ class AsyncDriving:
         self.takers += 1
         try:
             async with self.turns:
-                await self.its_turn()
+                await self.its_turn(lambda: self.replaying)
                 if self.stopped is not None:
                     raise self.stopped
                 return await self.write(waits.take_signal, seq, name)

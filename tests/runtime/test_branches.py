@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.planes import waits
+from perdure.testing.clock import FakeClock
 
 SEEN: list[str] = []
 
@@ -123,6 +124,98 @@ def test_a_child_that_lost_a_race_is_not_cut_off(store):
     raced(store, "child")
     with pytest.raises(perdure.Failed, match="what the run waits for"):
         store.drive(racing, "child", key="k")
+
+
+@perdure.agent
+async def racing_on(run: perdure.AsyncRun) -> str:
+    """A signal against the clock; then something else is waited for."""
+    race = [asyncio.create_task(run.wait("go")), asyncio.create_task(run.sleep("1h"))]
+    _, lost = await asyncio.wait(race, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    return await run.ask("And now?")
+
+
+def test_the_time_of_what_lost_a_race_wakes_nobody_again_and_again(tmp_path):
+    clock = FakeClock()
+    with perdure.open(f"sqlite:///{tmp_path}/a.db", clock=clock) as store:
+        handle = store.start(racing_on)
+        handle.signal("go")
+        store.recover([racing_on])
+        clock.advance("2h")
+        for _ in range(2):  # at most once, by the time that it was to sleep
+            store.recover([racing_on])
+        assert (handle.refresh().status, handle.record.reason, handle.record.wake_at) == ("waiting", "ask", None)
+        assert store.recover([racing_on]).runs == ()
+        store.answer(store.asks()[0].id, "done")
+        store.recover([racing_on])
+        assert handle.result() == "done"
+
+
+@perdure.agent
+async def turning(run: perdure.AsyncRun) -> str:
+    """Turns until it is stopped; what loses in one turn is waited for anew in the next."""
+    for turn in range(9):
+        tick, stop = (asyncio.create_task(run.wait(name)) for name in ("tick", "stop"))
+        won, lost = await asyncio.wait({tick, stop}, return_when=asyncio.FIRST_COMPLETED)
+        for each in lost:
+            each.cancel()
+        if stop in won:
+            return f"stopped in turn {turn}"
+    return "never stopped"
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+def test_a_signal_is_not_taken_by_what_lost_a_race(store, when):
+    handle = store.start(turning)
+    handle.signal("tick")
+    if when == "after":  # what lost in the first turn is recorded, and is begun at every replay
+        store.recover([turning])
+    handle.signal("tick")
+    handle.signal("stop")
+    store.recover([turning])
+    assert handle.refresh().status == "completed"
+    assert handle.result().startswith("stopped")
+    assert store.verify().ok
+
+
+@perdure.agent
+async def answering(run: perdure.AsyncRun) -> str:
+    """Somebody whom it asks, or a child of its own."""
+    return await run.ask("Late?")
+
+
+@perdure.agent
+async def not_waiting(run: perdure.AsyncRun, rival: str, further: str) -> str:
+    """A signal against something slow; what comes of that later is no longer waited for."""
+    slow = asyncio.create_task(run.ask("Slow?") if rival == "ask" else run.call(answering))
+    go = asyncio.create_task(run.wait("go"))
+    won, lost = await asyncio.wait({go, slow}, return_when=asyncio.FIRST_COMPLETED)
+    for each in lost:
+        each.cancel()
+    if slow in won:
+        return "slow"
+    verb = run.ask("And now?")
+    return await (asyncio.create_task(verb) if further == "branch" else verb)
+
+
+@pytest.mark.parametrize("further", ["trunk", "branch"])
+@pytest.mark.parametrize("rival", ["ask", "child"])
+def test_what_comes_late_for_what_lost_a_race_changes_nothing(store, rival, further):
+    handle, agents = store.start(not_waiting, rival, further), [not_waiting, answering]
+    for _ in range(2):
+        store.recover(agents)
+    handle.signal("go")
+    store.recover(agents)
+    for question in ("Slow?", "Late?"):
+        for late in [each for each in store.asks() if each.question == question]:
+            store.answer(late.id, "late")
+    for _ in range(3):
+        store.recover(agents)
+    assert handle.refresh().status == "waiting"  # not parked: it did not change
+    store.answer(next(each.id for each in store.asks() if each.question == "And now?"), "done")
+    store.recover(agents)
+    assert handle.result() == "done"
 
 
 @perdure.agent

@@ -54,8 +54,10 @@ def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
     )
 
 
-def always_rest(tx: Any, stream: Any, _lease: Any, reason: str, wake_us: int | None, limit_us: int | None) -> None:
-    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
+def always_rest(
+    tx: Any, stream: Any, _lease: Any, reason: str, wake_us: int | None, limit_us: int | None, awaited: Any
+) -> None:
+    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream, awaited)) if at is not None]
     runs.wait(tx, stream, reason, min(times, default=None))
 
 

@@ -11,6 +11,7 @@ people: an answer names who gave it, and is taken once. Callers: the handles.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 from perdure.errors import Conflict, Invalid, NotFound
@@ -59,8 +60,13 @@ def _choices(choices: Any) -> tuple[str, ...]:
 
 def open_and_take(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
     """Begin to wait for a signal; one that has come already is taken at once."""
-    opened = open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
+    opened = open_for_signal(tx, stream, name, place, timeout, mark)
     return take_signal(tx, stream, opened.seq, name) or opened
+
+
+def open_for_signal(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
+    """Begin to wait for a signal. What has come already is left to whoever's turn it is."""
+    return open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
 
 
 def open_wait(
@@ -179,6 +185,11 @@ def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
     return seq
 
 
+def has_signal(reads: Reads, stream: Stream, name: str) -> bool:
+    """Whether a signal of a name has come that nobody has taken."""
+    return bool(reads.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name))
+
+
 def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | None:
     """Let a wait take the oldest signal of its name; None if there is none."""
     rows = tx.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name)
@@ -265,15 +276,22 @@ def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
     return _waits(reads, stream, after=after)
 
 
+def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:
+    """After which event each wait of a run that was opened after an event was over, by number."""
+    return dict(reads.query(Q.waits_ended, touches=[(WAITS, stream.id)], stream=stream.id, after=after))
+
+
 def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
     """The newest approval that was asked for an effect."""
     found = _waits(reads, stream, effect=effect)
     return found[-1] if found else None
 
 
-def next_expiry(reads: Reads, stream: Stream) -> int | None:
-    """When the next open wait of a run expires."""
-    return reads.query(Q.wake_next, touches=[(WAITS, stream.id)], stream=stream.id)[0][0]
+def next_expiry(reads: Reads, stream: Stream, awaited: Collection[int]) -> int | None:
+    """When the next open wait of a run expires. One whose time is over counts only if it is awaited: nobody ends any other."""
+    rows = reads.query(Q.waits_expiring, touches=[(WAITS, stream.id)], stream=stream.id)
+    now_us = store_now(reads) if rows else 0
+    return min((at for seq, at in rows if seq in awaited or at > now_us), default=None)
 
 
 def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:

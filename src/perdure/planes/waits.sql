@@ -27,8 +27,11 @@ WHERE w.tenant = :tenant
   AND (w.at, w.stream, w.seq) < (:after_at, :after_stream, :after_seq) --? after_at
 ORDER BY w.at DESC, w.stream DESC, w.seq DESC LIMIT :limit
 
--- wake_next: when the next open wait of a run expires.
-SELECT min(expires_at) FROM waits WHERE stream = :stream AND state = 'open' AND expires_at IS NOT NULL
+-- waits_expiring: when the open waits of a run expire, as far as they do.
+SELECT seq, expires_at FROM waits WHERE stream = :stream AND state = 'open' AND expires_at IS NOT NULL
+
+-- waits_ended: after which event each wait of a run was over.
+SELECT seq, outcome_seq FROM waits WHERE stream = :stream AND seq > :after AND outcome_seq IS NOT NULL
 
 -- signal_next: the oldest signal of a name that nobody has taken.
 SELECT g.seq, e.body, e.actor FROM signals g

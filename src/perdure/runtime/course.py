@@ -5,6 +5,7 @@ Callers: the handles that drive runs, and `Run`. Keeps P8, P13.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
@@ -38,7 +39,8 @@ class Drive(NamedTuple):
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
     """What a run did after an event."""
     done = ledger.all_effects(reads, stream, after=after)
-    return Journal(runs.steps(reads, stream, after), done, waits.waits(reads, stream, after))
+    awaited = waits.waits(reads, stream, after)
+    return Journal(runs.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {})
 
 
 def cut(
@@ -67,12 +69,20 @@ def last_cut_us(reads: Reads, stream: Stream) -> int:
     )
 
 
-def go_to_rest(tx: Tx, stream: Stream, lease: Lease, reason: str, wake_us: int | None, limit_us: int | None) -> None:
-    """Let a run wait until something comes or the first of these times is reached."""
+def go_to_rest(
+    tx: Tx,
+    stream: Stream,
+    lease: Lease,
+    reason: str,
+    wake_us: int | None,
+    limit_us: int | None,
+    awaited: Collection[int],
+) -> None:
+    """Let a run wait until something comes or the first of these times is reached. awaited: waits that its program was at."""
     if lease.disturbed:  # an answer, a signal or a settlement came since it was taken: somebody must look at it
         runs.release(tx, stream)
         return
-    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream)) if at is not None]
+    times = [at for at in (wake_us, limit_us, waits.next_expiry(tx, stream, awaited)) if at is not None]
     runs.wait(tx, stream, reason, min(times, default=None))
 
 

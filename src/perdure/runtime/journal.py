@@ -6,8 +6,10 @@ nothing is done (P13). Callers: the driving of runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from inspect import iscoroutinefunction
+from math import inf
 from typing import Any, NamedTuple
 
 from perdure.effects.tool import Tool
@@ -15,7 +17,7 @@ from perdure.errors import Changed, Invalid, Refused
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectRecord, ToolKind
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
-from perdure.runtime.places import is_below
+from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
 WAYS_ON = (
     "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
@@ -59,8 +61,9 @@ class Journal:
     """What a run did since its last cut, by place. What it waited for when it ended is not in it: it is waited for anew."""
 
     def __init__(
-        self, steps: Iterable[StepRecord] = (), effects: Iterable[EffectRecord] = (), waits: Iterable[WaitRecord] = ()
-    ) -> None:
+        self, steps: Iterable[StepRecord] = (), effects: Iterable[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
+        ends: Mapping[int, int] | None = None,
+    ) -> None:  # fmt: skip
         found = [(each.place, Entry("step", each.name, each.digest, each)) for each in steps]
         found += [(each.place, Entry("effect", each.tool, each.digest, each)) for each in effects if each.place]
         found += [
@@ -73,6 +76,11 @@ class Journal:
         ]
         self._entries = dict(found)
         self._left = dict(self._entries)
+        self._ends = ends or {}  # the events after which waits were over, by their numbers
+        self._lines: dict[str, deque[tuple[int, str]]] | None = (
+            None  # what is left, by branch; made when it is asked for
+        )
+        self._unbegun: set[str] = set()  # branches that were not begun when it was last asked
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -103,6 +111,27 @@ class Journal:
             for place in [each for each in self._left if is_below(each, branch)]:
                 del self._left[place]
 
+    def went_on_before(self, wait: WaitRecord, branch: Branch) -> bool:
+        """Whether the run had gone on past a branch, to where it has not come again yet, before what that waited for came.
+
+        It had if something stands in a line that the branch left, or in one that is not begun yet.
+        """
+        over = self._ends.get(wait.seq, 0)
+        if not over:
+            return False
+        if self._lines is None:
+            self._lines = _by_branch(self._left)
+            self._unbegun = {*self._lines}
+        self._unbegun = {path for path in self._unbegun if path not in branch.begun}
+        return any(self._next_in(path) < over for path in {*left_by(branch.path), *self._unbegun})
+
+    def _next_in(self, path: str) -> float:
+        """The number of what comes next in a branch; infinite if nothing does."""
+        line = (self._lines or {}).get(path) or deque()
+        while line and line[0][1] not in self._left:
+            line.popleft()
+        return line[0][0] if line else inf
+
     def undoes_in(self, branch: str) -> set[int]:
         """The effects, by number, that were undone from this branch, or are about to be."""
         found = (entry.record for place, entry in self._entries.items() if is_below(place, branch))
@@ -112,6 +141,13 @@ class Journal:
         """Changed when the program ended without doing what is recorded."""
         for place, entry in self._left.items():
             raise _changed(place, str(entry), "nothing more")
+
+
+def _by_branch(left: Mapping[str, Entry]) -> dict[str, deque[tuple[int, str]]]:
+    lines: dict[str, deque[tuple[int, str]]] = {}
+    for seq, place in sorted((entry.record.seq, place) for place, entry in left.items()):
+        lines.setdefault(branch_of(place), deque()).append((seq, place))
+    return lines
 
 
 def _changed(place: str, expected: str, found: str) -> Changed:

@@ -34,6 +34,7 @@ class Branch:
         "_cut",
         "_named",
         "_ordinal",
+        "begun",
         "hired",
         "interrupted",
         "path",
@@ -53,6 +54,7 @@ class Branch:
         # Of the whole run, each with its branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
         self._cut: int | None = None  # in which it counts
+        self.begun: set[str] = set() if trunk is None else trunk.begun  # branches of the whole run, in this drive
         # Of the whole run: branches whose tasks have not come to their own end, because they go on or were cancelled.
         self.unfinished: set[str] = set() if trunk is None else trunk.unfinished
 
@@ -75,7 +77,7 @@ class Branch:
     def child(self) -> Branch:
         """The next branch that leaves this one."""
         self._children += 1
-        return Branch(f"{self.path}.{self._children}" if self.path else str(self._children), self.trunk)
+        return self._begin(f"{self.path}.{self._children}" if self.path else str(self._children))
 
     def named(self, name: str) -> Branch:
         """A branch that is known by its name. Refused when it was taken before: two lines of work need two names."""
@@ -83,7 +85,11 @@ class Branch:
         if name in self._named:
             raise Refused(f"the branch {name!r} was begun already", path="branch", hint="give each branch its own name")
         self._named.add(name)
-        return Branch(f"{self.path}.{name!r}", self.trunk)
+        return self._begin(f"{self.path}.{name!r}")
+
+    def _begin(self, path: str) -> Branch:
+        self.begun.add(path)
+        return Branch(path, self.trunk)
 
     def tasks_since(self, mark: Mark) -> list[Any]:
         """The tasks of the branches that left a branch of this run since it was marked."""
@@ -100,6 +106,8 @@ class Branch:
         self._ordinal = self._children = 0
         self._cut = None
         self._named.clear()
+        if self.trunk is self:
+            self.begun.clear()
 
 
 class Mark(NamedTuple):
@@ -155,9 +163,19 @@ class Left(NamedTuple):
         return Span(self.since, None if stopped else self.upto)
 
 
+def branch_of(place: str) -> str:
+    """The path of the branch that a place is in."""
+    return place.partition("/")[2].rpartition("/")[0]
+
+
 def is_below(place: str, path: str) -> bool:
     """Whether a place is in a branch, or in one that left it."""
-    return _is_within(place.partition("/")[2].rpartition("/")[0], path)
+    return _is_within(branch_of(place), path)
+
+
+def left_by(path: str) -> list[str]:
+    """The lines of work that a branch has left, the trunk first. Some of them may be none: a name may hold what parts them."""
+    return ["", *(path[:at] for at, letter in enumerate(path) if letter == "." and at)]
 
 
 def _is_within(branch: str, path: str) -> bool:

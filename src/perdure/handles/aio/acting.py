@@ -122,7 +122,7 @@ class AsyncActing(AsyncSending):
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
         then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
-        InDoubt when only a person, or a later time, can settle it.
+        InDoubt when only a person, or a later time, can settle it. What is only planned is not begun in a run that is to end.
         """
         while mine or not record.settled:
             if mine:
@@ -136,6 +136,7 @@ class AsyncActing(AsyncSending):
                 record = await self._find_out(record)
             else:
                 assert tool is not None
+                self._going()
                 record, mine = await self.dispatch_permitted(tool, record)
         return record
 

@@ -24,9 +24,9 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
-from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus
+from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitRecord
 from perdure.model.values import decode, encode
-from perdure.planes import checkpoints, runs
+from perdure.planes import checkpoints, runs, waits
 from perdure.planes.runs import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, places, workspace
@@ -53,9 +53,9 @@ class AsyncDriving:
     """What the branches of one driven run share: the lease, the journal, the counters, and the fenced way to write."""
 
     __slots__ = (
-        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "begun", "busy", "caller", "cut",
-        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "patches", "reached", "record",
-        "restored", "sagas", "shielded", "steps", "stopped", "tools", "trunk", "undone",
+        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy", "caller", "cut",
+        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
+        "restored", "sagas", "shielded", "steps", "stopped", "takers", "tools", "trunk", "turns", "undone",
     )  # fmt: skip
 
     def __init__(self, caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -70,7 +70,9 @@ class AsyncDriving:
         self.cut, self.cut_seq = record.cuts, record.cut_seq
         self.restored: Any = None
         self.invoker = AsyncInvoker(caller.core.living)
-        self.acting = AsyncActing(caller, lease.stream, self.write, check=self.check_lease, token=lease.token)
+        self.acting = AsyncActing(
+            caller, lease.stream, self.write, check=self.check_lease, token=lease.token, going=self.check_going
+        )
         self.busy = self.begun = 0  # operations under way, and so many were begun
         self.shielded = 0  # while it is, cancelling waits
         self.reached: set[int] = set()  # effects by number
@@ -81,7 +83,17 @@ class AsyncDriving:
         self.steps = self.effects = 0  # since the last cut
         self.cut_at_us = caller.core.clocks.now()
         self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
+        self.awaited: set[int] = (
+            set()
+        )  # waits, by number, that the program was at in this drive, and that were not over then
+        self.takers = 0  # waits for which a signal has come, and that have not taken it yet
+        self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
+        # async-only
+        from asyncio import Lock  # noqa: PLC0415 - only async agents pay for asyncio
+
+        self.turns = Lock()
+        # end
         self._errors: list[dict[str, Any]] = []
         self._functions: dict[Any, Known] = {}
 
@@ -94,6 +106,7 @@ class AsyncDriving:
         """Read what the run did since its last cut, and the state that it left there."""
         if self.record.timeout_at is not None:
             self.ahead_us = self.caller.core.clocks.now() - await self.read(store_now)
+            self.overdue = self._is_over
         if self.lease.first:
             return
         self.journal = await self.read(course.journal_of, self.stream, self.record.cut_seq)
@@ -201,9 +214,14 @@ class AsyncDriving:
             return
         if self.lease.cancelling:
             raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
-        timeout_at = self.record.timeout_at
-        if timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0):
+        if self._is_over:
             raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether its time is."""
+        timeout_at = self.record.timeout_at
+        return timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0)
 
     @property
     def going(self) -> bool:
@@ -302,9 +320,54 @@ class AsyncDriving:
         while quiet < QUIET_LOOKS and self.stopped is None:
             before = self.begun
             await sleep(LOOK_SECONDS)
-            quiet = quiet + 1 if self.busy == 0 and self.begun == before else 0
+            quiet = quiet + 1 if self.busy == self.takers == 0 and self.begun == before else 0
+
+    async def in_order(self, found: WaitRecord, branch: Branch) -> None:
+        """What came for a branch after the run had gone on past it is told when the run has come as far again.
+
+        By then the program has stopped what lost a race, as it did before.
+        """
+        if not self.journal.went_on_before(found, branch):
+            return
+        self.takers += 1
+        try:
+            async with self.turns:
+                await self.its_turn(lambda: self.replaying and self.journal.went_on_before(found, branch))
+        finally:
+            self.takers -= 1
+
+    async def its_turn(self, replaying: Callable[[], bool]) -> None:
+        """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing."""
+        from asyncio import sleep  # noqa: PLC0415 - as below
+
+        quiet = 0
+        while quiet < QUIET_LOOKS and self.stopped is None:
+            before = self.begun
+            await sleep(LOOK_SECONDS)
+            still = not replaying() or (self.busy == 0 and self.begun == before)
+            quiet = quiet + 1 if still else 0
 
     # end
+
+    async def take_signal(self, seq: int, name: str) -> WaitRecord | None:
+        """Let an open wait of a branch take the oldest signal of its name; None if there is none.
+
+        One wait after the other: a branch that is stopped because another one got its signal (it lost a race) takes none with it.
+        """
+        if not await self.read(waits.has_signal, self.stream, name):
+            return None
+        # async-only
+        self.takers += 1
+        try:
+            async with self.turns:
+                await self.its_turn(lambda: self.replaying)
+                if self.stopped is not None:
+                    raise self.stopped
+                return await self.write(waits.take_signal, seq, name)
+        finally:
+            self.takers -= 1
+        # end
+        # sync: return self.write(waits.take_signal, seq, name)
 
 
 async def drive_claimed(caller: AsyncCaller, agent: Agent, lease: Lease, record: RunRecord | None = None) -> Drive:
@@ -424,8 +487,11 @@ async def _park(driving: AsyncDriving, error: Parked) -> Drive:
 
 
 async def _rest(driving: AsyncDriving, paused: Suspended) -> Drive:
-    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock."""
-    timeout_at = driving.record.timeout_at
+    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock.
+
+    One that waits though its time was over already (for doubt, or for what was sent to arrive) is not woken for that again.
+    """
+    timeout_at = None if driving.overdue else driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
-    await driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us)
+    await driving.write(course.go_to_rest, driving.lease, paused.reason, paused.wake_us, limit_us, driving.awaited)
     return Drive(RunStatus.WAITING, paused.reason)

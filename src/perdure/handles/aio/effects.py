@@ -11,7 +11,7 @@ from perdure.effects.judging import in_doubt, outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import as_tool, kind_of
-from perdure.errors import Invalid
+from perdure.errors import Invalid, Refused
 from perdure.handles.aio.acting import AsyncActing
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
@@ -35,7 +35,8 @@ from perdure.stores.tide import Dispatch
 class AsyncEffect(AsyncStreamHandle):
     """One effect. Shows what was last known of it; each verb and `refresh` bring that up to date.
 
-    All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing.
+    All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing. Of an effect of a run
+    only `settle` may be said: `dispatch`, `commit` and `fail` are for whoever began it, and Refused there.
     """
 
     __slots__ = ("_record",)
@@ -95,6 +96,7 @@ class AsyncEffect(AsyncStreamHandle):
         Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when he did so after
         a restore, and it may have been sent before.
         """
+        self._check_own()
         acting = self._acting()
         self._caller.core.living.begin()
         self._record = await acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
@@ -128,6 +130,7 @@ class AsyncEffect(AsyncStreamHandle):
         return self
 
     async def _end(self, arrow: str, verb: Callable[..., Any], outcome: Outcome, state: Any = ...) -> AsyncEffect:
+        self._check_own()
         said = (verb, self._record.seq, self._record.attempt, outcome)
         if state is ...:
             self._record = await self._acting().move(arrow, answering, *said)
@@ -135,6 +138,14 @@ class AsyncEffect(AsyncStreamHandle):
             prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
             self._record = await self._acting().move(arrow, checkpointing, prepared, *said)
         return self
+
+    def _check_own(self) -> None:
+        """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
+        if self._record.stream_kind == "run":
+            raise Refused(
+                f"effect {self.id} is carried out by its run", path="effect",
+                hint="if it is in doubt, `settle` says what became of it, and the run goes on",
+            )  # fmt: skip
 
     def _acting(self) -> AsyncActing:
         return AsyncActing(self._caller, self._stream, self._write)

@@ -170,9 +170,14 @@ class AsyncPlaced:
     async def _ended(self, found: WaitRecord) -> WaitRecord:
         """A wait that is over: met, or expired by now. The run is suspended while it is not."""
         driving = self._driving
+        # async-only
+        if found.state is not WaitState.OPEN and (here := self._here()) is not driving.trunk:
+            await driving.in_order(found, here)
+        # end
         if found.state is WaitState.OPEN and await driving.read(waits.is_over, found):
             found = await driving.write(waits.expire_if_over, found.seq)
         if found.state is WaitState.OPEN:
+            driving.awaited.add(found.seq)
             driving.check_going()
             await self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:

@@ -123,7 +123,7 @@ class Acting(Sending):
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
         then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
-        InDoubt when only a person, or a later time, can settle it.
+        InDoubt when only a person, or a later time, can settle it. What is only planned is not begun in a run that is to end.
         """
         while mine or not record.settled:
             if mine:
@@ -137,6 +137,7 @@ class Acting(Sending):
                 record = self._find_out(record)
             else:
                 assert tool is not None
+                self._going()
                 record, mine = self.dispatch_permitted(tool, record)
         return record
 

@@ -170,6 +170,7 @@ class Placed:
         if found.state is WaitState.OPEN and driving.read(waits.is_over, found):
             found = driving.write(waits.expire_if_over, found.seq)
         if found.state is WaitState.OPEN:
+            driving.awaited.add(found.seq)
             driving.check_going()
             self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:

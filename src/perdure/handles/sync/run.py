@@ -147,10 +147,14 @@ class Run(Outward):
         """Wait for a signal of this name; its payload is returned. After `timeout`: the default, or TimedOut if there is none."""
         check_name(name, "signal")
         place, found = self._arrive("signal", name, mark := digest(["signal", name], "wait").hex())
+        driving = self._driving
+        alone = self._here() is driving.trunk  # a branch may be stopped because another one got its signal
         if found is None:
-            found = self._driving.write(waits.open_and_take, name, place, timeout, mark)
+            begin = waits.open_and_take if alone else waits.open_for_signal
+            found = driving.write(begin, name, place, timeout, mark)
         if found.state is WaitState.OPEN:
-            found = self._driving.write(waits.take_signal, found.seq, name) or found
+            taken = driving.write(waits.take_signal, found.seq, name) if alone else driving.take_signal(found.seq, name)
+            found = taken or found
         answer = self._met(found)
         if found.state is WaitState.MET:
             return answer

@@ -50,18 +50,21 @@ Then = Callable[[], "Meant | None"]
 class Sending:
     """Sends on one stream. `write` runs a verb there: plainly for a session, fenced for a run.
 
-    `check` is asked right before a tool is called: whether this caller may still send.
+    `check` is asked right before a tool is called: whether this caller may still send. `going` raises when nothing more is to be
+    begun: its run is to end.
     """
 
-    __slots__ = ("_caller", "_check", "_invoker", "_stream", "_token", "_write")
+    __slots__ = ("_caller", "_check", "_going", "_invoker", "_stream", "_token", "_write")
 
     def __init__(
-        self, caller: Caller, stream: Stream, write: Write, *, check: Write | None = None, token: int = 0
-    ) -> None:
+        self, caller: Caller, stream: Stream, write: Write, *, check: Write | None = None, token: int = 0,
+        going: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         self._caller = caller
         self._stream = stream
         self._write = write
         self._check = check
+        self._going = going
         self._token = token
         self._invoker = Invoker(caller.core.living)
 

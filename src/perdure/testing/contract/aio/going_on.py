@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Refused, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -254,6 +254,25 @@ class AsyncRetryingContract:
             await doubt.settle(Happened(1))
             assert await store.drive(program(asking), key="asking") == "yes"
             assert await store.drive(program(doubting), key="doubting") == 1
+
+    async def test_an_effect_of_a_run_is_settled_and_not_ended_past_its_run(self, opener: AsyncOpener) -> None:
+        async def lost() -> None:
+            raise OSError("cut off")
+
+        async def doubting(run: AsyncRun) -> Any:
+            return await run.act(tool(lost))
+
+        made = program(doubting)
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            (doubt,) = await store.effects(state="in_doubt")
+            for say in (doubt.dispatch, doubt.commit, doubt.fail, partial(doubt.commit, checkpoint={})):
+                with pytest.raises(Refused, match="carried out by its run") as refused:
+                    await say()
+                assert "`settle`" in refused.value.hint
+            assert (await doubt.refresh()).state == "in_doubt"  # else nobody would wake the run
+            await doubt.settle(Happened(1))
+            assert await store.drive(made, key="k") == 1
 
 
 class AsyncLookingAgainContract:

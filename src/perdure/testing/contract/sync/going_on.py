@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked, Refused, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
@@ -219,6 +219,25 @@ class RetryingContract:
             doubt.settle(Happened(1))
             assert store.drive(program(asking), key="asking") == "yes"
             assert store.drive(program(doubting), key="doubting") == 1
+
+    def test_an_effect_of_a_run_is_settled_and_not_ended_past_its_run(self, opener: Opener) -> None:
+        def lost() -> None:
+            raise OSError("cut off")
+
+        def doubting(run: Run) -> Any:
+            return run.act(tool(lost))
+
+        made = program(doubting)
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            (doubt,) = store.effects(state="in_doubt")
+            for say in (doubt.dispatch, doubt.commit, doubt.fail, partial(doubt.commit, checkpoint={})):
+                with pytest.raises(Refused, match="carried out by its run") as refused:
+                    say()
+                assert "`settle`" in refused.value.hint
+            assert (doubt.refresh()).state == "in_doubt"  # else nobody would wake the run
+            doubt.settle(Happened(1))
+            assert store.drive(made, key="k") == 1
 
 
 class LookingAgainContract:

@@ -1,0 +1,117 @@
+"""The contract of runs that are to end, because they were called off or their time is over: nothing new is sent (P13, P15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.effects.tool import tool
+from perdure.errors import Cancelled, Failed, Unavailable, Waiting
+from perdure.handles.aio.run import AsyncRun
+from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.testing.contract.aio.doubt import probing
+from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.going_on import when
+from perdure.testing.contract.aio.runs import driven, program
+from perdure.testing.openers import AsyncOpener
+
+
+class AsyncEndingsContract:
+    """What was only meant when a run was to end is not sent any more."""
+
+    @pytest.mark.parametrize("end", ["cancel", "timeout", "neither"])
+    @pytest.mark.parametrize("meant", ["approved", "absent"])
+    async def test_what_is_planned_is_not_sent_when_the_run_is_to_end(
+        self, opener: AsyncOpener, meant: str, end: str
+    ) -> None:
+        outside = Outside()
+        make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
+
+        @tool
+        async def pay() -> str:
+            if outside.seen("paid") and meant == "absent" and outside.calls.count("paid") == 1:
+                raise OSError("reset")
+            return "done"
+
+        async def buy(run: AsyncRun) -> Any:
+            await run.act(make)
+            return await run.act(pay, approve="Pay?" if meant == "approved" else None)
+
+        made = program(buy, timeout="1h")
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            if meant == "approved":
+                await store.answer((await store.asks())[0].id, "approve")
+            else:
+                await (await store.effects(state="in_doubt"))[0].settle(Absent())
+            before = outside.calls.count("paid")
+            if end == "cancel":  # it may have something to undo: whoever takes it next tells it
+                assert (await (await store.runs())[0].cancel()).status == "ready"
+            elif end == "timeout":
+                opener.clock.advance("1h")
+            ended = await driven(store, made)
+            assert type(ended) is {"cancel": Cancelled, "timeout": Failed}.get(end, str)
+            assert outside.calls.count("paid") == before + (end == "neither")
+            assert (await store.verify()).ok
+
+    @pytest.mark.parametrize("end", ["cancel", "timeout"])
+    async def test_a_run_that_is_to_end_tries_nothing_once_more(self, opener: AsyncOpener, end: str) -> None:
+        outside = Outside()
+        async with await opener() as store:
+
+            @tool(retries=5, backoff="1ms")
+            async def away() -> None:
+                if outside.seen("tried") and outside.count == 2:
+                    if end == "cancel":
+                        await (await store.runs())[0].cancel("enough")
+                    else:
+                        opener.clock.advance("1h")
+                raise Unavailable("not now")
+
+            async def outer(run: AsyncRun) -> None:
+                await run.act(away)
+
+            ended = await driven(store, program(outer, timeout="1h"))
+            assert (type(ended), ended.code) == ((Cancelled, "Cancelled") if end == "cancel" else (Failed, "TimedOut"))
+            assert outside.count == 2
+            (effect,) = await store.effects()
+            assert effect.state == ("withdrawn" if end == "cancel" else "planned")
+            assert (await store.verify()).ok
+
+    async def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: AsyncOpener) -> None:
+        @tool
+        async def send() -> None:
+            raise OSError("reset")
+
+        async def outer(run: AsyncRun) -> None:
+            await run.act(send)
+            await run.step(str)
+
+        made = program(outer, timeout="1h")
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            (handle,) = await store.runs()
+            assert handle.record.wake_at == handle.record.timeout_at
+            opener.clock.advance("1h")
+            assert len((await store.recover([made])).runs) == 1  # it is looked at when its time is over
+            assert ((await handle.refresh()).status, handle.record.reason) == ("waiting", "doubt")
+            assert handle.record.wake_at is None  # and then no more: else whoever looks takes it again and again
+            assert (await store.recover([made])).runs == ()
+            await (await store.effects(state="in_doubt"))[0].settle(Happened())
+            assert (await driven(store, made)).code == "TimedOut"
+
+    async def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        send = probing(outside, [Unknown("no idea")])
+
+        async def outer(run: AsyncRun) -> None:
+            await run.act(send, "a")
+
+        made = program(outer, timeout="1s")
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            opener.clock.advance("10s")
+            assert type(await driven(store, made)) is Waiting
+            (handle,) = await store.runs()
+            assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000

@@ -1,0 +1,116 @@
+# Generated from testing/contract/aio/endings.py by tools/unasync.py: edit that one.
+"""The contract of runs that are to end, because they were called off or their time is over: nothing new is sent (P13, P15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.effects.tool import tool
+from perdure.errors import Cancelled, Failed, Unavailable, Waiting
+from perdure.handles.sync.run import Run
+from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.testing.contract.sync.doubt import probing
+from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.contract.sync.going_on import when
+from perdure.testing.contract.sync.runs import driven, program
+from perdure.testing.openers import Opener
+
+
+class EndingsContract:
+    """What was only meant when a run was to end is not sent any more."""
+
+    @pytest.mark.parametrize("end", ["cancel", "timeout", "neither"])
+    @pytest.mark.parametrize("meant", ["approved", "absent"])
+    def test_what_is_planned_is_not_sent_when_the_run_is_to_end(self, opener: Opener, meant: str, end: str) -> None:
+        outside = Outside()
+        make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
+
+        @tool
+        def pay() -> str:
+            if outside.seen("paid") and meant == "absent" and outside.calls.count("paid") == 1:
+                raise OSError("reset")
+            return "done"
+
+        def buy(run: Run) -> Any:
+            run.act(make)
+            return run.act(pay, approve="Pay?" if meant == "approved" else None)
+
+        made = program(buy, timeout="1h")
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            if meant == "approved":
+                store.answer((store.asks())[0].id, "approve")
+            else:
+                (store.effects(state="in_doubt"))[0].settle(Absent())
+            before = outside.calls.count("paid")
+            if end == "cancel":  # it may have something to undo: whoever takes it next tells it
+                assert ((store.runs())[0].cancel()).status == "ready"
+            elif end == "timeout":
+                opener.clock.advance("1h")
+            ended = driven(store, made)
+            assert type(ended) is {"cancel": Cancelled, "timeout": Failed}.get(end, str)
+            assert outside.calls.count("paid") == before + (end == "neither")
+            assert (store.verify()).ok
+
+    @pytest.mark.parametrize("end", ["cancel", "timeout"])
+    def test_a_run_that_is_to_end_tries_nothing_once_more(self, opener: Opener, end: str) -> None:
+        outside = Outside()
+        with opener() as store:
+
+            @tool(retries=5, backoff="1ms")
+            def away() -> None:
+                if outside.seen("tried") and outside.count == 2:
+                    if end == "cancel":
+                        (store.runs())[0].cancel("enough")
+                    else:
+                        opener.clock.advance("1h")
+                raise Unavailable("not now")
+
+            def outer(run: Run) -> None:
+                run.act(away)
+
+            ended = driven(store, program(outer, timeout="1h"))
+            assert (type(ended), ended.code) == ((Cancelled, "Cancelled") if end == "cancel" else (Failed, "TimedOut"))
+            assert outside.count == 2
+            (effect,) = store.effects()
+            assert effect.state == ("withdrawn" if end == "cancel" else "planned")
+            assert (store.verify()).ok
+
+    def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: Opener) -> None:
+        @tool
+        def send() -> None:
+            raise OSError("reset")
+
+        def outer(run: Run) -> None:
+            run.act(send)
+            run.step(str)
+
+        made = program(outer, timeout="1h")
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            (handle,) = store.runs()
+            assert handle.record.wake_at == handle.record.timeout_at
+            opener.clock.advance("1h")
+            assert len((store.recover([made])).runs) == 1  # it is looked at when its time is over
+            assert ((handle.refresh()).status, handle.record.reason) == ("waiting", "doubt")
+            assert handle.record.wake_at is None  # and then no more: else whoever looks takes it again and again
+            assert (store.recover([made])).runs == ()
+            (store.effects(state="in_doubt"))[0].settle(Happened())
+            assert (driven(store, made)).code == "TimedOut"
+
+    def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: Opener) -> None:
+        outside = Outside()
+        send = probing(outside, [Unknown("no idea")])
+
+        def outer(run: Run) -> None:
+            run.act(send, "a")
+
+        made = program(outer, timeout="1s")
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting
+            opener.clock.advance("10s")
+            assert type(driven(store, made)) is Waiting
+            (handle,) = store.runs()
+            assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000

@@ -362,3 +362,104 @@ def test_a_segment_that_one_branch_closed_is_refused_with_a_way_that_works(tmp_p
         assert turns(store, "both") == ["common", "ours", "ours again"]
         assert turns(store, "both@other") == ["common", "theirs"]
         assert store.verify().ok
+
+
+# -- what one side imported ------------------------------------------------------------------------------------------------
+
+
+def bundle_of(tmp_path: Path, name: str) -> Path:
+    """A session of another store with a run that is not over."""
+    path = tmp_path / f"{name}.perdure"
+    with perdure.open(f"sqlite:///{tmp_path}/{name}.db") as source:
+        source.session(name).say("user", f"from {name}")
+        source.start(waiting, key=name, session=name)
+        source.export(path, [name])
+    return path
+
+
+def checked_copies(place: Path) -> dict[str, str | None]:
+    """The sessions of all runs by their keys, each of which is a copy that nobody may drive; as the log has it too."""
+    with perdure.open(url(place)) as store:
+        report = store.verify()
+        assert report.ok, report
+        runs = [handle.record for handle in store.runs()]
+        assert {run.reason for run in runs} == {"imported"}
+        found = {str(run.key): run.session for run in runs}
+    rebuilt.check(place)
+    return found
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one side", "both sides"])
+def test_what_they_imported_is_a_copy_here_too(tmp_path, both):
+    place = branched(tmp_path)
+    with perdure.open(url(place)) as store:
+        store.import_(bundle_of(tmp_path, "theirs"), names={"theirs": "mapped"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    if both:
+        with perdure.open(url(place)) as store:
+            store.import_(bundle_of(tmp_path, "ours"))
+        commit(place, "ours")
+    merge(url(place), "other")
+    assert checked_copies(place) == {"theirs": "mapped"} | ({"ours": "ours"} if both else {})
+    assert merge(url(place), "other").added == 0
+    checked_copies(place)
+
+
+def test_what_both_imported_under_two_names_keeps_ours(tmp_path):
+    place, bundle = branched(tmp_path), bundle_of(tmp_path, "same")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle, names={"same": "mapped"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    merge(url(place), "other")
+    assert checked_copies(place) == {"same": "same"}
+    with perdure.open(url(place)) as store:
+        assert turns(store, "same") == ["from same"]
+
+
+def test_what_they_imported_under_a_name_that_is_taken_here_is_a_copy_with_another(tmp_path):
+    place = branched(tmp_path)
+    with perdure.open(url(place)) as store:
+        store.import_(bundle_of(tmp_path, "theirs"), names={"theirs": "taken"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("taken").say("user", "ours")
+    merge(url(place), "other")
+    checked_copies(place)
+    with perdure.open(url(place)) as store:
+        assert turns(store, "taken") == ["ours"]
+        assert turns(store, "taken@other") == ["from theirs"]
+
+
+def test_a_copy_that_both_went_on_with_stands_side_by_side(tmp_path):
+    place, bundle = branched(tmp_path), bundle_of(tmp_path, "same")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    commit(place, "both")
+    git(place, "checkout", "-q", "-B", "other")
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            store.session("same").say("user", branch)
+        commit(place, branch)
+    merge(url(place), "other")
+    checked_copies(place)
+    with perdure.open(url(place)) as store:
+        assert turns(store, "same") == ["from same", "main"]
+        assert turns(store, "same@other") == ["from same", "other"]
+
+
+def branched(tmp_path: Path) -> Path:
+    """A store on a branch `other` that has said nothing yet that main has not."""
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.session("common").say("user", "common")
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    return place

@@ -21,6 +21,7 @@ from perdure.interchange.views.keeping import accompany
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.planes import imported
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors
@@ -29,7 +30,7 @@ from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
 from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, keep_conflict, opened
-from perdure.stores.replay import adopt_event
+from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
@@ -194,6 +195,7 @@ class Merging:
         self._parted: dict[str, int] = {}  # of streams that both changed: the last event that both have
         self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
+        self._seen: dict[int, Seen] = {}  # what a stream's events mean here: some are copies of another store's
         self.added = 0
         self.forked: list[Forked] = []
         self.refused: list[tuple[str, str]] = []
@@ -209,11 +211,17 @@ class Merging:
         for uid, said in self._said.items():
             if self._events.get(uid):
                 self._decide(uid, said, self._events[uid])
+        self._bring_imports()
         for line in self._theirs.lines:
             for event in line.events:
                 self._bring(event)
         for uid in self._parted:
-            self._copy(uid, self._said[uid], self._events[uid])
+            if self._said[uid].kind != imported.TENANT:
+                self._copy(uid, self._said[uid], self._events[uid])
+        self._empty()
+
+    def _empty(self) -> None:
+        """What they pruned of what came over goes here too."""
         for line in self._theirs.lines:
             for uid, seq in line.empties:
                 if (uid, seq) in self._brought:
@@ -252,6 +260,40 @@ class Merging:
         self._tx.tenant, address = self._tenant(blob.tenant), from_hex(blob.address, 32, "blobs.address")
         if not self._tx.known([address]):
             self._tx.keep_row((self._tx.tenant, address, blob.size, 0, None))
+
+    # -- what they imported ------------------------------------------------------------------------------------------------
+
+    def _bring_imports(self) -> None:
+        """What their tenants say of copies, before the events of those come. What is here already is called as it was."""
+        streams = {uid: said for uid, said in self._said.items() if said.kind == imported.TENANT}
+        tenants = {self._tenant(said.tenant) for said in streams.values()}
+        before = {tenant: self._imports(tenant) for tenant in tenants}
+        for uid, said in streams.items():
+            if uid in self._parted:
+                self._copy(uid, said, self._events[uid])
+            for event in self._events.get(uid, []):
+                self._bring(event)
+        for tenant, was in before.items():
+            now = self._imports(tenant)
+            for uid, copied in was.items():
+                stream = self._here(uid)
+                if stream is not None and (copied.name, copied.session) != (now[uid].name, now[uid].session):
+                    imported.note_again(self._tx, stream, copied)
+
+    def _imports(self, tenant: int) -> dict[str, imported.Copied]:
+        self._tx.tenant = tenant
+        self._tx.relieve()
+        return imported.of_tenant(self._tx, tenant)
+
+    def _meaning(self, stream: Stream) -> Seen:
+        if stream.kind == imported.TENANT:
+            self._seen.clear()
+            return verbatim
+        if stream.id not in self._seen:
+            self._tx.tenant = stream.tenant
+            self._tx.relieve()
+            self._seen[stream.id] = meaning_of(self._tx, stream)
+        return self._seen[stream.id]
 
     # -- what is to become of a stream ---------------------------------------------------------------------------------------
 
@@ -319,8 +361,18 @@ class Merging:
         self._tx.tenant = self._tenant(said.tenant)
         parent = self._parent(said)
         head: Head = (0, GENESIS) if parent is None else (said.fork, self._hash_at(parent, said.fork))
-        self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
-        return self._placed[said.uid]
+        stream = self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
+        if said.kind != imported.TENANT and (name, uid.hex()) != (said.name, said.uid):
+            self._note_copy(stream, said)
+        return stream
+
+    def _note_copy(self, stream: Stream, said: WrittenStream) -> None:
+        """What they imported, and what is another stream or has another name here, is a copy here too."""
+        self._tx.relieve()
+        theirs = msgspec.structs.replace(stream, uid=from_hex(said.uid, 16, "streams.uid"))
+        copied = imported.of_stream(self._tx, theirs)
+        if copied is not None:
+            imported.note_again(self._tx, stream, copied)
 
     def _parent(self, said: WrittenStream) -> Stream | None:
         """What it was forked from, as it stands here: of a stream that parted, ours up to where it did, then theirs."""
@@ -340,12 +392,12 @@ class Merging:
         return event_of(rows[0]).hash
 
     def _adopt(self, uid: str, stream: Stream, events: list[Event]) -> None:
-        pruned = self._pruned.setdefault(stream.id, set())
+        pruned, seen = self._pruned.setdefault(stream.id, set()), self._meaning(stream)
         for event in events:
             self._brought.add((uid, event.seq))
             if event.body is None:
                 pruned.add(event.table)
-            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, pruned=event.table in pruned)
+            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, seen, pruned=event.table in pruned)
 
     # -- names -------------------------------------------------------------------------------------------------------------
 

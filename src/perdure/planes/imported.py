@@ -111,6 +111,13 @@ def note(tx: Tx, stream: Stream, session: str | None, span: Span, bundle: str) -
     tx.record(Change("tenant.imported", own, None, Op.NOTE, doc=doc, refs=[stream.ref(span.upto)]))
 
 
+def note_again(tx: Tx, stream: Stream, copied: Copied) -> None:
+    """Say that events of this stream are copies as those are, and what it is called here: a merge brought other words for it."""
+    for after, upto in copied.spans:
+        for span in spans(after, upto, sorted(copied.emptied)):
+            note(tx, stream, copied.session, span, "")
+
+
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:
     """What is different here about a stream that was imported; None for any other."""
     notes = [_note(reads, *row) for row in reads.query(Q.imported_of, uid=stream.uid, tenant=stream.tenant)]

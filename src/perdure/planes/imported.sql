@@ -2,8 +2,8 @@
 
 -- imported_of: what was said about one stream, oldest first.
 SELECT e.body FROM refs r JOIN streams s ON s.id = r.stream JOIN events e ON e.stream = r.stream AND e.seq = r.seq
-WHERE r.target = :uid AND s.kind = 'tenant' AND s.tenant = :tenant AND e.kind = 'tenant.imported' ORDER BY e.seq
+WHERE r.target = :uid AND s.kind = 'tenant' AND s.tenant = :tenant AND e.kind = 'tenant.imported' ORDER BY e.pos
 
 -- imported_all: what was said about every stream of a tenant, oldest first.
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
-WHERE e.tenant = :tenant AND s.kind = 'tenant' AND s.tenant = :tenant AND e.kind = 'tenant.imported' ORDER BY e.stream, e.seq
+WHERE e.tenant = :tenant AND s.kind = 'tenant' AND s.tenant = :tenant AND e.kind = 'tenant.imported' ORDER BY e.pos

@@ -16,6 +16,7 @@ from perdure.model import points
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
+from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
@@ -232,6 +233,21 @@ def test_the_epoch_rises_over_theirs_however_often_that_rose(folder, tmp_path):
     with perdure.open(url(other)) as store:
         store.session("mine").say("user", "theirs")
     assert merge(url(folder), str(other)).epoch == theirs + 1
+
+
+@pytest.mark.parametrize("epoch", [10**8, 2**50, 2**70])
+def test_an_epoch_that_nobody_came_to_by_counting_does_not_hold_a_merge_up(folder, tmp_path, epoch):
+    other = shutil.copytree(folder, tmp_path / "other")
+    with perdure.open(url(other)) as store:
+        store.session("mine").say("user", "theirs")
+    last = Layout(other).segment(1)
+    said = last.read_bytes().splitlines()[-1]
+    facts = WrittenStore(uid="ab" * 16, epoch=epoch)
+    last.write_bytes(last.read_bytes() + written(Line(FORMAT, said[-CHECK_CHARS:].decode(), store=facts))[0])
+    assert merge(url(folder), str(other)).added
+    with perdure.open(url(folder)) as store:
+        assert store.verify().ok
+    rebuilt.check(folder)
 
 
 def test_what_they_pruned_comes_without_its_body(folder, tmp_path, monkeypatch):

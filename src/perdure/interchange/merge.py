@@ -177,8 +177,7 @@ def _raise_epoch(tx: Tx, theirs: Theirs) -> None:
     least = theirs.store.epoch if theirs.store else 0
     connection = tx.lend()
     assert isinstance(connection, SqliteConnection)
-    while migrate.next_epoch(scripts.SqliteScript(connection)) <= least:
-        continue
+    migrate.next_epoch(scripts.SqliteScript(connection), least)
 
 
 class Merging:

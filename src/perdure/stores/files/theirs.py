@@ -24,6 +24,7 @@ from perdure.stores.copies import sync
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
+from perdure.stores.files.load import EPOCH_MAX
 
 _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
 
@@ -37,8 +38,9 @@ class Theirs(msgspec.Struct, frozen=True):
 
     @property
     def store(self) -> WrittenStore | None:
-        """Who it says that it is, last."""
-        return next((line.store for line in reversed(self.lines) if line.store), None)
+        """Who it says that it is, last. An epoch that no store has is not believed."""
+        said = (line.store for line in reversed(self.lines) if line.store)
+        return next((store for store in said if store.epoch < EPOCH_MAX), None)
 
 
 @contextmanager

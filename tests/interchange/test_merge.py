@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.errors import Damaged
+from perdure.errors import Damaged, Refused
 from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
+from perdure.interchange.move import move, take_back
 from perdure.model import points
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
@@ -479,3 +480,27 @@ def branched(tmp_path: Path) -> Path:
     commit(place, "common")
     git(place, "checkout", "-qb", "other")
     return place
+
+
+# -- what was moved away -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("conflict", [False, True], ids=["a ref", "a conflict"])
+def test_what_was_moved_away_is_not_merged_before_it_is_taken_back(folder, tmp_path, conflict):
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", "-b", "other", str(folder), "other")
+    move(url(other), f"sqlite:///{tmp_path}/target.db", actor="me")
+    commit(other, "moved")
+    git(folder, "fetch", "-q", str(other), "+other:refs/heads/moved")
+    if conflict:
+        git(folder, "branch", "-qf", "other", "moved")
+        conflicted(folder)
+    before = (folder / "log" / "000001.jsonl").read_bytes()
+    with pytest.raises(Refused, match="moved to sqlite"):
+        merge(url(folder), None if conflict else "moved")
+    assert (folder / "log" / "000001.jsonl").read_bytes() == before
+    if conflict:
+        git(folder, "merge", "--abort")
+    take_back(url(other), actor="me")
+    merge(url(folder), str(other))
+    check(folder, "other")

@@ -23,7 +23,7 @@ from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.planes import imported
 from perdure.planes.tables import RECORDED, SESSIONS
-from perdure.stores import migrate, scripts
+from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
@@ -65,8 +65,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged
-    (its blobs are not there).
+    Raises Refused (not a files store, one with a segment of each side, or theirs was moved away), NotFound or Invalid (no
+    such other side), Damaged (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
@@ -84,6 +84,7 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
         conflict_is_over(layout)
         return merged
     with opened(layout, where, name) as theirs:
+        _check_stayed(theirs)
         return _into(url, theirs, actor, _merge)
 
 
@@ -98,13 +99,21 @@ def _check_whole(layout: Layout) -> None:
         )
 
 
+def _check_stayed(theirs: Theirs) -> None:
+    """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
+    gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
+    if gone is not None:
+        hint = "perdure export and import bring sessions; perdure move --take-back there, if that one is given up"
+        raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
+
+
 def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
     with scripts.told("store"), disk_errors(layout.folder, "store"):
         layout.make()  # the lock is in a folder that a clone does not have before it is opened
         journal = FilesEngine(url, layout.folder).journal()
         journal.lock(10.0)
         try:
-            return from_conflict(layout, name)
+            return from_conflict(layout, name, _check_stayed)
         finally:
             journal.close()
 

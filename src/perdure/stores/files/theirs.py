@@ -12,7 +12,7 @@ import itertools
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,28 +79,31 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
 
 
-def from_conflict(layout: Layout, name: str = "") -> tuple[Theirs, Theirs]:
+def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs], None]) -> tuple[Theirs, Theirs]:
     """Their side of a log with conflict marks, and what was written since on top of both. Ours alone stays in the log. Under
-    the lock of the store.
+    the lock of the store. accept: raises when their side cannot be merged; the log is as it was then.
 
     The files as they were are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
     Invalid when there is no conflict.
     """
     kept = layout.own / "merge"
     marked = [number for number in layout.numbers() if _has_marks(layout, number)]
-    if marked:
-        _keep(layout, kept, marked)
-    if not kept.is_dir():
+    if not marked and not kept.is_dir():
         raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
-    sides = Sides()
+    sides, ours = Sides(), dict[int, bytes]()
     for number in layout.numbers():
         file = kept / layout.segment(number).name
         before = len(sides.ours)
-        sides.read(file.read_bytes() if file.exists() else layout.content(number))
-        if number in marked:
-            layout.place(layout.segment(number), b"".join(sides.ours[before:]))
+        sides.read(file.read_bytes() if number not in marked and file.exists() else layout.content(number))
+        ours[number] = b"".join(sides.ours[before:])
     name = name or sides.name or "theirs"
-    return Theirs(name, _lines(sides.theirs), layout.blobs), Theirs(name, _lines(sides.since), layout.blobs)
+    theirs = Theirs(name, _lines(sides.theirs), layout.blobs)
+    accept(theirs)
+    if marked:
+        _keep(layout, kept, marked)
+    for number in marked:
+        layout.place(layout.segment(number), ours[number])
+    return theirs, Theirs(name, _lines(sides.since), layout.blobs)
 
 
 def _lines(texts: list[bytes]) -> list[Line]:

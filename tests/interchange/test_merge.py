@@ -14,6 +14,7 @@ from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
 from perdure.model import points
+from perdure.model.limits import NAME_MAX_CHARS
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
@@ -217,6 +218,21 @@ def test_what_was_written_since_and_follows_nothing_any_more_is_told_and_kept(fo
     with perdure.open(url(folder)) as store:
         assert turns(store, "mine") == ["common", "ours alone", "after that"]
         assert store.verify().ok
+
+
+def test_names_that_are_as_long_as_they_may_be_can_still_be_opened(tmp_path):
+    place = branched(tmp_path)
+    names = ["n" * NAME_MAX_CHARS, "n" * (NAME_MAX_CHARS - 1) + "m"]
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            for name in names:
+                store.session(name).say("user", branch)
+        commit(place, branch)
+    done = merge(url(place), "other")
+    assert {each.name for each in done.forked} == {*names}
+    with perdure.open(url(place)) as store:
+        assert [turns(store, each.now) for each in done.forked] == [["other"], ["other"]]
 
 
 def test_the_epoch_rises_over_both(folder):

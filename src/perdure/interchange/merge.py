@@ -21,6 +21,7 @@ from perdure.interchange.views.keeping import accompany
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.model.limits import NAME_MAX_CHARS
 from perdure.planes import imported
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts, sealing
@@ -39,7 +40,7 @@ from perdure.stores.url import parse
 
 Q = Statements("perdure.interchange", "merge.sql")
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
-NAME_MAX_CHARS = 40
+BRANCH_MAX_CHARS = 40
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -123,7 +124,7 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
     accompany(core)
     try:
         _bring_blobs(core, theirs)
-        branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"
+        branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:BRANCH_MAX_CHARS] or "theirs"
         merging: Merging = core.write(verb, theirs, branch, actor=actor, tenant=0)
         epoch = scripts.identity_of(core.engine).epoch
         return Merged(branch, merging.added, merging.forked, merging.refused, epoch)
@@ -418,7 +419,8 @@ class Merging:
         self._tx.tenant = self._tenant(said.tenant)
         if not always and self._tx.find_stream(said.kind, said.name) is None:
             return said.name
-        names = (f"{said.name}@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
+        ends = (f"@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
+        names = (f"{said.name[: NAME_MAX_CHARS - len(end)]}{end}" for end in ends)  # a longer one could not be opened
         return next(name for name in names if self._tx.find_stream(said.kind, name) is None)
 
     def _name(self, stream: Stream, said: WrittenStream, parted: int) -> None:

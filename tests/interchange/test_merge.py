@@ -397,6 +397,75 @@ def test_a_segment_that_one_branch_closed_is_refused_with_a_way_that_works(tmp_p
         assert store.verify().ok
 
 
+def rotating(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Segments are closed after so many bytes."""
+    monkeypatch.setitem(FilesEngine.__init__.__kwdefaults__, "segment_max_bytes", size)
+
+
+def both_talked(tmp_path: Path, theirs: int, ours: int) -> Path:
+    """A store in the middle of a `git merge`; they have a session `first`, and both went on with `common`."""
+    place = branched(tmp_path)
+    for branch, count in (("other", theirs), ("main", ours)):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            store.session(f"first of {branch}").say("user", branch)
+            for number in range(count):
+                store.session("common").say("user", f"{branch} {number}")
+        commit(place, branch)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    return place
+
+
+@pytest.mark.parametrize(("size", "theirs", "ours"), [(9_000, 20, 3), (4_000, 20, 20)],
+                         ids=["they began a segment", "both packed one"])  # fmt: skip
+def test_a_conflict_that_does_not_hold_all_of_theirs_is_refused_with_a_way_that_works(
+    tmp_path, monkeypatch, size, theirs, ours
+):
+    rotating(monkeypatch, size)
+    place = both_talked(tmp_path, theirs, ours)
+    before = {path.name: path.read_bytes() for path in (place / "log").iterdir()}
+    with pytest.raises(Refused, match="git merge --abort"):
+        merge(url(place), None)
+    assert {path.name: path.read_bytes() for path in (place / "log").iterdir()} == before
+    git(place, "merge", "--abort")
+    assert merge(url(place), "other").refused == []
+    with perdure.open(url(place)) as store:
+        assert store.verify().ok
+        assert len(turns(store, "common")) == 1 + ours
+        assert turns(store, "common@other") == ["common", *(f"other {number}" for number in range(theirs))]
+        assert turns(store, "first of other") == ["other"]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(3, 20), (20, 20)], ids=["we began a segment", "both did"])
+def test_a_conflict_over_several_segments_is_merged(tmp_path, monkeypatch, theirs, ours):
+    rotating(monkeypatch, 9_000)
+    place = both_talked(tmp_path, theirs, ours)
+    assert Layout(place).numbers() == [1, 2]
+    assert merge(url(place), None).refused == []
+    with perdure.open(url(place)) as store:
+        assert store.verify().ok
+        assert len(turns(store, "common")) == 1 + ours
+        assert len(turns(store, "common@other")) == 1 + theirs
+    rebuilt.check(place)
+
+
+def test_what_follows_nothing_in_their_log_is_told_and_no_history_is_made_up_of_it(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    with perdure.open(url(other)) as store:
+        for text in ("kept", "lost", "after it"):
+            store.session("both").say("user", text)
+    with perdure.open(url(folder)) as store:
+        store.session("both").say("user", "ours again")
+    lines = (other / "log" / "000001.jsonl").read_bytes().splitlines(keepends=True)
+    (other / "log" / "000001.jsonl").write_bytes(b"".join(line for line in lines if b'"lost"' not in line))
+    done = merge(url(folder), str(other))
+    assert [what for what, why in done.refused if "follows nothing" in why] == ["session both"]
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "both@other") == ["common", "ours", "kept"]
+        assert store.verify().ok
+
+
 # -- what one side imported ------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, keep_conflict, opened
+from perdure.stores.files.theirs import BY_REF, Theirs, conflict_is_over, from_conflict, keep_conflict, opened, told
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
@@ -96,7 +96,7 @@ def _check_whole(layout: Layout) -> None:
             f"{layout.segment(number).name} lies beside {layout.packed(number).name}, and says something else: git merged "
             "branches of which one had closed this segment",
             path="log",
-            hint="git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH",
+            hint=BY_REF,
         )
 
 
@@ -210,11 +210,10 @@ class Merging:
         self.refused: list[tuple[str, str]] = []
         for line in theirs.lines:
             self._said.update({stream.uid: stream for stream in line.streams if stream.uid not in self._said})
-            for event in line.events:
-                _append_next(self._events.setdefault(event.stream, []), event)
 
     def run(self) -> None:
         """First what is to become of each stream; then the lines that come over, in their order; then what stands apart."""
+        self._hear()
         for blob in _kept(self._theirs):
             self._keep(blob)
         for uid, said in self._said.items():
@@ -228,6 +227,13 @@ class Merging:
             if self._said[uid].kind != imported.TENANT:
                 self._copy(uid, self._said[uid], self._events[uid])
         self._empty()
+
+    def _hear(self) -> None:
+        """What they say, as far as it follows from what they said before. The rest is told: nothing can be made of it."""
+        _, self._events, loose = told(self._theirs.lines)
+        for uid, seq in loose.items():
+            what = f"{self._said[uid].kind} {self._said[uid].name}" if uid in self._said else f"stream {uid}"
+            self.refused.append((what, f"their event {seq} follows nothing in their log: lines are missing there"))
 
     def _empty(self) -> None:
         """What they pruned of what came over goes here too."""
@@ -245,7 +251,7 @@ class Merging:
                 try:
                     self._append(event)
                 except Damaged as error:
-                    self.refused.append((f"{event.stream} {event.seq}", error.message))
+                    self.refused.append((f"event {event.seq} of {event.stream}", error.message))
 
     def _append(self, event: WrittenEvent) -> None:
         uid = event.stream
@@ -314,7 +320,7 @@ class Merging:
             self._placed[uid] = found
             self._decide_shared(uid, said, events)
         elif said.kind == "run" and self._has_run(said, events[0]):
-            self.refused.append((said.name, "a run with this key was started here too: ours goes on"))
+            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours goes on"))
         else:
             self._after[uid] = said.fork
 
@@ -328,7 +334,7 @@ class Merging:
         if parted == max(ours):
             self._after[uid] = parted
         elif said.kind == "run":
-            self.refused.append((said.name, f"both went on after event {parted}: ours goes on"))
+            self.refused.append((f"run {said.name}", f"both went on after event {parted}: ours goes on"))
         else:
             self._parted[uid] = parted
 
@@ -433,12 +439,6 @@ class Merging:
         self._tx.record(change)
         theirs = self._events[said.uid][-1].seq - parted
         self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
-
-
-def _append_next(events: list[WrittenEvent], event: WrittenEvent) -> None:
-    """Each sequence number once, in order: a log that git put together may say things twice."""
-    if not events or event.seq == events[-1].seq + 1:
-        events.append(event)
 
 
 def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
 from perdure.model import points
 from perdure.model.limits import NAME_MAX_CHARS
+from perdure.model.records.retention import Retention
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
@@ -463,6 +465,41 @@ def test_what_follows_nothing_in_their_log_is_told_and_no_history_is_made_up_of_
     assert [what for what, why in done.refused if "follows nothing" in why] == ["session both"]
     with perdure.open(url(folder)) as store:
         assert turns(store, "both@other") == ["common", "ours", "kept"]
+        assert store.verify().ok
+
+
+def pruned(url: str, folder: Path) -> None:
+    """Let all but the newest checkpoint go, and the blobs that only the others had, which are no longer young."""
+    for path in (folder / "blobs").rglob("*"):
+        os.utime(path, (1, 1))
+    with perdure.open(url) as store:
+        assert store.retain(Retention(checkpoints=1), dry_run=False).blobs
+
+
+def test_a_conflict_from_which_git_took_blobs_that_one_side_keeps_is_refused_with_a_way_that_works(tmp_path):
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        for number in range(2):
+            store.session("saved").checkpoint({"text": str(number) * 20_000})
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("theirs").say("user", "theirs")
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    pruned(url(place), place)
+    commit(place, "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    with pytest.raises(Refused, match="git merge --abort"):
+        merge(url(place), None)
+    assert not (place / ".perdure" / "merge").exists()
+    git(place, "merge", "--abort")
+    merge(url(place), "other")
+    with perdure.open(url(place)) as store:
+        assert turns(store, "theirs") == ["theirs"]
+        assert store.session("saved").restore() == {"text": "1" * 20_000}
         assert store.verify().ok
 
 

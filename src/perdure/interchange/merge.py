@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -108,13 +109,25 @@ def _check_stayed(theirs: Theirs) -> None:
         raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
 
 
+def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
+    """Refuse what git put together and cannot be merged: it takes blobs away that one side pruned and the other keeps."""
+    _check_stayed(theirs)
+    for side in (ours, theirs) if in_git else ():
+        source, partition = DiskPlace(side.blobs), _partitions(side)
+        for blob in _kept(side):
+            if not source.exists(partition(blob), blob.address):
+                raise Refused(
+                    "blobs are gone that one side keeps: the other had pruned them", path="blobs", hint=BY_REF
+                )
+
+
 def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
     with scripts.told("store"), disk_errors(layout.folder, "store"):
         layout.make()  # the lock is in a folder that a clone does not have before it is opened
         journal = FilesEngine(url, layout.folder).journal()
         journal.lock(10.0)
         try:
-            return from_conflict(layout, name, _check_stayed)
+            return from_conflict(layout, name, partial(_check_conflict, in_git=parse(url).artifacts is None))
         finally:
             journal.close()
 
@@ -137,19 +150,23 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
 
 def _bring_blobs(core: Core, theirs: Theirs) -> None:
     """Their blobs into our place, before anything refers to them."""
-    numbers = {tenant.name: tenant.number for line in theirs.lines for tenant in line.tenants}
-    store = theirs.store
+    source, lies_under = DiskPlace(theirs.blobs), _partitions(theirs)
     for blob in _kept(theirs):
         number = core.tenant_id(blob.tenant)
         partition = core.blobs.partition(number)
         if core.blobs.place is None or core.blobs.place.exists(partition, blob.address):
             continue
-        uid = (store.partition or store.uid) if store else core.uid
-        source = DiskPlace(theirs.blobs)
         try:
-            core.blobs.place.put(partition, source.open(f"{uid}-{numbers.get(blob.tenant, 1)}", blob.address))
+            core.blobs.place.put(partition, source.open(lies_under(blob), blob.address))
         except NotFound:
             raise Damaged("a blob of theirs is not there", path=f"blob:{blob.address}") from None
+
+
+def _partitions(side: Theirs) -> Callable[[WrittenBlob], str]:
+    """Under what a side has its blobs."""
+    uid = (side.store.partition or side.store.uid) if side.store else ""
+    numbers = {tenant.name: tenant.number for line in side.lines for tenant in line.tenants}
+    return lambda blob: f"{uid}-{numbers.get(blob.tenant, 1)}"
 
 
 def _kept(theirs: Theirs) -> list[WrittenBlob]:

@@ -136,9 +136,9 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
 
 
-def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs], None]) -> tuple[Theirs, Theirs]:
+def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs, Theirs], None]) -> tuple[Theirs, Theirs]:
     """Their side of a log with conflict marks, and what was written since on top of both. Ours alone stays in the log. Under
-    the lock of the store. accept: raises when their side cannot be merged; the log is as it was then.
+    the lock of the store. accept: raises when theirs cannot be merged into ours; the log is as it was then.
 
     The files as they were are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
     Invalid when there is no conflict.
@@ -159,7 +159,7 @@ def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs], None]) -
     name = name or sides.name or "theirs"
     _check_whole(sides.theirs)
     theirs = Theirs(name, _lines(sides.theirs), layout.blobs)
-    accept(theirs)
+    accept(Theirs("ours", _lines(sides.ours), layout.blobs), theirs)
     if marked:
         _keep(layout, kept, marked)
     for number in marked:

@@ -574,6 +574,30 @@ def test_what_they_imported_under_a_name_that_is_taken_here_is_a_copy_with_anoth
         assert turns(store, "taken@other") == ["from theirs"]
 
 
+def test_what_they_imported_from_here_is_no_copy_here(tmp_path):
+    """And stays one there, when ours is merged there."""
+    place, bundle = branched(tmp_path), tmp_path / "ours.perdure"
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("ours").say("user", "ours")
+        handle = store.start(waiting, key="ours", session="ours")
+        store.export(bundle, ["ours"])
+    commit(place, "ours")
+    git(place, "checkout", "-q", "other")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    commit(place, "theirs")
+    for here, there, reason in (("main", "other", None), ("other", "main", "imported")):
+        git(place, "checkout", "-q", here)
+        merge(url(place), there)
+        with perdure.open(url(place)) as store:
+            report = store.verify()
+            assert report.ok, report
+            assert store.run(handle.id).record.reason == reason
+        rebuilt.check(place)
+        commit(place, f"merged {there}")
+
+
 def test_a_copy_that_both_went_on_with_stands_side_by_side(tmp_path):
     place, bundle = branched(tmp_path), bundle_of(tmp_path, "same")
     git(place, "checkout", "-q", "main")

@@ -221,6 +221,7 @@ class Merging:
         self._parted: dict[str, int] = {}  # of streams that both changed: the last event that both have
         self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
+        self._copies: dict[str, imported.Copied] = {}  # of their streams, those that they imported
         self._seen: dict[int, Seen] = {}  # what a stream's events mean here: some are copies of another store's
         self.added = 0
         self.forked: list[Forked] = []
@@ -236,18 +237,17 @@ class Merging:
         for uid, said in self._said.items():
             if self._events.get(uid):
                 self._decide(uid, said, self._events[uid])
-        self._bring_imports()
         for line in self._theirs.lines:
             for event in line.events:
                 self._bring(event)
         for uid in self._parted:
-            if self._said[uid].kind != imported.TENANT:
-                self._copy(uid, self._said[uid], self._events[uid])
+            self._copy(uid, self._said[uid], self._events[uid])
         self._empty()
 
     def _hear(self) -> None:
         """What they say, as far as it follows from what they said before. The rest is told: nothing can be made of it."""
         _, self._events, loose = told(self._theirs.lines)
+        self._copies = self._imports()
         for uid, seq in loose.items():
             what = f"{self._said[uid].kind} {self._said[uid].name}" if uid in self._said else f"stream {uid}"
             self.refused.append((what, f"their event {seq} follows nothing in their log: lines are missing there"))
@@ -295,27 +295,22 @@ class Merging:
 
     # -- what they imported ------------------------------------------------------------------------------------------------
 
-    def _bring_imports(self) -> None:
-        """What their tenants say of copies, before the events of those come. What is here already is called as it was."""
-        streams = {uid: said for uid, said in self._said.items() if said.kind == imported.TENANT}
-        tenants = {self._tenant(said.tenant) for said in streams.values()}
-        before = {tenant: self._imports(tenant) for tenant in tenants}
-        for uid, said in streams.items():
-            if uid in self._parted:
-                self._copy(uid, said, self._events[uid])
-            for event in self._events.get(uid, []):
-                self._bring(event)
-        for tenant, was in before.items():
-            now = self._imports(tenant)
-            for uid, copied in was.items():
-                stream = self._here(uid)
-                if stream is not None and (copied.name, copied.session) != (now[uid].name, now[uid].session):
-                    imported.note_again(self._tx, stream, copied)
+    def _imports(self) -> dict[str, imported.Copied]:
+        """What their tenants say of copies. Here only our own are believed, so what comes over is noted by them (`_note`)."""
+        found: dict[str, imported.Copied] = {}
+        for uid, said in self._said.items():
+            if _is_tenants_own(said):
+                self._tx.tenant = self._tenant(said.tenant)
+                bodies = [bytes(each.body) for each in self._events.get(uid, []) if each.kind == imported.NOTED]
+                found |= imported.noted(self._tx, bodies)
+        return found
 
-    def _imports(self, tenant: int) -> dict[str, imported.Copied]:
-        self._tx.tenant = tenant
-        self._tx.relieve()
-        return imported.of_tenant(self._tx, tenant)
+    def _note(self, uid: str, stream: Stream, after: int) -> None:
+        """Say which of the events that come over, after one, are copies, before they come."""
+        copied = self._copies.get(uid)
+        if copied is not None:
+            self._tx.tenant = stream.tenant
+            imported.note_copies(self._tx, stream, copied, after)
 
     def _meaning(self, stream: Stream) -> Seen:
         if stream.kind == imported.TENANT:
@@ -333,6 +328,8 @@ class Merging:
         found = self._here(uid)
         if said.parent in self._parted and said.fork > self._parted[said.parent]:
             self._parted[uid] = said.fork  # it began from an event that stands apart here
+        elif _is_tenants_own(said):
+            self._decide_tenants_own(uid, found, events)
         elif found:
             self._placed[uid] = found
             self._decide_shared(uid, said, events)
@@ -341,19 +338,29 @@ class Merging:
         else:
             self._after[uid] = said.fork
 
+    def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
+        """It stands apart, even if ours did not go on: of what theirs says some may be copies there and originals here."""
+        parted = self._parting(found, events) if found else 0
+        if parted < events[-1].seq:
+            self._parted[uid] = parted
+
     def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
-        ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
-        parted = max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
+        parted = self._parting(stream, events)
         if parted == events[-1].seq:
             return
-        if parted == max(ours):
+        if parted == self._tx.head(stream)[0]:
             self._after[uid] = parted
         elif said.kind == "run":
             self.refused.append((f"run {said.name}", f"both went on after event {parted}: ours goes on"))
         else:
             self._parted[uid] = parted
+
+    def _parting(self, stream: Stream, events: list[WrittenEvent]) -> int:
+        """The last event that both have."""
+        ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
+        return max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
 
     def _has_run(self, said: WrittenStream, first: WrittenEvent) -> bool:
         body = decode_body(bytes(first.body)) if bytes(first.body) else None
@@ -372,6 +379,8 @@ class Merging:
             return
         said = self._said[uid]
         stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        if (uid, event.seq - 1) not in self._brought:
+            self._note(uid, stream, event.seq - 1)
         self._adopt(uid, stream, [event_read(event, "events")])
         self._after[uid] = event.seq
         self.added += 1
@@ -385,6 +394,8 @@ class Merging:
         self._placed[uid] = stream
         head = self._tx.head(stream)
         rest = [event_read(each, "events") for each in events if each.seq > head[0]]
+        if rest:
+            self._note(uid, stream, head[0])
         self._adopt(uid, stream, [*_chained(own, rest, head)])
         if self._tx.head(stream)[0] == events[-1].seq:
             self._name(stream, said, self._parted[uid])
@@ -393,18 +404,8 @@ class Merging:
         self._tx.tenant = self._tenant(said.tenant)
         parent = self._parent(said)
         head: Head = (0, GENESIS) if parent is None else (said.fork, self._hash_at(parent, said.fork))
-        stream = self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
-        if said.kind != imported.TENANT and (name, uid.hex()) != (said.name, said.uid):
-            self._note_copy(stream, said)
-        return stream
-
-    def _note_copy(self, stream: Stream, said: WrittenStream) -> None:
-        """What they imported, and what is another stream or has another name here, is a copy here too."""
-        self._tx.relieve()
-        theirs = msgspec.structs.replace(stream, uid=from_hex(said.uid, 16, "streams.uid"))
-        copied = imported.of_stream(self._tx, theirs)
-        if copied is not None:
-            imported.note_again(self._tx, stream, copied)
+        self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
+        return self._placed[said.uid]
 
     def _parent(self, said: WrittenStream) -> Stream | None:
         """What it was forked from, as it stands here: of a stream that parted, ours up to where it did, then theirs."""
@@ -456,6 +457,10 @@ class Merging:
         self._tx.record(change)
         theirs = self._events[said.uid][-1].seq - parted
         self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
+
+
+def _is_tenants_own(said: WrittenStream) -> bool:
+    return (said.kind, said.name) == (imported.TENANT, imported.TENANT)
 
 
 def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,13 +10,17 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.errors import Damaged
+from perdure.errors import Damaged, Refused
 from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
+from perdure.interchange.move import move, take_back
 from perdure.model import points
+from perdure.model.limits import NAME_MAX_CHARS
+from perdure.model.records.retention import Retention
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
+from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
@@ -217,6 +222,21 @@ def test_what_was_written_since_and_follows_nothing_any_more_is_told_and_kept(fo
         assert store.verify().ok
 
 
+def test_names_that_are_as_long_as_they_may_be_can_still_be_opened(tmp_path):
+    place = branched(tmp_path)
+    names = ["n" * NAME_MAX_CHARS, "n" * (NAME_MAX_CHARS - 1) + "m"]
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            for name in names:
+                store.session(name).say("user", branch)
+        commit(place, branch)
+    done = merge(url(place), "other")
+    assert {each.name for each in done.forked} == {*names}
+    with perdure.open(url(place)) as store:
+        assert [turns(store, each.now) for each in done.forked] == [["other"], ["other"]]
+
+
 def test_the_epoch_rises_over_both(folder):
     with perdure.open(url(folder)) as store:
         before = store._caller.core.epoch
@@ -232,6 +252,21 @@ def test_the_epoch_rises_over_theirs_however_often_that_rose(folder, tmp_path):
     with perdure.open(url(other)) as store:
         store.session("mine").say("user", "theirs")
     assert merge(url(folder), str(other)).epoch == theirs + 1
+
+
+@pytest.mark.parametrize("epoch", [10**8, 2**50, 2**70])
+def test_an_epoch_that_nobody_came_to_by_counting_does_not_hold_a_merge_up(folder, tmp_path, epoch):
+    other = shutil.copytree(folder, tmp_path / "other")
+    with perdure.open(url(other)) as store:
+        store.session("mine").say("user", "theirs")
+    last = Layout(other).segment(1)
+    said = last.read_bytes().splitlines()[-1]
+    facts = WrittenStore(uid="ab" * 16, epoch=epoch)
+    last.write_bytes(last.read_bytes() + written(Line(FORMAT, said[-CHECK_CHARS:].decode(), store=facts))[0])
+    assert merge(url(folder), str(other)).added
+    with perdure.open(url(folder)) as store:
+        assert store.verify().ok
+    rebuilt.check(folder)
 
 
 def test_what_they_pruned_comes_without_its_body(folder, tmp_path, monkeypatch):
@@ -362,3 +397,256 @@ def test_a_segment_that_one_branch_closed_is_refused_with_a_way_that_works(tmp_p
         assert turns(store, "both") == ["common", "ours", "ours again"]
         assert turns(store, "both@other") == ["common", "theirs"]
         assert store.verify().ok
+
+
+def rotating(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Segments are closed after so many bytes."""
+    monkeypatch.setitem(FilesEngine.__init__.__kwdefaults__, "segment_max_bytes", size)
+
+
+def both_talked(tmp_path: Path, theirs: int, ours: int) -> Path:
+    """A store in the middle of a `git merge`; they have a session `first`, and both went on with `common`."""
+    place = branched(tmp_path)
+    for branch, count in (("other", theirs), ("main", ours)):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            store.session(f"first of {branch}").say("user", branch)
+            for number in range(count):
+                store.session("common").say("user", f"{branch} {number}")
+        commit(place, branch)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    return place
+
+
+@pytest.mark.parametrize(("size", "theirs", "ours"), [(9_000, 20, 3), (4_000, 20, 20)],
+                         ids=["they began a segment", "both packed one"])  # fmt: skip
+def test_a_conflict_that_does_not_hold_all_of_theirs_is_refused_with_a_way_that_works(
+    tmp_path, monkeypatch, size, theirs, ours
+):
+    rotating(monkeypatch, size)
+    place = both_talked(tmp_path, theirs, ours)
+    before = {path.name: path.read_bytes() for path in (place / "log").iterdir()}
+    with pytest.raises(Refused, match="git merge --abort"):
+        merge(url(place), None)
+    assert {path.name: path.read_bytes() for path in (place / "log").iterdir()} == before
+    git(place, "merge", "--abort")
+    assert merge(url(place), "other").refused == []
+    with perdure.open(url(place)) as store:
+        assert store.verify().ok
+        assert len(turns(store, "common")) == 1 + ours
+        assert turns(store, "common@other") == ["common", *(f"other {number}" for number in range(theirs))]
+        assert turns(store, "first of other") == ["other"]
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(3, 20), (20, 20)], ids=["we began a segment", "both did"])
+def test_a_conflict_over_several_segments_is_merged(tmp_path, monkeypatch, theirs, ours):
+    rotating(monkeypatch, 9_000)
+    place = both_talked(tmp_path, theirs, ours)
+    assert Layout(place).numbers() == [1, 2]
+    assert merge(url(place), None).refused == []
+    with perdure.open(url(place)) as store:
+        assert store.verify().ok
+        assert len(turns(store, "common")) == 1 + ours
+        assert len(turns(store, "common@other")) == 1 + theirs
+    rebuilt.check(place)
+
+
+def test_what_follows_nothing_in_their_log_is_told_and_no_history_is_made_up_of_it(folder, tmp_path):
+    other = shutil.copytree(folder, tmp_path / "other")
+    with perdure.open(url(other)) as store:
+        for text in ("kept", "lost", "after it"):
+            store.session("both").say("user", text)
+    with perdure.open(url(folder)) as store:
+        store.session("both").say("user", "ours again")
+    lines = (other / "log" / "000001.jsonl").read_bytes().splitlines(keepends=True)
+    (other / "log" / "000001.jsonl").write_bytes(b"".join(line for line in lines if b'"lost"' not in line))
+    done = merge(url(folder), str(other))
+    assert [what for what, why in done.refused if "follows nothing" in why] == ["session both"]
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "both@other") == ["common", "ours", "kept"]
+        assert store.verify().ok
+
+
+def pruned(url: str, folder: Path) -> None:
+    """Let all but the newest checkpoint go, and the blobs that only the others had, which are no longer young."""
+    for path in (folder / "blobs").rglob("*"):
+        os.utime(path, (1, 1))
+    with perdure.open(url) as store:
+        assert store.retain(Retention(checkpoints=1), dry_run=False).blobs
+
+
+def test_a_conflict_from_which_git_took_blobs_that_one_side_keeps_is_refused_with_a_way_that_works(tmp_path):
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        for number in range(2):
+            store.session("saved").checkpoint({"text": str(number) * 20_000})
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("theirs").say("user", "theirs")
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    pruned(url(place), place)
+    commit(place, "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(place, "merge", "other")
+    with pytest.raises(Refused, match="git merge --abort"):
+        merge(url(place), None)
+    assert not (place / ".perdure" / "merge").exists()
+    git(place, "merge", "--abort")
+    merge(url(place), "other")
+    with perdure.open(url(place)) as store:
+        assert turns(store, "theirs") == ["theirs"]
+        assert store.session("saved").restore() == {"text": "1" * 20_000}
+        assert store.verify().ok
+
+
+# -- what one side imported ------------------------------------------------------------------------------------------------
+
+
+def bundle_of(tmp_path: Path, name: str) -> Path:
+    """A session of another store with a run that is not over."""
+    path = tmp_path / f"{name}.perdure"
+    with perdure.open(f"sqlite:///{tmp_path}/{name}.db") as source:
+        source.session(name).say("user", f"from {name}")
+        source.start(waiting, key=name, session=name)
+        source.export(path, [name])
+    return path
+
+
+def checked_copies(place: Path) -> dict[str, str | None]:
+    """The sessions of all runs by their keys, each of which is a copy that nobody may drive; as the log has it too."""
+    with perdure.open(url(place)) as store:
+        report = store.verify()
+        assert report.ok, report
+        runs = [handle.record for handle in store.runs()]
+        assert {run.reason for run in runs} == {"imported"}
+        found = {str(run.key): run.session for run in runs}
+    rebuilt.check(place)
+    return found
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one side", "both sides"])
+def test_what_they_imported_is_a_copy_here_too(tmp_path, both):
+    place = branched(tmp_path)
+    with perdure.open(url(place)) as store:
+        store.import_(bundle_of(tmp_path, "theirs"), names={"theirs": "mapped"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    if both:
+        with perdure.open(url(place)) as store:
+            store.import_(bundle_of(tmp_path, "ours"))
+        commit(place, "ours")
+    merge(url(place), "other")
+    assert checked_copies(place) == {"theirs": "mapped"} | ({"ours": "ours"} if both else {})
+    assert merge(url(place), "other").added == 0
+    checked_copies(place)
+
+
+def test_what_both_imported_under_two_names_keeps_ours(tmp_path):
+    place, bundle = branched(tmp_path), bundle_of(tmp_path, "same")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle, names={"same": "mapped"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    merge(url(place), "other")
+    assert checked_copies(place) == {"same": "same"}
+    with perdure.open(url(place)) as store:
+        assert turns(store, "same") == ["from same"]
+
+
+def test_what_they_imported_under_a_name_that_is_taken_here_is_a_copy_with_another(tmp_path):
+    place = branched(tmp_path)
+    with perdure.open(url(place)) as store:
+        store.import_(bundle_of(tmp_path, "theirs"), names={"theirs": "taken"})
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("taken").say("user", "ours")
+    merge(url(place), "other")
+    checked_copies(place)
+    with perdure.open(url(place)) as store:
+        assert turns(store, "taken") == ["ours"]
+        assert turns(store, "taken@other") == ["from theirs"]
+
+
+def test_what_they_imported_from_here_is_no_copy_here(tmp_path):
+    """And stays one there, when ours is merged there."""
+    place, bundle = branched(tmp_path), tmp_path / "ours.perdure"
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("ours").say("user", "ours")
+        handle = store.start(waiting, key="ours", session="ours")
+        store.export(bundle, ["ours"])
+    commit(place, "ours")
+    git(place, "checkout", "-q", "other")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    commit(place, "theirs")
+    for here, there, reason in (("main", "other", None), ("other", "main", "imported")):
+        git(place, "checkout", "-q", here)
+        merge(url(place), there)
+        with perdure.open(url(place)) as store:
+            report = store.verify()
+            assert report.ok, report
+            assert store.run(handle.id).record.reason == reason
+        rebuilt.check(place)
+        commit(place, f"merged {there}")
+
+
+def test_a_copy_that_both_went_on_with_stands_side_by_side(tmp_path):
+    place, bundle = branched(tmp_path), bundle_of(tmp_path, "same")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.import_(bundle)
+    commit(place, "both")
+    git(place, "checkout", "-q", "-B", "other")
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        with perdure.open(url(place)) as store:
+            store.session("same").say("user", branch)
+        commit(place, branch)
+    merge(url(place), "other")
+    checked_copies(place)
+    with perdure.open(url(place)) as store:
+        assert turns(store, "same") == ["from same", "main"]
+        assert turns(store, "same@other") == ["from same", "other"]
+
+
+def branched(tmp_path: Path) -> Path:
+    """A store on a branch `other` that has said nothing yet that main has not."""
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.session("common").say("user", "common")
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    return place
+
+
+# -- what was moved away -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("conflict", [False, True], ids=["a ref", "a conflict"])
+def test_what_was_moved_away_is_not_merged_before_it_is_taken_back(folder, tmp_path, conflict):
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", "-b", "other", str(folder), "other")
+    move(url(other), f"sqlite:///{tmp_path}/target.db", actor="me")
+    commit(other, "moved")
+    git(folder, "fetch", "-q", str(other), "+other:refs/heads/moved")
+    if conflict:
+        git(folder, "branch", "-qf", "other", "moved")
+        conflicted(folder)
+    before = (folder / "log" / "000001.jsonl").read_bytes()
+    with pytest.raises(Refused, match="moved to sqlite"):
+        merge(url(folder), None if conflict else "moved")
+    assert (folder / "log" / "000001.jsonl").read_bytes() == before
+    if conflict:
+        git(folder, "merge", "--abort")
+    take_back(url(other), actor="me")
+    merge(url(folder), str(other))
+    check(folder, "other")

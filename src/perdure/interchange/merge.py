@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,15 +22,17 @@ from perdure.interchange.views.keeping import accompany
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.model.limits import NAME_MAX_CHARS
+from perdure.planes import imported
 from perdure.planes.tables import RECORDED, SESSIONS
-from perdure.stores import migrate, scripts
+from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import Theirs, conflict_is_over, from_conflict, keep_conflict, opened
-from perdure.stores.replay import adopt_event
+from perdure.stores.files.theirs import BY_REF, Theirs, conflict_is_over, from_conflict, keep_conflict, opened, told
+from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
@@ -38,7 +41,7 @@ from perdure.stores.url import parse
 
 Q = Statements("perdure.interchange", "merge.sql")
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
-NAME_MAX_CHARS = 40
+BRANCH_MAX_CHARS = 40
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -64,8 +67,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store, or one with a segment of each side), NotFound or Invalid (no such other side), Damaged
-    (its blobs are not there).
+    Raises Refused (not a files store, one with a segment of each side, or theirs was moved away), NotFound or Invalid (no
+    such other side), Damaged (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
@@ -83,6 +86,7 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
         conflict_is_over(layout)
         return merged
     with opened(layout, where, name) as theirs:
+        _check_stayed(theirs)
         return _into(url, theirs, actor, _merge)
 
 
@@ -93,8 +97,28 @@ def _check_whole(layout: Layout) -> None:
             f"{layout.segment(number).name} lies beside {layout.packed(number).name}, and says something else: git merged "
             "branches of which one had closed this segment",
             path="log",
-            hint="git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH",
+            hint=BY_REF,
         )
+
+
+def _check_stayed(theirs: Theirs) -> None:
+    """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
+    gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
+    if gone is not None:
+        hint = "perdure export and import bring sessions; perdure move --take-back there, if that one is given up"
+        raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
+
+
+def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
+    """Refuse what git put together and cannot be merged: it takes blobs away that one side pruned and the other keeps."""
+    _check_stayed(theirs)
+    for side in (ours, theirs) if in_git else ():
+        source, partition = DiskPlace(side.blobs), _partitions(side)
+        for blob in _kept(side):
+            if not source.exists(partition(blob), blob.address):
+                raise Refused(
+                    "blobs are gone that one side keeps: the other had pruned them", path="blobs", hint=BY_REF
+                )
 
 
 def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
@@ -103,7 +127,7 @@ def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs
         journal = FilesEngine(url, layout.folder).journal()
         journal.lock(10.0)
         try:
-            return from_conflict(layout, name)
+            return from_conflict(layout, name, partial(_check_conflict, in_git=parse(url).artifacts is None))
         finally:
             journal.close()
 
@@ -113,7 +137,7 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
     accompany(core)
     try:
         _bring_blobs(core, theirs)
-        branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:NAME_MAX_CHARS] or "theirs"
+        branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:BRANCH_MAX_CHARS] or "theirs"
         merging: Merging = core.write(verb, theirs, branch, actor=actor, tenant=0)
         epoch = scripts.identity_of(core.engine).epoch
         return Merged(branch, merging.added, merging.forked, merging.refused, epoch)
@@ -126,19 +150,23 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
 
 def _bring_blobs(core: Core, theirs: Theirs) -> None:
     """Their blobs into our place, before anything refers to them."""
-    numbers = {tenant.name: tenant.number for line in theirs.lines for tenant in line.tenants}
-    store = theirs.store
+    source, lies_under = DiskPlace(theirs.blobs), _partitions(theirs)
     for blob in _kept(theirs):
         number = core.tenant_id(blob.tenant)
         partition = core.blobs.partition(number)
         if core.blobs.place is None or core.blobs.place.exists(partition, blob.address):
             continue
-        uid = (store.partition or store.uid) if store else core.uid
-        source = DiskPlace(theirs.blobs)
         try:
-            core.blobs.place.put(partition, source.open(f"{uid}-{numbers.get(blob.tenant, 1)}", blob.address))
+            core.blobs.place.put(partition, source.open(lies_under(blob), blob.address))
         except NotFound:
             raise Damaged("a blob of theirs is not there", path=f"blob:{blob.address}") from None
+
+
+def _partitions(side: Theirs) -> Callable[[WrittenBlob], str]:
+    """Under what a side has its blobs."""
+    uid = (side.store.partition or side.store.uid) if side.store else ""
+    numbers = {tenant.name: tenant.number for line in side.lines for tenant in line.tenants}
+    return lambda blob: f"{uid}-{numbers.get(blob.tenant, 1)}"
 
 
 def _kept(theirs: Theirs) -> list[WrittenBlob]:
@@ -176,8 +204,7 @@ def _raise_epoch(tx: Tx, theirs: Theirs) -> None:
     least = theirs.store.epoch if theirs.store else 0
     connection = tx.lend()
     assert isinstance(connection, SqliteConnection)
-    while migrate.next_epoch(scripts.SqliteScript(connection)) <= least:
-        continue
+    migrate.next_epoch(scripts.SqliteScript(connection), least)
 
 
 class Merging:
@@ -194,16 +221,17 @@ class Merging:
         self._parted: dict[str, int] = {}  # of streams that both changed: the last event that both have
         self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
+        self._copies: dict[str, imported.Copied] = {}  # of their streams, those that they imported
+        self._seen: dict[int, Seen] = {}  # what a stream's events mean here: some are copies of another store's
         self.added = 0
         self.forked: list[Forked] = []
         self.refused: list[tuple[str, str]] = []
         for line in theirs.lines:
             self._said.update({stream.uid: stream for stream in line.streams if stream.uid not in self._said})
-            for event in line.events:
-                _append_next(self._events.setdefault(event.stream, []), event)
 
     def run(self) -> None:
         """First what is to become of each stream; then the lines that come over, in their order; then what stands apart."""
+        self._hear()
         for blob in _kept(self._theirs):
             self._keep(blob)
         for uid, said in self._said.items():
@@ -214,6 +242,18 @@ class Merging:
                 self._bring(event)
         for uid in self._parted:
             self._copy(uid, self._said[uid], self._events[uid])
+        self._empty()
+
+    def _hear(self) -> None:
+        """What they say, as far as it follows from what they said before. The rest is told: nothing can be made of it."""
+        _, self._events, loose = told(self._theirs.lines)
+        self._copies = self._imports()
+        for uid, seq in loose.items():
+            what = f"{self._said[uid].kind} {self._said[uid].name}" if uid in self._said else f"stream {uid}"
+            self.refused.append((what, f"their event {seq} follows nothing in their log: lines are missing there"))
+
+    def _empty(self) -> None:
+        """What they pruned of what came over goes here too."""
         for line in self._theirs.lines:
             for uid, seq in line.empties:
                 if (uid, seq) in self._brought:
@@ -228,7 +268,7 @@ class Merging:
                 try:
                     self._append(event)
                 except Damaged as error:
-                    self.refused.append((f"{event.stream} {event.seq}", error.message))
+                    self.refused.append((f"event {event.seq} of {event.stream}", error.message))
 
     def _append(self, event: WrittenEvent) -> None:
         uid = event.stream
@@ -253,33 +293,74 @@ class Merging:
         if not self._tx.known([address]):
             self._tx.keep_row((self._tx.tenant, address, blob.size, 0, None))
 
+    # -- what they imported ------------------------------------------------------------------------------------------------
+
+    def _imports(self) -> dict[str, imported.Copied]:
+        """What their tenants say of copies. Here only our own are believed, so what comes over is noted by them (`_note`)."""
+        found: dict[str, imported.Copied] = {}
+        for uid, said in self._said.items():
+            if _is_tenants_own(said):
+                self._tx.tenant = self._tenant(said.tenant)
+                bodies = [bytes(each.body) for each in self._events.get(uid, []) if each.kind == imported.NOTED]
+                found |= imported.noted(self._tx, bodies)
+        return found
+
+    def _note(self, uid: str, stream: Stream, after: int) -> None:
+        """Say which of the events that come over, after one, are copies, before they come."""
+        copied = self._copies.get(uid)
+        if copied is not None:
+            self._tx.tenant = stream.tenant
+            imported.note_copies(self._tx, stream, copied, after)
+
+    def _meaning(self, stream: Stream) -> Seen:
+        if stream.kind == imported.TENANT:
+            self._seen.clear()
+            return verbatim
+        if stream.id not in self._seen:
+            self._tx.tenant = stream.tenant
+            self._tx.relieve()
+            self._seen[stream.id] = meaning_of(self._tx, stream)
+        return self._seen[stream.id]
+
     # -- what is to become of a stream ---------------------------------------------------------------------------------------
 
     def _decide(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         found = self._here(uid)
         if said.parent in self._parted and said.fork > self._parted[said.parent]:
             self._parted[uid] = said.fork  # it began from an event that stands apart here
+        elif _is_tenants_own(said):
+            self._decide_tenants_own(uid, found, events)
         elif found:
             self._placed[uid] = found
             self._decide_shared(uid, said, events)
         elif said.kind == "run" and self._has_run(said, events[0]):
-            self.refused.append((said.name, "a run with this key was started here too: ours goes on"))
+            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours goes on"))
         else:
             self._after[uid] = said.fork
+
+    def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
+        """It stands apart, even if ours did not go on: of what theirs says some may be copies there and originals here."""
+        parted = self._parting(found, events) if found else 0
+        if parted < events[-1].seq:
+            self._parted[uid] = parted
 
     def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
-        ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
-        parted = max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
+        parted = self._parting(stream, events)
         if parted == events[-1].seq:
             return
-        if parted == max(ours):
+        if parted == self._tx.head(stream)[0]:
             self._after[uid] = parted
         elif said.kind == "run":
-            self.refused.append((said.name, f"both went on after event {parted}: ours goes on"))
+            self.refused.append((f"run {said.name}", f"both went on after event {parted}: ours goes on"))
         else:
             self._parted[uid] = parted
+
+    def _parting(self, stream: Stream, events: list[WrittenEvent]) -> int:
+        """The last event that both have."""
+        ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
+        return max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
 
     def _has_run(self, said: WrittenStream, first: WrittenEvent) -> bool:
         body = decode_body(bytes(first.body)) if bytes(first.body) else None
@@ -298,6 +379,8 @@ class Merging:
             return
         said = self._said[uid]
         stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        if (uid, event.seq - 1) not in self._brought:
+            self._note(uid, stream, event.seq - 1)
         self._adopt(uid, stream, [event_read(event, "events")])
         self._after[uid] = event.seq
         self.added += 1
@@ -311,6 +394,8 @@ class Merging:
         self._placed[uid] = stream
         head = self._tx.head(stream)
         rest = [event_read(each, "events") for each in events if each.seq > head[0]]
+        if rest:
+            self._note(uid, stream, head[0])
         self._adopt(uid, stream, [*_chained(own, rest, head)])
         if self._tx.head(stream)[0] == events[-1].seq:
             self._name(stream, said, self._parted[uid])
@@ -340,12 +425,12 @@ class Merging:
         return event_of(rows[0]).hash
 
     def _adopt(self, uid: str, stream: Stream, events: list[Event]) -> None:
-        pruned = self._pruned.setdefault(stream.id, set())
+        pruned, seen = self._pruned.setdefault(stream.id, set()), self._meaning(stream)
         for event in events:
             self._brought.add((uid, event.seq))
             if event.body is None:
                 pruned.add(event.table)
-            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, pruned=event.table in pruned)
+            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, seen, pruned=event.table in pruned)
 
     # -- names -------------------------------------------------------------------------------------------------------------
 
@@ -358,7 +443,8 @@ class Merging:
         self._tx.tenant = self._tenant(said.tenant)
         if not always and self._tx.find_stream(said.kind, said.name) is None:
             return said.name
-        names = (f"{said.name}@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
+        ends = (f"@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
+        names = (f"{said.name[: NAME_MAX_CHARS - len(end)]}{end}" for end in ends)  # a longer one could not be opened
         return next(name for name in names if self._tx.find_stream(said.kind, name) is None)
 
     def _name(self, stream: Stream, said: WrittenStream, parted: int) -> None:
@@ -373,10 +459,8 @@ class Merging:
         self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
 
 
-def _append_next(events: list[WrittenEvent], event: WrittenEvent) -> None:
-    """Each sequence number once, in order: a log that git put together may say things twice."""
-    if not events or event.seq == events[-1].seq + 1:
-        events.append(event)
+def _is_tenants_own(said: WrittenStream) -> bool:
+    return (said.kind, said.name) == (imported.TENANT, imported.TENANT)
 
 
 def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:

@@ -111,6 +111,14 @@ def note(tx: Tx, stream: Stream, session: str | None, span: Span, bundle: str) -
     tx.record(Change("tenant.imported", own, None, Op.NOTE, doc=doc, refs=[stream.ref(span.upto)]))
 
 
+def note_copies(tx: Tx, stream: Stream, copied: Copied, after: int) -> None:
+    """Say the same of a stream that comes out of another log: which of its events after one are copies."""
+    for first, upto in copied.spans:
+        if upto > after:
+            for span in spans(max(first, after), upto, sorted(copied.emptied)):
+                note(tx, stream, copied.session, span, "")
+
+
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:
     """What is different here about a stream that was imported; None for any other."""
     notes = [_note(reads, *row) for row in reads.query(Q.imported_of, uid=stream.uid, tenant=stream.tenant)]
@@ -125,9 +133,14 @@ def seen_of(reads: Reads, stream: Stream) -> Seen | None:
 
 def of_tenant(reads: Reads, tenant: int) -> dict[str, Copied]:
     """The same for every imported stream of a tenant, by uid."""
+    return noted(reads, (body for (body,) in reads.query(Q.imported_all, tenant=tenant)))
+
+
+def noted(reads: Reads, bodies: Iterable[bytes | None]) -> dict[str, Copied]:
+    """What notes say, in their order, about every stream, by uid."""
     found: dict[str, list[_Note]] = {}
-    for row in reads.query(Q.imported_all, tenant=tenant):
-        said = _note(reads, *row)
+    for body in bodies:
+        said = _note(reads, body)
         found.setdefault(said.uid, []).append(said)
     return {uid: _copied(notes) for uid, notes in found.items()}
 

@@ -181,6 +181,12 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
 
 
+def now_in(reads: Reads, stream: Stream, core: Core) -> View:
+    """The same of now: a copy in which anything can be tried."""
+    last = _event(reads, stream, _last(reads, stream)).at
+    return view(reads, stream, to_datetime(max(last, store_now(reads))), core)
+
+
 def _hold_on(tx: Tx) -> None:
     """Who held something then holds it, as long as time stands still: whether he was dead by then is not in the log."""
     for (holder,) in tx.query(Q.holders_named):

@@ -86,9 +86,9 @@ def number_in(facts: Mapping[str, str], name: str) -> int:
     return int(facts[name])
 
 
-def next_epoch(script: Script) -> int:
-    """Raise the epoch of a store; returns the new one."""
-    epoch = number_in(facts_of(script), "epoch") + 1
+def next_epoch(script: Script, least: int = 0) -> int:
+    """Raise the epoch of a store, above `least` too; returns the new one."""
+    epoch = max(number_in(facts_of(script), "epoch"), least) + 1
     script.query(Q.meta_put, name="epoch", value=str(epoch))
     return epoch
 

@@ -229,3 +229,31 @@ def test_rows_that_nobody_explained_are_answered_with_what_explains_them(take: T
     (tmp_path / "b.bin").write_bytes(b"\x00\x01")
     assert "--as tasks" in take(tmp_path / "b.csv").left_out[0].why
     assert "--as" not in take(tmp_path / "b.bin").left_out[0].why
+
+
+def test_blank_lines_before_the_headings_are_nothing(store: Any, take: Take, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("\n \n,\ntitle,status\na,open\nb\n")
+    assert take(tmp_path / "b.csv", mapping=TASKS).ok
+    assert {task.title for task in store.session("backlog").tasks()} == {"a", "b"}
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.TSV"])
+def test_a_table_of_one_column_is_one(store: Any, take: Take, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("title\nWrite it\nShip it\n")
+    assert take(tmp_path / name, mapping=TASKS).ok
+    assert {task.title for task in store.session("backlog").tasks()} == {"Write it", "Ship it"}
+
+
+def test_a_heading_that_stands_twice_is_said(store: Any, take: Take, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("title,note,note,,\na,lost,kept,,\n")
+    report = take(tmp_path / "b.csv", mapping=TASKS)
+    assert [(each.place, each.what) for each in report.mended] == [
+        ("b.csv:1", "2 columns are called 'note': the last one is read")
+    ]
+    assert store.session("backlog").tasks()[0].detail["detail"] == {"note": "kept"}
+
+
+@pytest.mark.parametrize("text", ["", "\n,,\n"])
+def test_a_table_that_says_nothing_is_said(take: Take, tmp_path: Path, text: str) -> None:
+    (tmp_path / "b.csv").write_text(text)
+    assert [each.why for each in take(tmp_path / "b.csv", mapping=TASKS).left_out] == ["there is nothing in it"]

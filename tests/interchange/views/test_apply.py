@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.errors import Conflict, Invalid, NotFound
+from perdure.errors import Conflict, Error, Invalid, NotFound
 from perdure.interchange.views import apply as applying
 from perdure.interchange.views.apply import apply_view
 from perdure.interchange.views.gather import gather
@@ -158,6 +158,28 @@ def test_what_somebody_else_moved_is_a_conflict_and_nothing_is_applied(desk):
     assert caught.value.path.startswith(f"{desk.page()}:")
     with pytest.raises(Conflict):
         desk.apply(dry_run=True)
+    assert desk.look() == at
+
+
+REFUSED = {
+    "a need that is not there": ("## Values", "- [ ] Third\n  - needs: [99]\n\n## Values"),
+    "a need that is no task": ("## Values", '- [ ] Third\n  - needs: ["one"]\n\n## Values'),
+    "a parent that is not there": ("## Values", "- [ ] Third\n  - parent: 99\n\n## Values"),
+    "a title that is too long": ("## Values", f"- [ ] {'x' * 200_000}\n\n## Values"),
+    "a value twice": ("## Values\n", "## Values\n\n- one = 1\n- one = 2\n"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_verb_refuses_a_dry_run_refuses_too_with_its_line(desk, what):
+    desk.edit(REFUSED[what])
+    at, said = desk.look(), []
+    for dry_run in (True, False):
+        with pytest.raises(Error) as caught:
+            desk.apply(dry_run=dry_run)
+        said.append((caught.value.path, caught.value.message))
+    assert said[0] == said[1]
+    assert said[0][0].startswith(f"{desk.page()}:")
     assert desk.look() == at
 
 

@@ -255,6 +255,18 @@ def test_many_open_a_new_store_at_once(url):
         core.close()
 
 
+def test_who_reads_where_the_log_is_gone_is_not_told_to_open_it_for_writing(url, folder):
+    with perdure.open(url) as store:
+        store.session("a").say("user", "the cache has it still")
+    shutil.rmtree(folder / "log")
+    with pytest.raises(perdure.NotFound, match="the log is gone") as caught:
+        perdure.open(url, read_only=True)
+    assert "begins anew" in caught.value.hint
+    shutil.rmtree(folder / ".perdure")
+    with pytest.raises(perdure.NotFound, match="no store yet"):
+        perdure.open(url, read_only=True)
+
+
 def test_a_reader_sees_what_a_writer_elsewhere_said(url):
     with opened(url) as one, opened(url) as other:
         stream = one.write(begin, "a")

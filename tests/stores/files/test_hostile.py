@@ -142,6 +142,7 @@ CHANGES = {
     "a list for a name": put(2, "events", 0, "body", "set", "name", value=[1]),
     "a number that is too large": put(2, "events", 0, "body", "set", "created_at", value=2**63),
     "an epoch that cannot rise": put(0, "store", "epoch", value=2**62),
+    "an epoch of too many digits": put(0, "store", "epoch", value=10**9),
     "an epoch below all": put(0, "store", "epoch", value=-1),
     "a partition that is a path": put(0, "store", "partition", value="../../elsewhere"),
 }

@@ -45,5 +45,5 @@ def merge(*, theirs: str | None, name: str, store: str, actor: str, as_json: boo
     if done.forked:
         say_table(FORKED, done.forked)
     for what, why in done.refused:
-        note(f"left out: run {what}: {why}")
+        note(f"left out: {what}: {why}")
     note(f"{counted(done.added, 'event')} of {done.branch} came over as they were; the epoch is {done.epoch}")

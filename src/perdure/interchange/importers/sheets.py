@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from perdure.model.limits import VALUE_MAX_DEPTH
 DELIMITERS = "\t,;|"
 CELL_MAX_CHARS = 8 * 1024 * 1024
 YAML_ENDINGS = (".yaml", ".yml")
+CELL_ENDINGS = (".csv", ".tsv")  # of which one with a single column has nothing between its cells
 
 
 class Row(NamedTuple):
@@ -39,7 +41,7 @@ def rows_of(source: Source) -> Iterator[Row | LeftOut | Mended]:
     text = text_of(source.path)
     if text.lstrip()[:1] in ("{", "["):
         yield from _json_rows(text, source)
-    elif any(delimiter in _first_line(text) for delimiter in DELIMITERS):
+    elif source.path.suffix.lower() in CELL_ENDINGS or any(each in _first_line(text) for each in DELIMITERS):
         yield from _cells(text, source)
     else:
         yield from _tree_rows(_yaml(text, source), source)
@@ -112,13 +114,14 @@ def _look_through(yaml: Any, text: str, source: Source) -> None:
 # -- cells -------------------------------------------------------------------------------------------------------
 
 
-def _cells(text: str, source: Source) -> Iterator[Row | LeftOut]:
+def _cells(text: str, source: Source) -> Iterator[Row | LeftOut | Mended]:
     csv.field_size_limit(CELL_MAX_CHARS)
     head = _first_line(text)
     delimiter = max(DELIMITERS, key=head.count)
-    reader = csv.DictReader(
-        io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter, restkey="", strict=True
-    )
+    lines = io.StringIO(text.replace("\0", ""), newline="")
+    reader = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
+    reader.fieldnames = headings = _headings(reader.reader, source)
+    yield from _doubled(headings, f"{source.name}:{reader.reader.line_num}")
     while True:
         try:
             row: Any = next(reader, None)
@@ -132,3 +135,20 @@ def _cells(text: str, source: Source) -> Iterator[Row | LeftOut]:
             name.strip(): value for name, value in row.items() if isinstance(name, str) and name and value is not None
         }
         yield LeftOut(place, "more cells than there are headings") if row.get("") else Row(cells, place)
+
+
+def _headings(rows: Iterator[list[str]], source: Source) -> list[str]:
+    """The first row that says something. Invalid if that is broken or not there: nothing below it can be read."""
+    try:
+        found = next((row for row in rows if any(cell.strip() for cell in row)), None)
+    except csv.Error as error:
+        raise Invalid(f"its headings cannot be read: {error}", path=source.name) from None
+    if found is None:
+        raise Invalid("there is nothing in it", path=source.name)
+    return found
+
+
+def _doubled(headings: list[str], place: str) -> Iterator[Mended]:
+    for name, count in Counter(name.strip() for name in headings).items():
+        if name and count > 1:
+            yield Mended(place, f"{count} columns are called {name[:40]!r}: the last one is read")

@@ -202,9 +202,7 @@ class FilesEngine(SqliteEngine):
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
-            raise NotFound(
-                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
-            )
+            raise self._not_there()
         journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)
@@ -217,6 +215,16 @@ class FilesEngine(SqliteEngine):
             cache.raw.execute(Q.unwritable.source)
             self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
             self._unkept = gathered(pieces)
+
+    def _not_there(self) -> NotFound:
+        """There is no log. Where there was one, the cache alone has what it said, and opening for writing makes that anew."""
+        if not self.layout.cache.exists():
+            hint = "name another, or open it for writing"
+            return NotFound(f"there is no store yet at {self.url}", path="store", hint=hint)
+        hint = (
+            "bring it back, from git, another clone or a backup, before anybody opens it for writing: that begins anew"
+        )
+        return NotFound(f"the log is gone: there is none in {self.layout.log}", path="store", hint=hint)
 
     def _is_readable(self, journal: Journal) -> bool:
         if not self.layout.cache.exists():

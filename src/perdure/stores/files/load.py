@@ -33,7 +33,7 @@ from perdure.stores.tx import EVENTS, LOG, Batch, Clocks, Tx
 
 Q = Statements("perdure.stores.files", "files.sql")
 CHUNK_LINES = 16_384
-_EPOCH_MAX = 2**53  # one that could not rise any more is none
+EPOCH_MAX = 10**9 - 1  # one that could not rise any more is none (`migrate.number_in`)
 _CLOCKS = Clocks(system_clock, system_clock)
 _COPY = "a copy of what was loaded before"
 _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  # others are the disk's
@@ -153,7 +153,7 @@ class Loader:
         from_hex(said.uid, 16, "store.uid")
         if said.partition:
             from_hex(said.partition, 16, "store.partition")
-        if not 1 <= said.epoch <= _EPOCH_MAX:
+        if not 1 <= said.epoch < EPOCH_MAX:
             raise Damaged("no store has this epoch", path="store.epoch")
         if self.facts is None or (said.uid == self.facts.uid and said.epoch >= self.facts.epoch):
             self.facts = said

@@ -12,19 +12,26 @@ import itertools
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 
-from perdure.errors import Invalid, NotFound
+from perdure.errors import Damaged, Invalid, NotFound, Refused
+from perdure.log.event import GENESIS
+from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.stores.copies import sync
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
+from perdure.stores.files.load import EPOCH_MAX
+from perdure.stores.replay import follow
+from perdure.stores.store import Head
 
+BY_REF = "git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH"
 _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
 
 
@@ -37,8 +44,60 @@ class Theirs(msgspec.Struct, frozen=True):
 
     @property
     def store(self) -> WrittenStore | None:
-        """Who it says that it is, last."""
-        return next((line.store for line in reversed(self.lines) if line.store), None)
+        """Who it says that it is, last. An epoch that no store has is not believed."""
+        said = (line.store for line in reversed(self.lines) if line.store)
+        return next((store for store in said if store.epoch < EPOCH_MAX), None)
+
+
+class Told(NamedTuple):
+    """What a side tells of each stream: how it begins, and its events as they follow each other. loose: of streams that go on
+    with what follows nothing, the first such event.
+    """
+
+    streams: dict[str, WrittenStream]
+    events: dict[str, list[WrittenEvent]]
+    loose: dict[str, int]
+
+
+def told(lines: Iterable[Line]) -> Told:
+    """What these lines tell, checked against the chains. What they say twice counts once."""
+    found = Told({}, {}, {})
+    for line in lines:
+        found.streams.update({stream.uid: stream for stream in line.streams if stream.uid not in found.streams})
+        for event in line.events:
+            events = found.events.setdefault(event.stream, [])
+            if _follows(found, event):
+                events.append(event)
+            elif not any(each.hash == event.hash for each in _numbered(events, event.seq)):
+                found.loose.setdefault(event.stream, event.seq)
+    return found
+
+
+def _follows(found: Told, said: WrittenEvent) -> bool:
+    """Whether an event goes on from the last one that is known of its stream."""
+    head = _head(found, said.stream)
+    try:
+        after = head and follow(from_hex(said.stream, 16, "events.stream"), event_read(said, "events"), head)
+    except Damaged:
+        return False
+    return after is not None
+
+
+def _head(found: Told, uid: str) -> Head | None:
+    """Where a stream is; before its first event at nothing, or where it left its parent."""
+    stream, events = found.streams.get(uid), found.events[uid]
+    if events:
+        return events[-1].seq, from_hex(events[-1].hash, 32, "events.hash")
+    if stream is None or not stream.parent:
+        return stream and (0, GENESIS)
+    left = _numbered(found.events.get(stream.parent, []), stream.fork)
+    return (stream.fork, from_hex(left[0].hash, 32, "events.hash")) if left else None
+
+
+def _numbered(events: list[WrittenEvent], seq: int) -> list[WrittenEvent]:
+    """The event of a number, if it is there."""
+    at = seq - events[0].seq if events else -1
+    return events[at : at + 1] if at >= 0 else []
 
 
 @contextmanager
@@ -77,32 +136,53 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
 
 
-def from_conflict(layout: Layout, name: str = "") -> tuple[Theirs, Theirs]:
+def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs, Theirs], None]) -> tuple[Theirs, Theirs]:
     """Their side of a log with conflict marks, and what was written since on top of both. Ours alone stays in the log. Under
-    the lock of the store.
+    the lock of the store. accept: raises when theirs cannot be merged into ours; the log is as it was then.
 
     The files as they were are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
     Invalid when there is no conflict.
     """
     kept = layout.own / "merge"
     marked = [number for number in layout.numbers() if _has_marks(layout, number)]
-    if marked:
-        _keep(layout, kept, marked)
-    if not kept.is_dir():
+    if not marked and not kept.is_dir():
         raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
-    sides = Sides()
+    sides, ours = Sides(), dict[int, bytes]()
     for number in layout.numbers():
         file = kept / layout.segment(number).name
         before = len(sides.ours)
-        sides.read(file.read_bytes() if file.exists() else layout.content(number))
-        if number in marked:
-            layout.place(layout.segment(number), b"".join(sides.ours[before:]))
+        data = file.read_bytes() if number not in marked and file.exists() else layout.content(number)
+        if sides.go_on_in(data):
+            raise Refused(f"{layout.segment(number).name} is of their side alone", path="log", hint=BY_REF)
+        sides.read(data)
+        ours[number] = b"".join(sides.ours[before:])
     name = name or sides.name or "theirs"
-    return Theirs(name, _lines(sides.theirs), layout.blobs), Theirs(name, _lines(sides.since), layout.blobs)
+    _check_whole(sides.theirs)
+    theirs = Theirs(name, _lines(sides.theirs), layout.blobs)
+    accept(Theirs("ours", _lines(sides.ours), layout.blobs), theirs)
+    if marked:
+        _keep(layout, kept, marked)
+    for number in marked:
+        layout.place(layout.segment(number), ours[number])
+    return theirs, Theirs(name, _lines(sides.since), layout.blobs)
+
+
+def _found(texts: list[bytes]) -> list[Found]:
+    return [each for each in lines_in(b"".join(texts), 0) if isinstance(each, Found)]
 
 
 def _lines(texts: list[bytes]) -> list[Line]:
-    return [each.line for each in lines_in(b"".join(texts), 0) if isinstance(each, Found)]
+    return [each.line for each in _found(texts)]
+
+
+def _check_whole(theirs: list[bytes]) -> None:
+    """Refuse a conflict of which git kept only ours in some file: a packed segment has no marks."""
+    known = {""}
+    for each in _found(theirs):
+        if each.line.prev not in known:
+            message = "their side is not all in the log: a line of theirs follows one that is not there"
+            raise Refused(message, path="log", hint=BY_REF)
+        known.update((each.check, *each.line.was))
 
 
 def in_conflict(layout: Layout) -> bool:
@@ -153,6 +233,17 @@ class Sides:
             if not self._passes(line):
                 for side in self._where():
                     side.append(line)
+
+    def go_on_in(self, data: bytes) -> bool:
+        """Whether a segment, which has no marks, goes on with theirs alone. What was written since raised the epoch first."""
+        if self._side != "since" or self.since or b"\n" + _OURS in b"\n" + data:
+            return False
+        first = next((each.line for each in lines_in(data, 0) if isinstance(each, Found)), None)
+        theirs = _found(self.theirs)
+        if first is None or not theirs or first.prev != theirs[-1].check:
+            return False
+        said = [each.line.store for each in theirs if each.line.store]
+        return not (first.store and said and first.store.epoch > said[-1].epoch)
 
     def _passes(self, line: bytes) -> bool:
         """Whether this is a mark; what follows it is on another side then."""

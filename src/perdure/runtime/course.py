@@ -27,10 +27,14 @@ UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 
 
 class Drive(NamedTuple):
-    """What one drive of a run came to. completed: here and now, with this result; else the store knows how it stands."""
+    """What one drive of a run came to. completed: here and now, with this result; else the store knows how it stands.
+
+    cause: what the agent raised, if it failed by that: the store keeps what it said, and not where.
+    """
 
     completed: bool = False
     result: Any = None
+    cause: BaseException | None = None
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
@@ -153,8 +157,8 @@ def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known}
 
 
-def ended_as(record: RunRecord) -> Any:
-    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands."""
+def ended_as(record: RunRecord, cause: BaseException | None = None) -> Any:
+    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands; Failed from its cause."""
     if record.status is RunStatus.COMPLETED:
         return record.result
     code, said = (
@@ -166,4 +170,4 @@ def ended_as(record: RunRecord) -> Any:
         hint = elsewhere.ways_on(record.id, record.reason, record.hint)
         raise parked(said, path=where, hint=hint, reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
-    raise kind(said, code=code, path=where)
+    raise kind(said, code=code, path=where) from cause

@@ -7,6 +7,7 @@ parked or to whoever has it now. Callers: `drive`, `recover` and the worker. Kee
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -44,6 +45,8 @@ from perdure.runtime.pausing import (
     origins,
 )
 from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span, standing_in
+
+log = logging.getLogger("perdure.run")
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
@@ -307,7 +310,7 @@ def _drive(driving: Driving) -> Drive:
         driving.write(end_run, RunStatus.COMPLETED, result)
         drive = Drive(completed=True, result=decode(encode(result)))  # as whoever reads it gets it
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
-        _ended_by(driving, error)
+        drive = Drive(cause=_ended_by(driving, error))
     reach("run.drive.after")
     return drive
 
@@ -344,16 +347,19 @@ def _called(driving: Driving, run: Run) -> Any:
         driving.trunk.tasks.clear()
 
 
-def _ended_by(driving: Driving, error: BaseException) -> None:
-    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
+def _ended_by(driving: Driving, error: BaseException) -> BaseException | None:
+    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class.
+
+    Gives what it failed by, and logs it: where it was raised is kept nowhere else.
+    """
     if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
         _give_back(driving, driving.stopped)
-        return
+        return None
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         _rest(driving, paused)
-        return
+        return None
     driving.forget_errors()
     parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
     if parked is not None:
@@ -363,9 +369,14 @@ def _ended_by(driving: Driving, error: BaseException) -> None:
         status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
         blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
         driving.write(end_run, status, None, error_of(error), blamed)
+        if not cancelled:
+            about = {"run": driving.stream.name, "agent": driving.agent.name}
+            log.warning("the run failed", exc_info=error, extra=about)
+            return error
     else:  # the process is being stopped: another one goes on
         driving.write(runs.release)
         raise error
+    return None
 
 
 def _give_back(driving: Driving, trouble: BaseException) -> None:

@@ -140,6 +140,16 @@ def test_what_the_ledger_hands_in_is_not_passed_by_hand():
             made.bind(wrong, {})
 
 
+class Service:
+    def send(self, text): ...
+
+
+def test_a_method_is_declared_of_an_object_and_not_in_its_class():
+    with pytest.raises(Invalid, match="its object would be missing"):
+        tool(Service.send)
+    assert tool(Service().send).bind(("hello",), {}) == {"text": "hello"}
+
+
 def test_a_digest_says_which_argument_cannot_be_kept():
     assert digest_of("t", {"a": 1}) == digest_of_parts(tool="t", args={"a": 1})
     assert digest_of("t", {"a": 1}) != digest_of("t", {"a": 1.0})

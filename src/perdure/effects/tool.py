@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.model.functions import check_options, signature_of
+from perdure.model.functions import check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -244,6 +244,7 @@ def guards_of(guards: object) -> tuple[Guard, ...]:
 
 def _checked(made: Tool) -> Tool:
     """Refuse what contradicts itself, when it is declared."""
+    check_unbound(made.signature, "tool")
     if made.kind is ToolKind.KEYED and "key" not in made.takes:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
         raise Invalid(f"the keyed tool {made.name!r} takes no key by its name", path="key", hint=hint)

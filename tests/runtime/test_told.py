@@ -114,3 +114,8 @@ def test_a_tool_that_says_no_and_a_run_that_is_cancelled_are_no_mistakes(store, 
             store.session("a").act(refuses, key="k")
         store.start(asks).cancel()
     assert caplog.text == ""
+
+
+def test_who_waits_for_a_run_that_nobody_takes_is_told_who_would(store):
+    with pytest.raises(perdure.TimedOut, match="perdure worker MODULE"):
+        store.start(mother).result()

@@ -105,7 +105,9 @@ class RunHandle(Enveloping):
             return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise waiting_for(self)
-        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint="wait longer, or look at `perdure show`")
+        untaken = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
+        hint = untaken if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
+        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     def waits(self) -> list[WaitRecord]:
         """What it waits for now."""

@@ -68,6 +68,41 @@ def test_what_contradicts_itself_is_refused_at_import(fn, declared, path):
     assert refused.value.path == path
 
 
+def probe_with_key(a, b=1, *, key): ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "probe", "says"),
+    [
+        (lambda a: ..., lambda: ..., "unexpected keyword argument 'a'"),
+        (lambda a: ..., lambda a, repo: ..., "missing a required argument: 'repo'"),
+        (lambda a, b=1: ..., lambda a: ..., "unexpected keyword argument 'b'"),
+        (lambda a, b=1: ..., lambda a, b: ..., "missing a required argument: 'b'"),
+        (lambda a, *, token: ..., lambda a, *, token: ..., "missing a required argument: 'token'"),
+        (lambda *paths: ..., lambda: ..., "unexpected keyword argument 'paths'"),
+    ],
+)
+def test_a_probe_that_could_not_be_asked_after_a_crash_is_refused_at_import(fn, probe, says):
+    with pytest.raises(Invalid, match=says) as refused:
+        tool(name="send", probe=probe)(fn)
+    assert refused.value.path == "probe"
+
+
+@pytest.mark.parametrize(
+    ("fn", "probe"),
+    [
+        (keyed, plain),
+        (plain, keyed),
+        (lambda a, b=1: ..., probe_with_key),
+        (lambda a, b=1: ..., lambda **given: ...),
+        (lambda a, *paths, **rest: ..., lambda a, *paths, **rest: ...),
+        (lambda a, /: ..., lambda a, /: ...),
+    ],
+)
+def test_a_probe_takes_what_its_tool_takes_and_the_key_if_it_wants(fn, probe):
+    assert tool(name="send", probe=probe)(fn).kind is ToolKind.PROBED
+
+
 def test_what_a_tool_is_follows_from_what_it_says():
     assert as_tool(plain).kind is ToolKind.UNSAFE
     assert not as_tool(plain).declared
@@ -103,6 +138,16 @@ def test_what_the_ledger_hands_in_is_not_passed_by_hand():
     for wrong in ((), (1, 2)):
         with pytest.raises(Invalid):
             made.bind(wrong, {})
+
+
+class Service:
+    def send(self, text): ...
+
+
+def test_a_method_is_declared_of_an_object_and_not_in_its_class():
+    with pytest.raises(Invalid, match="its object would be missing"):
+        tool(Service.send)
+    assert tool(Service().send).bind(("hello",), {}) == {"text": "hello"}
 
 
 def test_a_digest_says_which_argument_cannot_be_kept():

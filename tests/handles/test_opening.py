@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import pickle
 import threading
 
 import pytest
@@ -140,6 +141,14 @@ def test_control_what_is_right_is_opened(tmp_path):
     with perdure.open(f"sqlite:///{tmp_path}/agent.db", timeout=1, artifacts=f"file://{tmp_path}/blobs") as store:
         store.session("a")
     assert (tmp_path / "agent.db").exists()
+
+
+def test_a_store_and_its_handles_cannot_be_pickled_and_say_what_to_do_instead():
+    with perdure.open("memory:", actor="me") as store:
+        session = store.session("a")
+        for held in (store, session, session.task("t"), session.decide("d", because="b")):
+            with pytest.raises(Refused, match="open it there by its URL"):
+                pickle.dumps(held)
 
 
 def test_a_repr_shows_no_password():

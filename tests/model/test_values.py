@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import contextlib
 import dataclasses
 import decimal
 import enum
@@ -14,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -312,6 +315,17 @@ class Zone(tzinfo):
         return dt and timedelta(hours=1)
 
 
+class Bare(enum.Enum):
+    ONE = 1
+
+
+class Dumped:
+    """As pydantic's are."""
+
+    def model_dump(self) -> dict[str, int]:
+        return {}
+
+
 Pair = collections.namedtuple("Pair", "a b")  # noqa: PYI024
 
 BAD: list[tuple[object, str, str]] = [
@@ -338,6 +352,12 @@ BAD: list[tuple[object, str, str]] = [
     ([collections.OrderedDict()], "value[0]", "subclass of dict"),
     ([Pair(1, 2)], "value[0]", "subclass of tuple"),
     ([lambda: 1], "value[0]", "function"),
+    ([Path("a")], "value[0]", "use str("),
+    ([Bare.ONE], "value[0]", "its value or its name"),
+    ([range(3)], "value[0]", "use list("),
+    ([ValueError("no")], "value[0]", "use its text"),
+    ([array.array("d", [1.0])], "value[0]", "give its tolist()"),
+    ([Dumped()], "value[0]", "give its model_dump()"),
     ([int], "value[0]", "builtins.type"),
     ([1j], "value[0]", "complex"),
     ([datetime(2024, 1, 1)], "value[0]", "without an offset"),  # noqa: DTZ001
@@ -346,6 +366,15 @@ BAD: list[tuple[object, str, str]] = [
     ([Decimal("sNaN")], "value[0]", "sNaN"),
     ([Decimal("-Infinity")], "value[0]", "Infinity"),
 ]
+
+
+def test_who_forgot_to_await_is_told_so() -> None:
+    async def later() -> int:
+        return 1
+
+    forgotten = later()
+    with contextlib.closing(forgotten), pytest.raises(Invalid, match="an await is missing"):
+        to_plain({"a": forgotten})
 
 
 @pytest.mark.parametrize(("value", "path", "says"), BAD, ids=[str(i) for i in range(len(BAD))])

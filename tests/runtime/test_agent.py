@@ -43,3 +43,13 @@ def test_what_does_not_fit_is_refused_at_import(fn, declared, path):
 def test_an_unknown_option_is_told_those_that_there_are():
     with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, limit, name, pins"):
         agent(nope=1)(plain)
+
+
+class Service:
+    def go(self, run): ...
+
+
+def test_a_method_is_declared_of_an_object_and_not_in_its_class():
+    with pytest.raises(Invalid, match="its object would be missing"):
+        agent(Service.go)
+    assert agent(Service().go).name == "go"

@@ -123,9 +123,26 @@ def test_anything_else_is_refused_with_its_path(text):
     assert len(str(caught.value)) < 400
 
 
-def test_a_bare_path_is_told_what_was_meant():
-    with pytest.raises(Invalid, match=r"did you mean sqlite:///agent\.db"):
-        urls.parse("agent.db")
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("agent.db", "sqlite:///agent.db"),
+        ("./state/agent.db", "sqlite:///./state/agent.db"),
+        ("/srv/agent.db", "sqlite:////srv/agent.db"),
+        ("sqlite:agent.db", "sqlite:///agent.db"),
+        ("sqlite:/agent.db", "sqlite:///agent.db"),
+        ("files:/state", "files:///state"),
+    ],
+)
+def test_a_bare_path_and_a_slash_too_few_are_told_what_was_meant(text, meant):
+    with pytest.raises(Invalid) as caught:
+        urls.parse(text)
+    assert caught.value.hint == f"did you mean {meant} ?"
+
+
+def test_a_path_that_is_no_text_is_told_so():
+    with pytest.raises(Invalid, match="got PosixPath"):
+        urls.parse(Path("agent.db"))  # type: ignore[arg-type]
 
 
 @given(st.text(max_size=60), st.sampled_from(["", "sqlite://", "sqlite:///", "postgresql://", "memory:", "x://"]))

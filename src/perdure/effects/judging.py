@@ -83,11 +83,16 @@ def unkept(result: Any, error: Invalid) -> Outcome:
 
 def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
     """The error that says what is in doubt, why nothing more is done by itself, and how a person settles it."""
-    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
     return InDoubt(
-        f"it is not known whether {record.tool} happened{why}: {advice.reason}", path=record.id,
+        f"{in_doubt_about(record)}: {advice.reason}", path=record.id,
         hint=settling.ways_out(record), effect=record.id, action=advice.action.value, until=advice.until_us,
     )  # fmt: skip
+
+
+def in_doubt_about(record: EffectRecord) -> str:
+    """What is in doubt, and by what it came to be."""
+    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
+    return f"it is not known whether {record.tool} happened{why}"
 
 
 def outcome_of(record: EffectRecord) -> Any:

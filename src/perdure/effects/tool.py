@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.model.functions import check_options, signature_of
+from perdure.model.functions import check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -29,6 +29,10 @@ HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; 
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 RETRIES_MAX = 1_000
 _LANDS_WITHIN = "60s"
+_BARE: dict[Any, Any] = {
+    inspect.Parameter.VAR_POSITIONAL: (),
+    inspect.Parameter.VAR_KEYWORD: {},
+}  # of those kinds, nothing
 
 DECLARED: dict[str, Tool] = {}  # by name: what recovery can settle doubt with in this process
 
@@ -240,6 +244,7 @@ def guards_of(guards: object) -> tuple[Guard, ...]:
 
 def _checked(made: Tool) -> Tool:
     """Refuse what contradicts itself, when it is declared."""
+    check_unbound(made.signature, "tool")
     if made.kind is ToolKind.KEYED and "key" not in made.takes:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
         raise Invalid(f"the keyed tool {made.name!r} takes no key by its name", path="key", hint=hint)
@@ -248,12 +253,26 @@ def _checked(made: Tool) -> Tool:
     if made.kind is ToolKind.PROBED and made.probe is None:
         raise Invalid(f"the tool {made.name!r} has no probe", path="probe")
     if made.probe is not None:
-        signature_of(made.probe, "probe")
+        _check_probe(made, signature_of(made.probe, "probe"))
     if inspect.isgeneratorfunction(made.fn) or inspect.isasyncgenfunction(made.fn):
         raise Invalid(f"the tool {made.name!r} is a generator and would never run", path="tool")
     if made.keep not in ("value", "digest") or (made.keep == "digest" and made.kind is not ToolKind.READ):
         raise Invalid('expected "value", or for a tool that only reads "digest"', path="keep")
     return _isolated(made) if made.isolate else made
+
+
+def _check_probe(made: Tool, signature: inspect.Signature) -> None:
+    """Refuse a probe that cannot be called with what its tool is called with: after a crash that would be found out too late."""
+    every = [each for each in made.signature.parameters.values() if each.name not in made.takes]
+    needed = [each for each in every if each.default is each.empty]
+    handed = {"key": ""} if _takes(signature, "key") else {}
+    for given in (needed, every):
+        positional, named = _spread(signature, {each.name: _BARE.get(each.kind) for each in given})
+        try:
+            signature.bind(*positional, **named, **handed)
+        except TypeError as error:
+            hint = "it takes what the tool takes, by the same names and with the same defaults; key= if it wants"
+            raise Invalid(f"the probe of {made.name!r} does not fit it: {error}", path="probe", hint=hint) from None
 
 
 def _isolated(made: Tool) -> Tool:

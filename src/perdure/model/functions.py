@@ -51,6 +51,15 @@ def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:
         raise Invalid(f"{name} does not tell its parameters", path=path, hint="wrap it in a function") from None
 
 
+def check_unbound(signature: inspect.Signature, path: str) -> None:
+    """Refuse a method as its class declares it: nobody would hand in its object."""
+    if next(iter(signature.parameters), None) == "self":
+        hint = f"declare a function, or the method of an object: perdure.{path}(it.method)"
+        raise Invalid(
+            f"a method cannot be declared as {path} in its class: its object would be missing", path=path, hint=hint
+        )
+
+
 def check_options(given: Iterable[str], declare: Callable[..., Any]) -> None:
     """Refuse options that a declaration does not have: its keyword parameters are those that it has."""
     known = [each.name for each in inspect.signature(declare).parameters.values() if each.kind is each.KEYWORD_ONLY]

@@ -37,7 +37,10 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from enum import Enum
 from math import isfinite
+from pathlib import PurePath
+from types import CoroutineType, FunctionType
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
@@ -382,11 +385,12 @@ def _refuse(value: object) -> NoReturn:
                 f"{_name(kind)} is a subclass of {base.__name__} and would come back without its class",
                 hint=f"convert it to {base.__name__}, or register its class with @perdure.registered",
             )
-    if kind in _INSTEAD:
-        raise Invalid(f"a {kind.__name__} cannot be kept", hint=_INSTEAD[kind])
+    instead = next((hint for base, hint in _INSTEAD.items() if isinstance(value, base)), None)
+    if instead is not None:
+        raise Invalid(f"a {kind.__name__} cannot be kept", hint=instead)
     raise Invalid(
         f"an object of class {_name(kind)} cannot be kept: the class is not registered",
-        hint='decorate it with @perdure.registered("a-name", version=1), or give plain data',
+        hint=next((hint for name, hint in _PLAIN_FORM.items() if hasattr(kind, name)), _OWN_CLASS),
     )
 
 
@@ -399,4 +403,12 @@ _INSTEAD: dict[type, str] = {
     frozenset: "use a sorted list",
     bytearray: "use bytes(…)",
     memoryview: "use bytes(…)",
+    range: "use list(…)",
+    PurePath: "use str(…)",
+    Enum: "use its value or its name",
+    CoroutineType: "an await is missing",
+    FunctionType: "use what it gives",
+    BaseException: "use its text",
 }
+_PLAIN_FORM = {"model_dump": "give its model_dump()", "tolist": "give its tolist()"}  # pydantic; numpy, array
+_OWN_CLASS = 'decorate it with @perdure.registered("a-name", version=1), or give plain data'

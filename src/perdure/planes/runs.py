@@ -434,7 +434,7 @@ def _reopen(tx: Tx, stream: Stream, kind: str, sources: set[RunStatus], **column
     if status is READY:
         return
     if status not in sources:
-        ways = ", ".join(sorted(sources))
+        ways = " or ".join(sorted(sources))
         raise Conflict(f"run {stream.name} is {status}, not {ways}", path="run", status=status.value)
     _set(tx, stream, kind, status=READY.value, wake_at=tx.now, reason=None, deaths=0, suspect=0, **columns)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 
 from perdure.effects.meaning import named_args
 from perdure.errors import Invalid
-from perdure.model.functions import check_options, signature_of
+from perdure.model.functions import check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
@@ -124,6 +124,7 @@ def _declare(
         raise Invalid("an agent is a function or an async function that takes a run", path="agent")
     if not signature_of(fn, "agent").parameters:
         raise Invalid("an agent takes the run as its first parameter", path="agent", hint="def fix(run, …)")
+    check_unbound(signature_of(fn, "agent"), "agent")
     if timeout is not None:
         duration_us(timeout, "timeout")
     if limit is not None and (type(limit) is not int or limit < 1):

@@ -165,8 +165,8 @@ def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known}
 
 
-def ended_as(record: RunRecord) -> Any:
-    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands."""
+def ended_as(record: RunRecord, cause: BaseException | None = None) -> Any:
+    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands; Failed from its cause."""
     if record.status is RunStatus.COMPLETED:
         return record.result
     code, said = (
@@ -178,4 +178,4 @@ def ended_as(record: RunRecord) -> Any:
         hint = elsewhere.ways_on(record.id, record.reason, record.hint)
         raise parked(said, path=where, hint=hint, reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
-    raise kind(said, code=code, path=where)
+    raise kind(said, code=code, path=where) from cause

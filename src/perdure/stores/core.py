@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 from perdure.artifacts.place import Place, ReadOnlyPlace, place_from_url
@@ -160,6 +160,11 @@ class Core:
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._pid = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        """Asked by whoever pickles a store or a handle, to hand it to another process."""
+        hint = "open it there by its URL, and find the session or run by its name"
+        raise Refused("an open store belongs to its process and cannot be pickled", path="store", hint=hint)
 
     @property
     def clock_moves(self) -> bool:

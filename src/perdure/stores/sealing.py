@@ -50,7 +50,7 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
     """Refused for a store that was moved away (it can still be read), and for one that is not all there yet."""
     gone = departure(facts)
     if gone is not None and not read_only:
-        hint = f"open {gone.to}; `perdure move --take-back` opens this one again, if that one is given up"
+        hint = f"open {gone.to}; `perdure move SRC --take-back` opens this one again, if that one is given up"
         raise Refused(f"this store was moved to {gone.to}", path="store", hint=hint)
     if ARRIVING in facts:
         hint = "run the same `perdure move` again: it goes on where it stopped"

@@ -31,19 +31,28 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse(url: str) -> Address:
     """Read a store URL; Invalid names what is wrong with it."""
-    if not isinstance(url, str) or not url or "\0" in url or not _is_unicode(url):
+    if not isinstance(url, str):
+        raise Invalid(f"expected a store URL such as {_SCHEMES}, got {type(url).__name__}", path="store")
+    if not url or "\0" in url or not _is_unicode(url):
         raise Invalid(f"expected a store URL such as {_SCHEMES}", path="store")
     if url in ("memory:", "memory://"):
         return Address(url, "memory")
     if "://" not in url:
-        raise Invalid(f"{url[:80]!r} is not a store URL; known are {_SCHEMES}", path="store",
-                      hint=f"did you mean sqlite:///{url[:80]} ?" if not url.endswith(":") else "")  # fmt: skip
+        raise Invalid(f"{url[:80]!r} is not a store URL; known are {_SCHEMES}", path="store", hint=_meant(url))
     scheme = url.partition("://")[0]
     if scheme in ("sqlite", "files"):
         return _on_disk(url, scheme)
     if scheme in ("postgresql", "postgres"):
         return _postgres(url)
     raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
+
+
+def _meant(text: str) -> str:
+    """What was probably meant by a bare path, or by a URL with too few slashes."""
+    scheme, colon, rest = text[:80].partition(":")
+    if colon and scheme in ("sqlite", "files"):
+        return f"did you mean {scheme}:///{rest.lstrip('/') or 'agent.db'} ?"
+    return "" if text.endswith(":") else f"did you mean sqlite:///{text[:80]} ?"
 
 
 def _is_unicode(text: str) -> bool:

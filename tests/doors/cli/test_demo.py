@@ -45,6 +45,16 @@ def test_killed_again_and_again_it_does_everything_once_and_its_twin_does_not(ru
     assert figures(README.read_text()) == counted
 
 
+def test_a_life_that_asked_a_person_is_one_life_and_found_nothing_before_it(run, tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/kept.db"
+    shown = run("demo", "--no-kill", "--store", url).stdout
+    assert "life 1: nobody kills it\n" in shown
+    ours, naive = re.findall(r"(?m)^  (?:Perdure|session JSON file) +(\[.*)$", shown)
+    assert ours == naive == f"[found nothing] {' '.join(ACTIONS)} (asked) ✓"
+    for command in re.findall(r"(?m)^  perdure (.*)$", shown):  # what it says to look with can be pasted
+        assert run(*command.split()).exit_code == 0, command
+
+
 def test_nobody_killed_both_do_everything_once_and_the_store_keeps_it(ask, run, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     told = ask("demo", "--no-kill", "--store", url)

@@ -31,6 +31,21 @@ def test_the_store_is_made_and_the_report_says_what_was_taken(run, ask, tmp_path
     assert {each["creator"] for each in ask("sessions", "--store", url, "--label", "imported")["items"]} == {"ann"}
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("nothing-there",), errors.NotFound),
+        (("nothing-there.perdure",), errors.NotFound),
+        ((CLAUDE, "nothing-there"), errors.NotFound),
+        ((CLAUDE, "--from", "no-such-format"), errors.Invalid),
+        ((CLAUDE, "--as", "tasks", "--field", "nothing=Summary"), errors.Invalid),
+    ],
+)
+def test_what_is_misspelt_leaves_no_store_behind(run, tmp_path, words, error) -> None:
+    assert run("import", *words, "--store", f"sqlite:///{tmp_path}/new.db").exit_code == error.exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dry_run_needs_no_store(ask, tmp_path) -> None:
     report = ask("import", CLAUDE, "--dry-run", "--store", f"sqlite:///{tmp_path}/none.db")
     assert report["dry_run"]

@@ -151,7 +151,7 @@ def test_looking_never_makes_a_store(run, tmp_path, name) -> None:
     assert result.exit_code == errors.NotFound.exit_code
     assert result.stderr == (
         f"perdure: store: there is no store at {tmp_path}/agent.db (name another with --store URL or PERDURE_STORE; "
-        "your program makes one with perdure.open)\n"
+        "`perdure init` or your program's perdure.open makes one)\n"
     )
     assert list(tmp_path.iterdir()) == []
 

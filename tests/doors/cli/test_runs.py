@@ -206,6 +206,19 @@ def test_cancel_shows_first_what_ends(run, ask, runs_url, name_of) -> None:
     assert not [item for item in ask("asks", "--store", runs_url)["items"] if item["stream"] == name]
 
 
+def test_who_cancels_what_is_over_is_told_that_nothing_changed(run, runs_url, name_of) -> None:
+    name = name_of("counting")
+    before = event_kinds(runs_url, name)
+    result = run("cancel", name, "--store", runs_url)
+    assert (result.exit_code, result.stderr) == (0, "it was over already: nothing was changed\n")
+    assert event_kinds(runs_url, name) == before
+
+
+def test_who_says_it_to_a_run_that_stands_otherwise_is_told_how_it_would_have_to_stand(run, runs_url, name_of) -> None:
+    told = run("resume", name_of("counting"), "--store", runs_url).stderr
+    assert told.endswith(" is completed, not parked or waiting\n")
+
+
 def test_pin(ask, run, runs_url, name_of) -> None:
     name = name_of("asker")
     program = ask("pin", name, "--store", runs_url)["program"]

@@ -52,6 +52,8 @@ def test_agents_by_a_list_a_dict_one_agent_or_all_that_are_declared(app):
     ("target", "error", "words"),
     [
         ("no_such_module_here", NotFound, "there is no module 'no_such_module_here'"),
+        ("worker_app.py", NotFound, "did you mean worker_app ?"),
+        ("worker_app.py:plod", NotFound, "did you mean worker_app:plod ?"),
         ("worker_app:nothing", NotFound, "worker_app has no 'nothing' (it has plod, aplod, narrow"),
         ("worker_app:number", Invalid, "is a int, not an agent or a list of agents"),
         ("worker_app:wrong", Invalid, "which is no agent"),

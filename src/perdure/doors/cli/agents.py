@@ -45,11 +45,22 @@ def _module(name: str, target: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise Invalid(f"{name} cannot be imported: {error}", path="agents") from error
-        raise NotFound(f"there is no module {name!r}", path="agents", hint="run it in the folder that has it") from None
+        raise NotFound(f"there is no module {name!r}", path="agents", hint=_where(target)) from None
     except Error:
         raise
     except Exception as error:  # whatever it does when it is imported, it is not ours
         raise Invalid(f"{name} cannot be imported: {_failure(error)}", path="agents") from error
+
+
+def _where(target: str) -> str:
+    """How to find a module; who named its file is told its name."""
+    name, colon, attribute = target.partition(":")
+    is_file = name.endswith(".py")
+    return (
+        f"did you mean {name.removesuffix('.py')}{colon}{attribute} ?"
+        if is_file
+        else "run it in the folder that has it"
+    )
 
 
 def _failure(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,8 @@ def _say_end(ending: Ending, store: str | None) -> None:
         f"One of each, {counted(ending.kills, 'kill')}, {took}, and the ledger proves it." if ending.held else BROKEN
     )
     if store:
-        click.echo(f"Your store keeps it: perdure effects, perdure show {ending.run}")
+        where = shlex.join(["--store", store])
+        click.echo(f"Your store keeps it:\n  perdure effects {where}\n  perdure show {ending.run} {where}")
 
 
 def _record(ending: Ending, plan: list[Strike], seed: int) -> dict[str, Any]:

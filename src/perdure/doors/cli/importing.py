@@ -71,13 +71,17 @@ def import_(
     A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all; its runs that are not over
     come parked: they are copies, and only `perdure unpark` lets one go on here.
     """
-    from perdure.interchange.importers.importing import import_files  # noqa: PLC0415 - help must not load the stores
+    from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores
+        check_given,
+        import_files,
+    )
 
     if _are_bundles(paths):
         for path in paths:
             import_bundle(asked, path, names, dry_run=dry_run)
         return
     mapping = _mapping(kind, fields, session, scope, format_name)
+    check_given(paths, format_name, mapping)  # what is misspelt leaves no new store behind
     with _store(asked, dry_run=dry_run) as store, progress("importing") as step:
         report = import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
     if asked.as_json:

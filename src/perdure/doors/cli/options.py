@@ -89,7 +89,8 @@ class Asked:
             raise NotFound(
                 f"there is no store at {path.absolute()}",
                 path="store",
-                hint="name another with --store URL or PERDURE_STORE; your program makes one with perdure.open",
+                hint="name another with --store URL or PERDURE_STORE; "
+                "`perdure init` or your program's perdure.open makes one",
             )
 
 

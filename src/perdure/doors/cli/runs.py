@@ -54,17 +54,18 @@ def runs(asked: Asked, **filters: Any) -> None:
         say_page(found, COLUMNS, as_json=asked.as_json, what="runs", filtered=is_filtered(filters))
 
 
-def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str) -> None:
-    """Say something to a run, and show how it stands then."""
+def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, *, over: str = "") -> None:
+    """Say something to a run, and show how it stands then. over: what is noted instead if there was nothing left to do."""
     with asked.open() as store:
         handle = store.run(name)
+        was_over = handle.record.ended
         verb(handle)
         record = handle.refresh().record
     if asked.as_json:
         say_json(record)
         return
     say_facts({"run": record.id, "agent": record.agent, "status": record.status, "why": record.reason})
-    note(done)
+    note(over if over and was_over else done)
 
 
 @command(
@@ -121,7 +122,8 @@ def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
     if dry_run:
         _say_what_ends(asked, run)
     else:
-        _tell(asked, run, lambda handle: handle.cancel(reason), "what it did is kept; `perdure retry` goes on with it")
+        done = "what it did is kept; `perdure retry` goes on with it"
+        _tell(asked, run, lambda handle: handle.cancel(reason), done, over="it was over already: nothing was changed")
 
 
 def _say_what_ends(asked: Asked, name: str) -> None:

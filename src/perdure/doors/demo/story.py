@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 LIFE_SECONDS_MAX = 60.0
 LIVES_MAX = 10  # of one round: a life that only asks a person ends, and another goes on
 PERSON = "the reviewer"
+ASKED = "(asked)"
 
 
 class Part:
     """What one agent did in one life: on what it found, what it did, and how it ended. Grows while it lives."""
 
     def __init__(self) -> None:
-        self.resumed = 0
+        self.resumed: int | None = None  # not known yet
         self.did: list[str] = []
         self.ended = ""  # "killed", "done", or not yet
 
@@ -145,9 +146,11 @@ class Player:
     def _heard(self, agent: subprocess.Popen[bytes], fact: dict[str, Any], part: Part) -> str | None:
         match fact:
             case {"resumed": count}:
-                part.resumed = part.resumed or count
+                part.resumed = count if part.resumed is None else part.resumed
             case {"model": _}:
                 self.model_calls += 1
+            case {"do": action} if part.did[-2:] == [action, ASKED]:
+                pass  # it goes on with what it asked about, in the same life
             case {"do": action, "open": is_open}:
                 part.did.append(f"{action}?" if is_open else action)
             case {"ask": _}:
@@ -161,7 +164,7 @@ class Player:
 
     def _asked(self, part: Part) -> None:
         self.asked += 1
-        part.did.append("(asked)")
+        part.did.append(ASKED)
 
     def _ended(self, code: int, strike: Strike | None, part: Part) -> None:
         if code == -9 and strike is not None:

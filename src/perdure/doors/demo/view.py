@@ -82,7 +82,9 @@ class Lines:
 
 
 def _struck(one: Round) -> str:
-    return "nobody kills it any more" if one.strike is None else f"SIGKILL at {one.strike}"
+    if one.strike is not None:
+        return f"SIGKILL at {one.strike}"
+    return "nobody kills it" if one.number == 1 else "nobody kills it any more"
 
 
 class Screen:

@@ -38,7 +38,7 @@ class AsyncSettling(AsyncActing):
         while record.state is EffectState.IN_DOUBT:
             record, mine = await self._settle(tool, record)
             if mine and tool is not None:
-                record = await self._send(tool, record)
+                record, _ = await self._send(tool, record)
         return record
 
     async def _wait_until(self, record: EffectRecord, advice: Advice) -> None:

@@ -38,6 +38,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
 )
+from perdure.runtime import driven
 from perdure.stores.tide import Dispatch
 
 log = logging.getLogger("perdure.effects")
@@ -133,8 +134,10 @@ class AsyncSending:
                 sent = self._caller.core.flights.has_attempt
                 await self._say(ledger.take_back, which, self.sender, unsent(error), sent)
 
-    async def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
-        """Call the tool, and record what became of it."""
+    async def _send(
+        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+    ) -> tuple[EffectRecord, BaseException | None]:
+        """Call the tool, and record what became of it; gives what it raised, too."""
         flight = Attempt(self._caller.core.flights, (self._stream.id, record.seq, record.attempt))
         try:
             await self._ready(tool, record)
@@ -142,9 +145,9 @@ class AsyncSending:
                 result = await self._call(tool, record, flight)
             except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
                 flight.goes_on = not is_quiet(error)
-                return await self._went_wrong(tool, record, error, then)
+                return await self._went_wrong(tool, record, error, then), error
             reach("effect.call.after")
-            return await self._happened(tool, record, result, then)
+            return await self._happened(tool, record, result, then), None
         finally:
             flight.recorded()
 
@@ -292,6 +295,8 @@ class AsyncSending:
         doubted = await self._doubt(record, said, quiet=is_quiet(error))
         if not isinstance(error, Exception):
             raise error
+        trace = {"trace": driven.whence(error)}
+        log.warning("it is not known whether %s happened: effect %s", tool.name, record.id, extra=trace)
         return doubted
 
     async def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:

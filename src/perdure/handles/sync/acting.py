@@ -21,7 +21,7 @@ from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.meaning import guarded
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
-from perdure.errors import Conflict, Stale
+from perdure.errors import Conflict, InDoubt, Stale
 from perdure.handles.invoking import Prepared
 from perdure.handles.sync.sending import Sending, Then
 from perdure.model.instants import SECOND_US
@@ -125,14 +125,15 @@ class Acting(Sending):
         then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
         InDoubt when only a person, or a later time, can settle it. What is only planned is not begun in a run that is to end.
         """
+        raised: BaseException | None = None
         while mine or not record.settled:
             if mine:
                 assert tool is not None
-                record, mine = self._send(tool, record, then), False
+                (record, raised), mine = self._send(tool, record, then), False
             elif record.state is EffectState.UNDOING:
                 return record
             elif record.state is EffectState.IN_DOUBT:
-                record, mine = self._settle(tool, record)
+                record, mine = self._settled(tool, record, raised)
             elif record.epoch != self.sender.epoch or record.state is EffectState.DISPATCHED:
                 record = self._find_out(record)
             else:
@@ -164,6 +165,15 @@ class Acting(Sending):
     def _is_at_work(self, holder: str, *, dead: bool) -> bool:
         """Whether another store that dispatched something in a session may still be carrying it out."""
         return holder != self._caller.core.holder and not dead and self._caller.read(presence.is_alive, holder)
+
+    def _settled(
+        self, tool: Tool | None, record: EffectRecord, raised: BaseException | None
+    ) -> tuple[EffectRecord, bool]:
+        """`_settle`; what its tool raised is shown with the doubt that it left: nothing keeps where that was."""
+        try:
+            return self._settle(tool, record)
+        except InDoubt as doubt:
+            raise doubt from raised
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""

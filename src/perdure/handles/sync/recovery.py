@@ -39,7 +39,7 @@ class Settling(Acting):
         while record.state is EffectState.IN_DOUBT:
             record, mine = self._settle(tool, record)
             if mine and tool is not None:
-                record = self._send(tool, record)
+                record, _ = self._send(tool, record)
         return record
 
     def _wait_until(self, record: EffectRecord, advice: Advice) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from perdure.effects import adopting, deciding, ending, ledger, supposing
+from perdure.effects.judging import in_doubt_about
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
 from perdure.handles.callers import FrozenCaller
@@ -104,7 +105,9 @@ class RunHandle(Enveloping):
             return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise waiting_for(self)
-        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint="wait longer, or look at `perdure show`")
+        untaken = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
+        hint = untaken if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
+        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     def waits(self) -> list[WaitRecord]:
         """What it waits for now."""
@@ -179,7 +182,7 @@ def waiting_for(handle: RunHandle) -> Waiting:
     ways = [f"`perdure answer {each.id} {'|'.join(each.choices) or 'TEXT'}`" for each in asked]
     ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
     ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
-    said = [each.question for each in asked] + [f"it is not known whether {each.tool} happened" for each in doubts]
+    said = [each.question for each in asked] + [in_doubt_about(each.record) for each in doubts]
     said += [f"the signal {name!r}" for name in signals]
     if handle.record.reason == DOUBT and handle.record.wake_at is not None:
         ways.append(f"it is looked at again at {handle.record.wake_at.isoformat()}")
@@ -222,14 +225,17 @@ class Runs(StoreHandle):
 
     def _driven(self, handle: RunHandle, agents: dict[str, Agent]) -> Any:
         """Drive a run, and the runs that it starts, until it is over."""
+        cause = None
         while not handle.record.ended and handle.status is not RunStatus.PARKED:
             drive = self._take(handle._stream, handle.record, agents)
             if drive is None:
                 self._bide(handle, agents)
             elif drive.status is RunStatus.COMPLETED:
                 return drive.result
+            else:
+                cause = drive.cause
             handle.refresh()
-        return course.ended_as(handle.record)
+        return course.ended_as(handle.record, cause)
 
     def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> Drive | None:
         """Claim a run and drive it. None: it could not be had."""

@@ -39,6 +39,7 @@ from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
 )
+from perdure.runtime import driven
 from perdure.stores.tide import Dispatch
 
 log = logging.getLogger("perdure.effects")
@@ -134,8 +135,10 @@ class Sending:
                 sent = self._caller.core.flights.has_attempt
                 self._say(ledger.take_back, which, self.sender, unsent(error), sent)
 
-    def _send(self, tool: Tool, record: EffectRecord, then: Then = nothing_next) -> EffectRecord:
-        """Call the tool, and record what became of it."""
+    def _send(
+        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+    ) -> tuple[EffectRecord, BaseException | None]:
+        """Call the tool, and record what became of it; gives what it raised, too."""
         flight = Attempt(self._caller.core.flights, (self._stream.id, record.seq, record.attempt))
         try:
             self._ready(tool, record)
@@ -143,9 +146,9 @@ class Sending:
                 result = self._call(tool, record, flight)
             except BaseException as error:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
                 flight.goes_on = not is_quiet(error)
-                return self._went_wrong(tool, record, error, then)
+                return self._went_wrong(tool, record, error, then), error
             reach("effect.call.after")
-            return self._happened(tool, record, result, then)
+            return self._happened(tool, record, result, then), None
         finally:
             flight.recorded()
 
@@ -291,6 +294,8 @@ class Sending:
         doubted = self._doubt(record, said, quiet=is_quiet(error))
         if not isinstance(error, Exception):
             raise error
+        trace = {"trace": driven.whence(error)}
+        log.warning("it is not known whether %s happened: effect %s", tool.name, record.id, extra=trace)
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> EffectRecord:

@@ -45,9 +45,7 @@ def import_files(
     by what is in it, and what is not recognised is left out, and said so. Raises NotFound for a path that is not there,
     Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
     """
-    given = None if format_name is None else format_named(format_name)
-    if mapping is not None:
-        given = Format(state.NAME, "a state file", state.reader_of(mapping))
+    given = _given(format_name, mapping)
     sources = [source for path in paths for source in _sources(path)]
     tally = Tally()
     for done, source in enumerate(sources):
@@ -55,6 +53,25 @@ def import_files(
         told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
         import_items(store._caller if store else None, _items(source, given, tally), tally, _mark_of(source), told)
     return tally.report(dry_run=store is None)
+
+
+def check_given(paths: Iterable[Path], format_name: str | None = None, mapping: Mapping | None = None) -> None:
+    """Raise what `import_files` would for a path, format or field that is none: before a store is made for it."""
+    _given(format_name, mapping)
+    for path in paths:
+        _check_there(path)
+
+
+def _given(format_name: str | None, mapping: Mapping | None) -> Format | None:
+    """The format that somebody named, for all files."""
+    if mapping is not None:
+        return Format(state.NAME, "a state file", state.reader_of(mapping))
+    return None if format_name is None else format_named(format_name)
+
+
+def _check_there(path: Path) -> None:
+    if not (path.is_file() or path.is_dir()):
+        raise NotFound("there is no such file or folder", path=str(path))
 
 
 def _mark_of(source: Source) -> str:
@@ -95,12 +112,11 @@ def _unknown(source: Source) -> Remark:
 
 def _sources(path: Path) -> Iterator[Source]:
     """A file, or the files below a folder in the order of their names. Links in a folder are not followed."""
+    _check_there(path)
     if path.is_file():
         yield Source(path, path.name, is_named=True)
-    elif path.is_dir():
-        yield from _below(path)
     else:
-        raise NotFound("there is no such file or folder", path=str(path))
+        yield from _below(path)
 
 
 def _below(folder: Path) -> Iterator[Source]:

@@ -84,8 +84,9 @@ def test_of_a_run_that_failed_before_only_what_is_recorded_is_told(store):
 def test_an_agent_that_failed_is_logged_with_its_trace(store, agent, caplog):
     with caplog.at_level(logging.WARNING, "perdure"), pytest.raises(perdure.Failed):
         store.drive(agent, key="k")
-    assert "in whisper" in caplog.text
     assert {each.agent for each in caplog.records} == {"careless", agent.name}
+    assert any("in whisper" in each.trace for each in caplog.records)
+    assert not any("'lower'" in f"{each.message} {each.trace}" for each in caplog.records)  # what it says is content
 
 
 def test_who_acts_sees_the_line_of_the_tool_that_raised(store):
@@ -97,7 +98,9 @@ def test_who_acts_sees_the_line_of_the_tool_that_raised(store):
 def test_a_tool_that_left_doubt_in_a_run_is_logged_with_its_trace_and_the_wait_says_what_it_raised(store, caplog):
     with caplog.at_level(logging.WARNING, "perdure"), pytest.raises(perdure.Waiting, match="AttributeError: 'None"):
         store.drive(sender, key="k")
-    assert "in whisper" in caplog.text
+    [said] = caplog.records
+    assert "in whisper" in said.trace
+    assert "'lower'" not in f"{said.message} {said.trace}"
 
 
 def test_a_tool_that_says_no_and_a_run_that_is_cancelled_are_no_mistakes(store, caplog):

@@ -60,7 +60,7 @@ def test_logs_say_how_a_run_came_to_its_rest_and_nothing_of_what_it_said(stage: 
     failing, dozing = stage.store.start(stumble, "a secret"), stage.store.start(doze, "1h")
     until(lambda: crew.logged("failed", run=failing.id, level="warning", why="LookupError"))
     until(lambda: crew.logged("waiting", run=dozing.id, level="info", why="sleep"))
-    [said] = crew.logged("failed", run=failing.id)
+    [said] = crew.logged("its program raised", run=failing.id)
     assert "in stumble" in said["trace"]
     assert "a secret" not in crew.log.read_text()
 

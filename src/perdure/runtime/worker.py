@@ -398,9 +398,7 @@ class Worker:
 def _tell(drive: Drive) -> None:
     """How a run came to its rest."""
     level = logging.WARNING if drive.status in TROUBLED else logging.INFO
-    about = {"why": drive.why} if drive.why else {}
-    about |= {"trace": driven.whence(drive.cause)} if drive.cause else {}
-    log.log(level, drive.status or "lost to another", extra=about)
+    log.log(level, drive.status or "lost to another", extra={"why": drive.why} if drive.why else {})
 
 
 def _apart(suspects: Iterable[Found]) -> list[list[Found]]:

@@ -6,6 +6,7 @@ parked or to whoever has it now. Callers: `drive`, `recover` and the worker. Kee
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -32,6 +33,7 @@ from perdure.planes.spans import store_now
 from perdure.runtime import course, places, workspace
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
+from perdure.runtime.driven import whence
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     TIMED_OUT,
@@ -43,6 +45,8 @@ from perdure.runtime.pausing import (
     origins,
 )
 from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span, standing_in
+
+log = logging.getLogger("perdure.run")
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
@@ -463,7 +467,11 @@ async def _fail(driving: AsyncDriving, error: BaseException) -> Drive:
     blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
     why = error_of(error)
     await driving.write(end_run, status, None, why, blamed)
-    return Drive(status, why.code, cause=None if cancelled else error)
+    if cancelled:
+        return Drive(status, why.code)
+    about = {"run": driving.stream.name, "agent": driving.agent.name, "why": why.code, "trace": whence(error)}
+    log.warning("its program raised", extra=about)
+    return Drive(status, why.code, cause=error)
 
 
 async def _give_back(driving: AsyncDriving, trouble: BaseException) -> NoReturn:

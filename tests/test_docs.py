@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,10 +50,30 @@ def example(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_there_is_one_example_of_each_colour() -> None:
-    sync, asynchronous = blocks("python")
+def test_there_is_one_example_of_each_colour_and_one_that_acts() -> None:
+    sync, asynchronous, acting = blocks("python")
     assert "perdure.open" in sync
     assert "perdure.aopen" in asynchronous
+    assert ".act(" in acting
+
+
+def pay_twice(folder: Path, text: str) -> list[str]:
+    """Killed in the middle, then called again; what the other side has."""
+    (folder / "pay.py").write_text(text)
+    assert run(folder, sys.executable, "pay.py", "--crash").returncode == -signal.SIGKILL
+    assert run(folder, sys.executable, "pay.py").stdout == "paid\n"
+    return (folder / "bank.txt").read_text().splitlines()
+
+
+def test_the_example_that_acts_is_killed_in_the_middle_and_pays_once(tmp_path: Path) -> None:
+    assert pay_twice(tmp_path, blocks("python")[2]) == ["invoice-7"]
+
+
+def test_control_without_a_ledger_it_pays_twice(tmp_path: Path) -> None:
+    bare = blocks("python")[2].replace(
+        'store.session("invoices").act(pay, "invoice-7", key="pay-7")', 'pay("invoice-7")'
+    )
+    assert pay_twice(tmp_path, bare) == ["invoice-7", "invoice-7"]
 
 
 def test_the_examples_run_and_a_second_run_does_what_is_said(example: Path) -> None:

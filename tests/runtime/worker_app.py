@@ -47,11 +47,6 @@ def plod(run, steps, seconds):
 
 
 @perdure.agent
-def stumble(run, secret):
-    raise LookupError(secret)
-
-
-@perdure.agent
 async def aplod(run, steps, seconds):
     return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
 
@@ -135,3 +130,8 @@ if "CLOCK_OFF_SECONDS" in os.environ:
     _shift_clock(float(os.environ["CLOCK_OFF_SECONDS"]))
 if "UNFENCED" in os.environ:
     _unfence()
+
+
+@perdure.agent
+def stumble(run, secret):
+    raise LookupError(secret)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects import ledger
+from perdure.effects import ledger, permitting
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectState
 from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitKind
@@ -20,19 +20,20 @@ from perdure.stores.tx import Tx
 UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
 
 
-def end_run(tx: Tx, stream: Stream, status: RunStatus, *said: Any) -> None:
-    """A run is over, with all that hangs on it (`waits.end_run`).
+def end_run(tx: Tx, stream: Stream, epoch: int, status: RunStatus, *said: Any) -> None:
+    """A run is over, with all that hangs on it (`waits.end_run`). epoch: the store's.
 
-    Of a cancelled one, what was only meant is withdrawn, and the runs that it started are cancelled in the same commit; those
-    that are over stay as they are. One that failed leaves them: it may be tried again, and finds what they did.
+    Of a cancelled one, what was only meant is withdrawn (in doubt, if it was meant before a restore), and the runs that it
+    started are cancelled in the same commit; those that are over stay as they are. One that failed leaves them: it may be
+    tried again, and finds what they did.
     """
     children: list[Stream] = []
     if status is RunStatus.CANCELLED:
-        _withdraw_plans(tx, stream)
+        _withdraw_plans(tx, stream, epoch)
         children = _open_children(tx, stream)
     waits.end_run(tx, stream, status, *said)
     for child in children:
-        cancel(tx, child, f"run {stream.name}, which started it, was cancelled")
+        cancel(tx, child, f"run {stream.name}, which started it, was cancelled", epoch)
 
 
 def _open_children(tx: Tx, stream: Stream) -> list[Stream]:
@@ -44,13 +45,16 @@ def _open_children(tx: Tx, stream: Stream) -> list[Stream]:
     return [child for child in found if not runs.was_moved(tx, child)]
 
 
-def _withdraw_plans(tx: Tx, stream: Stream) -> None:
+def _withdraw_plans(tx: Tx, stream: Stream, epoch: int) -> None:
+    why = "its run was cancelled"
     for meant in ledger.all_effects(tx, stream, after=runs.run(tx, stream).cut_seq, open_only=True):
-        if meant.state is EffectState.PLANNED:
-            ledger.withdraw(tx, stream, meant.seq, EffectError(CALLED_OFF, "its run was cancelled"))
+        if meant.state is EffectState.PLANNED and meant.epoch == epoch:
+            ledger.withdraw(tx, stream, meant.seq, EffectError(CALLED_OFF, why))
+        elif meant.state is EffectState.PLANNED:
+            permitting.hold_back(tx, stream, meant, why, epoch)
 
 
-def cancel(tx: Tx, stream: Stream, why: str) -> None:
+def cancel(tx: Tx, stream: Stream, why: str, epoch: int) -> None:
     """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now.
 
     So is one that was told and was parked again: it cannot undo what it did. Conflict for one that was handed over.
@@ -63,7 +67,7 @@ def cancel(tx: Tx, stream: Stream, why: str) -> None:
     if record.status is RunStatus.RUNNING or (not in_vain and _can_undo(tx, stream, record)):
         runs.call_off(tx, stream)
         return
-    end_run(tx, stream, RunStatus.CANCELLED, None, EffectError(CALLED_OFF, why or f"cancelled by {tx.actor}"))
+    end_run(tx, stream, epoch, RunStatus.CANCELLED, None, EffectError(CALLED_OFF, why or f"cancelled by {tx.actor}"))
 
 
 def _can_undo(tx: Tx, stream: Stream, record: RunRecord) -> bool:

@@ -97,10 +97,15 @@ def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, e
     """
     why = f"{approval.met_by} did not approve"
     if record.epoch != epoch or record.state is EffectState.IN_DOUBT:
-        said = EffectError(UNAPPROVED, f"{why}, but the store was restored since it was planned: it may have been sent")
-        return ledger.doubt(tx, stream, record.seq, record.attempt, said, quiet=True, epoch=epoch)
+        return hold_back(tx, stream, record, why, epoch)
     error = EffectError("Refused", why)
     return answering(tx, stream, ledger.withdraw, record.seq, error, approval.met_by or "")
+
+
+def hold_back(tx: Tx, stream: Stream, record: EffectRecord, why: str, epoch: int) -> EffectRecord:
+    """What was planned before a restore shall not be sent; whether it was, nobody here knows."""
+    said = EffectError(UNAPPROVED, f"{why}, but the store was restored since it was planned: it may have been sent")
+    return ledger.doubt(tx, stream, record.seq, record.attempt, said, quiet=True, epoch=epoch)
 
 
 def waiting_for(record: EffectRecord, approval: WaitRecord) -> Waiting:

@@ -14,7 +14,7 @@ from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
 STRAYED = "Strayed"  # after a restore its run has found out something anew: it may have done this with other words
-UNAPPROVED = "Unapproved"  # after a restore a person refused it: it may have been sent before, with an approval
+UNAPPROVED = "Unapproved"  # after a restore a person refused it, or called its run off: it may have been sent before
 LOOK_MIN_US, LOOK_MAX_US = SECOND_US, 600 * SECOND_US  # between two looks at doubt that time may settle
 MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED, STRAYED, UNAPPROVED})  # not the tool's doing: uses up no retry
 MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its processes, and a person is asked
@@ -96,7 +96,7 @@ def after_absent(effect: EffectRecord, now_us: int) -> Advice:
     if under_way is not None:
         return under_way
     if is_unapproved(effect):
-        return Advice(Action.FAIL, "it did not happen, and a person did not approve of it")
+        return Advice(Action.FAIL, "it did not happen, and a person does not want it")
     if _is_fatal(effect):
         return Advice(Action.PERSON, _fatal(effect))
     if _used_up(effect):
@@ -132,7 +132,7 @@ def _used_up(effect: EffectRecord) -> bool:
 
 
 def is_unapproved(effect: EffectRecord) -> bool:
-    """Whether a person refused it after a restore, and it is not known whether it was sent before."""
+    """Whether a person does not want it since a restore, and it is not known whether it was sent before."""
     return effect.error is not None and effect.error.code == UNAPPROVED
 
 

@@ -87,9 +87,7 @@ class AsyncDriving:
         self.steps = self.effects = 0  # since the last cut
         self.cut_at_us = caller.core.clocks.now()
         self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
-        self.awaited: set[int] = (
-            set()
-        )  # waits, by number, that the program was at in this drive, and that were not over then
+        self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
@@ -402,7 +400,7 @@ async def _drive(driving: AsyncDriving) -> Drive:
         reach("run.drive.before")
         await driving.check_workspace()
         result = await _call(driving)
-        await driving.write(end_run, RunStatus.COMPLETED, result)
+        await driving.write(end_run, driving.caller.core.epoch, RunStatus.COMPLETED, result)
         drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         drive = await _ended_by(driving, error)
@@ -466,7 +464,7 @@ async def _fail(driving: AsyncDriving, error: BaseException) -> Drive:
     status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
     blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
     why = error_of(error)
-    await driving.write(end_run, status, None, why, blamed)
+    await driving.write(end_run, driving.caller.core.epoch, status, None, why, blamed)
     if cancelled:
         return Drive(status, why.code)
     about = {"run": driving.stream.name, "agent": driving.agent.name, "why": why.code, "trace": whence(error)}

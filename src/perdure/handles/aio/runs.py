@@ -138,7 +138,7 @@ class AsyncRunHandle(AsyncEnveloping):
         it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
         Conflict for one that was handed over.
         """
-        await self._write(ending.cancel, why)
+        await self._write(ending.cancel, why, self._caller.core.epoch)
         return await self.refresh()
 
     async def resume(self, *, vouch: bool = False) -> AsyncRunHandle:

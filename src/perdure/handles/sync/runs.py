@@ -139,7 +139,7 @@ class RunHandle(Enveloping):
         it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
         Conflict for one that was handed over.
         """
-        self._write(ending.cancel, why)
+        self._write(ending.cancel, why, self._caller.core.epoch)
         return self.refresh()
 
     def resume(self, *, vouch: bool = False) -> RunHandle:

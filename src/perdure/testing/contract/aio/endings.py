@@ -55,6 +55,29 @@ class AsyncEndingsContract:
             assert outside.calls.count("paid") == before + (end == "neither")
             assert (await store.verify()).ok
 
+    @pytest.mark.parametrize("restored", [False, True])
+    async def test_who_cancels_after_a_restore_does_not_say_that_what_was_planned_was_never_sent(
+        self, opener: AsyncOpener, restored: bool
+    ) -> None:
+        """Somebody may have approved of it after the backup, and it was sent: that it was called off only says that it shall
+        not be sent.
+        """
+        outside = Outside()
+        pay = tool(kind="idempotent", name="pay")(lambda: outside.seen("paid"))
+
+        async def buy(run: AsyncRun) -> Any:
+            return await run.act(pay, approve="Pay?")
+
+        async with await opener() as store:
+            assert type(await driven(store, program(buy))) is Waiting
+            store._caller.core.epoch += int(restored)  # as a store that was restored
+            assert (await (await store.runs())[0].cancel()).status == "cancelled"
+            (effect,) = await store.effects()
+            assert (effect.state, outside.calls) == ("in_doubt" if restored else "withdrawn", [])
+            if restored:
+                assert (await effect.settle(Happened(7), by="ann")).state == "committed"
+            assert (await store.verify()).ok
+
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     async def test_a_run_that_is_to_end_tries_nothing_once_more(self, opener: AsyncOpener, end: str) -> None:
         outside = Outside()

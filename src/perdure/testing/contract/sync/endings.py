@@ -54,6 +54,29 @@ class EndingsContract:
             assert outside.calls.count("paid") == before + (end == "neither")
             assert (store.verify()).ok
 
+    @pytest.mark.parametrize("restored", [False, True])
+    def test_who_cancels_after_a_restore_does_not_say_that_what_was_planned_was_never_sent(
+        self, opener: Opener, restored: bool
+    ) -> None:
+        """Somebody may have approved of it after the backup, and it was sent: that it was called off only says that it shall
+        not be sent.
+        """
+        outside = Outside()
+        pay = tool(kind="idempotent", name="pay")(lambda: outside.seen("paid"))
+
+        def buy(run: Run) -> Any:
+            return run.act(pay, approve="Pay?")
+
+        with opener() as store:
+            assert type(driven(store, program(buy))) is Waiting
+            store._caller.core.epoch += int(restored)  # as a store that was restored
+            assert ((store.runs())[0].cancel()).status == "cancelled"
+            (effect,) = store.effects()
+            assert (effect.state, outside.calls) == ("in_doubt" if restored else "withdrawn", [])
+            if restored:
+                assert (effect.settle(Happened(7), by="ann")).state == "committed"
+            assert (store.verify()).ok
+
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     def test_a_run_that_is_to_end_tries_nothing_once_more(self, opener: Opener, end: str) -> None:
         outside = Outside()

@@ -255,16 +255,33 @@ def test_many_open_a_new_store_at_once(url):
         core.close()
 
 
-def test_who_reads_where_the_log_is_gone_is_not_told_to_open_it_for_writing(url, folder):
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_store_whose_log_is_gone_is_not_replaced_by_an_empty_one(url, folder, read_only, cached):
+    """Where the log was once, nothing begins anew by itself: the cache may be all that is left of it."""
     with perdure.open(url) as store:
         store.session("a").say("user", "the cache has it still")
-    shutil.rmtree(folder / "log")
+    (folder / "log").rename(folder / "elsewhere")
+    if not cached:
+        for path in (folder / ".perdure").glob("cache.db*"):
+            path.unlink()
     with pytest.raises(perdure.NotFound, match="the log is gone") as caught:
-        perdure.open(url, read_only=True)
-    assert "begins anew" in caught.value.hint
+        perdure.open(url, read_only=read_only)
+    assert str(folder / ".perdure") in caught.value.hint
+    (folder / "elsewhere").rename(folder / "log")
+    with perdure.open(url) as store:
+        assert [turn.content for turn in store.session("a").turns()] == ["the cache has it still"]
+
+
+def test_who_removes_what_was_made_from_a_log_that_is_gone_begins_anew(url, folder):
+    with perdure.open(url) as store:
+        store.session("a").say("user", "let it go")
+    shutil.rmtree(folder / "log")
     shutil.rmtree(folder / ".perdure")
     with pytest.raises(perdure.NotFound, match="no store yet"):
         perdure.open(url, read_only=True)
+    with perdure.open(url) as store:
+        assert [*store.sessions()] == []
 
 
 def test_a_reader_sees_what_a_writer_elsewhere_said(url):

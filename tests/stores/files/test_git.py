@@ -183,10 +183,14 @@ def test_who_has_the_store_open_while_the_log_is_put_back_writes_nothing_more(fo
     assert contents(folder) == ["first"]
 
 
-def test_a_checkout_of_a_time_before_the_store_begins_it_anew(folder):
+def test_a_checkout_of_a_time_before_the_store_is_no_reason_to_do_everything_again(folder):
+    """An empty store would know of nothing that was done: an agent that is started on the wrong branch would do it once more."""
     say(folder, "second")
     git(folder, "rm", "-qr", "-f", "--", "log")
-    assert contents(folder) == []
+    with pytest.raises(perdure.NotFound, match="the log is gone"):
+        contents(folder)
+    git(folder, "reset", "-q", "--hard")
+    assert contents(folder) == ["first"]
     assert epoch(folder) == 2
 
 

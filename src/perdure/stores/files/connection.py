@@ -56,10 +56,7 @@ def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
 def raised(journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
     """The next epoch, in the log, which ends at this mark: what is done from here on is of another world."""
     facts = replace(facts, epoch=facts.epoch + 1)
-    if not journal.layout.numbers():
-        mark = journal.begin(facts, system_clock())
-    else:
-        mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
+    mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
     log.warning(
         "the log is not the one that was seen here last, and is treated as restored",
         extra={"store": facts.uid, "epoch": facts.epoch},

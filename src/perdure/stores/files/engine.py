@@ -130,16 +130,22 @@ class FilesEngine(SqliteEngine):
     def _settle(self, journal: Journal) -> None:
         """Under the lock: whatever became of log and cache, they belong together after this."""
         self.layout.unite()
-        cached = self._cached()
-        there = bool(self.layout.numbers())
-        if cached is None:
-            noted = journal.noted()
-            if there or noted is not None:
-                return self._rebuild(journal, None, known=noted is not None and journal.holds(noted))
-            self._make_cache(self.layout.cache)
-        elif not journal.holds(cached[0]) or (cached[0] != START and not there):
+        cached, noted = self._cached(), journal.noted()
+        if not self.layout.numbers():
+            self._check_new(noted is not None or (cached is not None and cached[0] != START))
+        if cached is not None and not journal.holds(cached[0]):
             return self._rebuild(journal, cached[1], known=False)
+        if cached is None and self.layout.numbers():
+            return self._rebuild(journal, None, known=noted is not None and journal.holds(noted))
+        if cached is None:
+            self._make_cache(self.layout.cache)
         return self._follow(journal)
+
+    def _check_new(self, was_there: bool) -> None:
+        """Where a log was, an empty one does not take its place by itself (P13): the cache may be all that is left of it."""
+        if was_there:
+            hint = f"bring it back, from git, another clone or a backup; or remove {self.layout.own}, to begin anew"
+            raise NotFound(f"the log is gone: there is none in {self.layout.log}", path="store", hint=hint)
 
     def _cached(self) -> tuple[Mark, WrittenStore] | None:
         """How far the cache is, and of which store; None when there is none that can be used."""
@@ -202,7 +208,10 @@ class FilesEngine(SqliteEngine):
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
-            raise self._not_there()
+            self._check_new(self.layout.cache.exists() or self.journal().noted() is not None)
+            raise NotFound(
+                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
+            )
         journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)
@@ -215,16 +224,6 @@ class FilesEngine(SqliteEngine):
             cache.raw.execute(Q.unwritable.source)
             self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
             self._unkept = gathered(pieces)
-
-    def _not_there(self) -> NotFound:
-        """There is no log. Where there was one, the cache alone has what it said, and opening for writing makes that anew."""
-        if not self.layout.cache.exists():
-            hint = "name another, or open it for writing"
-            return NotFound(f"there is no store yet at {self.url}", path="store", hint=hint)
-        hint = (
-            "bring it back, from git, another clone or a backup, before anybody opens it for writing: that begins anew"
-        )
-        return NotFound(f"the log is gone: there is none in {self.layout.log}", path="store", hint=hint)
 
     def _is_readable(self, journal: Journal) -> bool:
         if not self.layout.cache.exists():

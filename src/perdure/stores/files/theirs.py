@@ -11,7 +11,7 @@ import io
 import itertools
 import shutil
 import subprocess
-import tarfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,13 +122,13 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
     git = shutil.which("git")
     if git is None or ref.startswith("-"):
         raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs")
-    command = [git, "-C", str(folder), "archive", "--format=tar", ref]
+    command = [git, "-C", str(folder), "archive", "--format=zip", ref]
     done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - git, with a ref that is no option
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()[:200]
         raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {said}", path="theirs")
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(target, filter="data")
+    with zipfile.ZipFile(io.BytesIO(done.stdout)) as archive:  # which leads nowhere else, and makes no links
+        archive.extractall(target)
     if not (target / "log").is_dir():
         raise NotFound(f"{ref} has no log of a files store", path="theirs", hint="name a ref in which the store lies")
 

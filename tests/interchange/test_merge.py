@@ -108,6 +108,19 @@ def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
     check(folder, "other")
 
 
+def test_a_link_in_their_tree_leads_nowhere(folder, tmp_path):
+    """What a ref holds may come from anybody: a log that is a link to a file elsewhere is not read through it."""
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    git(folder, "checkout", "-q", "other")
+    segment = folder / "log" / "000001.jsonl"
+    segment.rename(elsewhere)
+    segment.symlink_to(elsewhere)
+    commit(folder, "a link")
+    git(folder, "checkout", "-q", "main")
+    done = merge(url(folder), "other")
+    assert (done.added, done.forked) == (0, [])
+
+
 def test_merging_again_adds_nothing(folder):
     merge(url(folder), "other")
     before = (folder / "log" / "000001.jsonl").read_bytes()

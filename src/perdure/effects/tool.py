@@ -32,7 +32,7 @@ _LANDS_WITHIN = "60s"
 _BARE: dict[Any, Any] = {
     inspect.Parameter.VAR_POSITIONAL: (),
     inspect.Parameter.VAR_KEYWORD: {},
-}  # of those kinds, nothing
+}  # nothing, of its kind
 
 DECLARED: dict[str, Tool] = {}  # by name: what recovery can settle doubt with in this process
 

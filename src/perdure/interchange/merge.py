@@ -105,7 +105,7 @@ def _check_stayed(theirs: Theirs) -> None:
     """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
     gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
     if gone is not None:
-        hint = "perdure export and import bring sessions; perdure move --take-back there, if that one is given up"
+        hint = "perdure export and import bring sessions; perdure move SRC --take-back there, if that one is given up"
         raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
 
 

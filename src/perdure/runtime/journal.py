@@ -77,9 +77,7 @@ class Journal:
         self._entries = dict(found)
         self._left = dict(self._entries)
         self._ends = ends or {}  # the events after which waits were over, by their numbers
-        self._lines: dict[str, deque[tuple[int, str]]] | None = (
-            None  # what is left, by branch; made when it is asked for
-        )
+        self._lines: dict[str, deque[tuple[int, str]]] | None = None  # what is left, by branch, once it is asked for
         self._unbegun: set[str] = set()  # branches that were not begun when it was last asked
 
     def __len__(self) -> int:

@@ -55,12 +55,9 @@ def _module(name: str, target: str) -> ModuleType:
 def _where(target: str) -> str:
     """How to find a module; who named its file is told its name."""
     name, colon, attribute = target.partition(":")
-    is_file = name.endswith(".py")
-    return (
-        f"did you mean {name.removesuffix('.py')}{colon}{attribute} ?"
-        if is_file
-        else "run it in the folder that has it"
-    )
+    if name.endswith(".py"):
+        return f"did you mean {name.removesuffix('.py')}{colon}{attribute} ?"
+    return "run it in the folder that has it"
 
 
 def _failure(error: Exception) -> str:

@@ -316,13 +316,7 @@ class AsyncDriving:
     # async-only
     async def idle(self) -> None:
         """Until no branch of the run does anything any more: what waits must not stop what still works."""
-        from asyncio import sleep  # noqa: PLC0415 - as below
-
-        quiet = 0
-        while quiet < QUIET_LOOKS and self.stopped is None:
-            before = self.begun
-            await sleep(LOOK_SECONDS)
-            quiet = quiet + 1 if self.busy == self.takers == 0 and self.begun == before else 0
+        await self._still(lambda begun: self.busy == self.takers == 0 and self.begun == begun)
 
     async def in_order(self, found: WaitRecord, branch: Branch) -> None:
         """What came for a branch after the run had gone on past it is told when the run has come as far again.
@@ -340,14 +334,17 @@ class AsyncDriving:
 
     async def its_turn(self, replaying: Callable[[], bool]) -> None:
         """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing."""
+        await self._still(lambda begun: not replaying() or (self.busy == 0 and self.begun == begun))
+
+    async def _still(self, is_still: Callable[[int], bool]) -> None:
+        """Until several looks in a row found it still, each given what had been begun at the one before; or it is stopped."""
         from asyncio import sleep  # noqa: PLC0415 - as below
 
         quiet = 0
         while quiet < QUIET_LOOKS and self.stopped is None:
             before = self.begun
             await sleep(LOOK_SECONDS)
-            still = not replaying() or (self.busy == 0 and self.begun == before)
-            quiet = quiet + 1 if still else 0
+            quiet = quiet + 1 if is_still(before) else 0
 
     # end
 

@@ -141,7 +141,7 @@ class Line:
     def __init__(self) -> None:
         self.world: list[str] = []
         self.begun = 0
-        self.go_on = threading.Event()
+        self.go_on, self.arrived = threading.Event(), threading.Event()
         self.gone = away(1)
         self.send = perdure.tool(probe=self._find, lands_within=0, timeout=0.05, retries=3, name="send")(self._send)
         self.agent = perdure.agent(name="liner")(lambda run: run.act(self.send))
@@ -155,6 +155,7 @@ class Line:
             self.gone.__enter__()
             self.go_on.wait(20)
         self.world.append("sent")
+        self.arrived.set()
         return "sent"
 
     def story(self, url: str, seconds: float = 0.2) -> list[str]:
@@ -166,7 +167,7 @@ class Line:
             threading.Timer(seconds, self.go_on.set).start()
             with suppress(perdure.Waiting):
                 store.drive(self.agent, key="k")
-            self.go_on.wait(20)
+            assert self.arrived.wait(20)
         return self.world
 
 

@@ -27,7 +27,7 @@ from perdure.errors import Unavailable
 
 GIT_SECONDS = 30.0
 GRACE_SECONDS = 2.0
-REMOVE_SECONDS = 5.0
+REMOVE_SECONDS = 30.0
 _PIPE = subprocess.PIPE
 
 

@@ -130,7 +130,7 @@ def test_doubt_that_no_rule_settles_now(store, declared, action, standing) -> No
     found = envelope_of(store, lambda run: run.act(tool, 1))
     (pending,) = found.pending
     assert (pending.tool, pending.state, pending.action) == ("call", "in_doubt", action)
-    assert pending.settle.startswith(f"`perdure settle {pending.id} happened|absent|failed`")
+    assert pending.settle.startswith(f"`perdure settle {pending.id} VERDICT` (happened, absent or failed)")
     assert found.verdict.standing is standing
     assert pending.handed != pending.key
 

@@ -15,8 +15,9 @@ from perdure.doors.cli.options import Asked, command, pages, reads, spans, write
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table
+from perdure.effects.deciding import check_in_doubt
 from perdure.errors import Invalid
-from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
+from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.elsewhere import ways_on
 
@@ -71,7 +72,7 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
             besides=lambda effect: {"again_at": wakes.get(effect.id)},
         )  # fmt: skip
     if in_doubt and found and not asked.as_json:
-        note("settle one: perdure settle EFFECT happened|absent|failed")
+        note("settle one: perdure settle EFFECT VERDICT (happened, absent or failed)")
 
 
 def _looked_at_again(store: Store, found: Iterable[EffectRecord]) -> dict[str, datetime]:
@@ -105,7 +106,9 @@ def settle(
     said = _verdict(verdict, result, reason)
     with asked.open() as store:
         found = store.effect(effect)
-        if not dry_run:
+        if dry_run:
+            check_in_doubt(found.record)
+        else:
             found.settle(said, by=by)
         record = found.record
     if asked.as_json:
@@ -198,12 +201,19 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
 
 def _of_effect(record: EffectRecord) -> Mishap:
     done = WHAT_WAS_DONE[record.state]
-    if record.state is EffectState.IN_DOUBT:
-        done += f": `perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
     tries = f" after {record.attempt} tries" if record.attempt > 1 else ""
-    by = f", by {record.settled_by}" if record.settled_by else ""
+    by = f" ({record.settled_by})" if record.settled_by else ""
+    if record.state is EffectState.IN_DOUBT:
+        by = f": {_way_out(record)}"
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
     return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
+
+
+def _way_out(record: EffectRecord) -> str:
+    """What may settle doubt: always a person; the tool's rule only where it has one."""
+    if record.kind is ToolKind.UNSAFE:
+        return "`perdure settle` it"
+    return f"`perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
 
 
 def _of_run(record: RunRecord) -> Mishap:

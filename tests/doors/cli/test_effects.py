@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from datetime import datetime
 
 import pytest
 
+import forked
 import perdure
 from perdure import errors
 
@@ -66,6 +68,23 @@ def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
     assert doubted in result.stdout
     assert result.stderr == "settle one: perdure settle EFFECT VERDICT (happened, absent or failed)\n"
     assert run("effects", "--in-doubt", "--state", "failed", "--store", runs_url).exit_code == 2
+
+
+def test_what_the_dead_left_is_in_doubt_before_anybody_looked(ask, run, runs_url, tmp_path) -> None:
+    env = forked.environment(PERDURE_CRASH_AT="effect.call.after")
+    ran = forked.run("-m", "handles.left_behind", runs_url, str(tmp_path), "left_unsafe", env=env)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    with perdure.open(runs_url, actor="me") as store:
+        store.session("b").begin("under_way", key="k").dispatch()  # the control: who sends it is alive
+        (left, *_) = found = ask("effects", "--in-doubt", "--store", runs_url)["items"]
+        assert (left["state"], left["tool"]) == ("dispatched", "left_unsafe")
+        assert "under_way" not in {item["tool"] for item in found}
+        (shown,) = ask("errors", "--tool", "left_unsafe", "--store", runs_url)["items"]
+        assert (shown["code"], shown["done"]) == ("Died", "in doubt: `perdure settle` it")
+        assert ask("errors", "--tool", "under_way", "--store", runs_url)["items"] == []
+    assert run("settle", left["id"], "happened", "--dry-run", "--store", runs_url).exit_code == 0
+    assert run("settle", left["id"], "happened", "--store", runs_url).exit_code == 0
+    assert left["id"] not in {item["id"] for item in ask("effects", "--in-doubt", "--store", runs_url)["items"]}
 
 
 def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:

@@ -16,6 +16,7 @@ from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table
 from perdure.effects.deciding import check_in_doubt
+from perdure.effects.settling import DIED
 from perdure.errors import Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
@@ -65,6 +66,8 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         filters["state"] = EffectState.IN_DOUBT.value
     with asked.open() as store:
         found = records(store.effects(**filters))
+        if in_doubt and filters["after"] is None:
+            found[:0] = _left(store, **filters)
         wakes = _looked_at_again(store, found)
         columns = (*COLUMNS, Column("looked at again", lambda effect: wakes.get(effect.id)))
         say_identified(
@@ -73,6 +76,12 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         )  # fmt: skip
     if in_doubt and found and not asked.as_json:
         note("settle one: perdure settle EFFECT VERDICT (happened, absent or failed)")
+
+
+def _left(store: Store, **filters: Any) -> list[EffectRecord]:
+    """What was sent by those who are gone, and nobody has looked at since: doubt that is not recorded yet."""
+    sent = store.effects(**{**filters, "state": EffectState.DISPATCHED.value})
+    return [each.record for each in sent if each.is_left()]
 
 
 def _looked_at_again(store: Store, found: Iterable[EffectRecord]) -> dict[str, datetime]:
@@ -186,6 +195,7 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
         found: list[Mishap] = []
         if agent is None:
             found += [_of_effect(each.record) for each in store.effects(errors=True, tool=tool, limit=limit, **span)]
+            found += [_of_left(each) for each in _left(store, tool=tool, limit=limit, **span) if each.error is None]
         for status in (RunStatus.FAILED, RunStatus.PARKED) if tool is None else ():
             found += [_of_run(each.record) for each in store.runs(status=status, agent=agent, limit=limit, **span)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
@@ -207,6 +217,11 @@ def _of_effect(record: EffectRecord) -> Mishap:
         by = f": {_way_out(record)}"
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
     return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
+
+
+def _of_left(record: EffectRecord) -> Mishap:
+    said = "who sent it has died, or gives no sign of life"
+    return Mishap(record.at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
 
 
 def _way_out(record: EffectRecord) -> str:

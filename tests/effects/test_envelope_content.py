@@ -130,7 +130,7 @@ def test_doubt_that_no_rule_settles_now(store, declared, action, standing) -> No
     found = envelope_of(store, lambda run: run.act(tool, 1))
     (pending,) = found.pending
     assert (pending.tool, pending.state, pending.action) == ("call", "in_doubt", action)
-    assert pending.settle.startswith(f"`perdure settle {pending.id} happened|absent|failed`")
+    assert pending.settle.startswith(f"`perdure settle {pending.id} VERDICT` (happened, absent or failed)")
     assert found.verdict.standing is standing
     assert pending.handed != pending.key
 
@@ -184,17 +184,28 @@ def run_with_a_dispatched_effect(store: perdure.Store, kind: str) -> perdure.Run
     return handle
 
 
-def test_a_planned_effect_is_sent_when_the_run_goes_on(store) -> None:
+def test_a_planned_effect_is_sent_when_it_is_approved_and_the_run_goes_on(store) -> None:
     tool = tool_of(undo=gone)
     found = envelope_of(store, lambda run: run.act(tool, 1, approve="May I?"))
     (pending,) = found.pending
-    assert (pending.state, pending.action, pending.undo, pending.undo_idempotent) == (
-        "planned",
-        "send",
-        "call.undo",
-        True,
-    )
+    assert (pending.state, pending.action, pending.settle) == ("planned", "wait", "")
+    assert (pending.undo, pending.undo_idempotent) == ("call.undo", True)
     assert found.verdict.standing is Standing.PERSON
+    (ask,) = store.asks()
+    assert pending.reason == f"nothing was sent; it is sent when {ask.id} is approved"
+    store.answer(ask.id, "approve")
+    (pending,) = store.runs()[0].envelope().pending
+    assert (pending.action, pending.settle) == ("send", "")
+
+
+def test_what_was_planned_before_a_restore_is_not_said_to_be_unsent(store) -> None:
+    envelope_of(store, lambda run: run.act(tool_of(), 1, approve="May I?"))
+    store._caller.core.epoch += 1
+    found = store.runs()[0].envelope()
+    (pending,) = found.pending
+    assert (pending.state, pending.action) == ("planned", "ask a person")
+    assert pending.settle
+    assert found.verdict.standing is Standing.DOUBT
 
 
 # -- the cursor ------------------------------------------------------------------------------------------------

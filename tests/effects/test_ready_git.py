@@ -96,6 +96,38 @@ def test_any_key_is_found_again(repo: Path, key: str) -> None:
     assert isinstance(probe(repo, f"{key[:-1]}_"), Absent)
 
 
+ODD_MESSAGES = [
+    "Fix\n\nbody\n---\nmore", "Fix\n\n--- a/x\n+++ b/x", "Fix\n\n# a heading", "# only", "Fix\n\nConflicts:\n\ta",
+    "Fix\n\n# ------------------------ >8 ------------------------\nfoo", "Fix\n\nA: b\n  folded", "A: b", "Fix\r\n\r\nx\r\n",
+    "Fix\n\nSigned-off-by: A <a@example.org>\nand no trailer\nat all",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", ODD_MESSAGES)
+def test_under_any_message_it_is_found_again(repo: Path, message: str) -> None:
+    (repo / "a").write_text("x")
+    made = git_commit(str(repo), message, key="k1", paths=["a"])
+    assert probe(repo) == Happened(made)
+
+
+def test_the_trailers_of_a_message_stay_one_block(repo: Path) -> None:
+    (repo / "a").write_text("x")
+    git_commit(str(repo), "Fix\n\nFixes: 7\n", key="k1", paths=["a"])
+    assert said(repo, "log", "-1", "--format=%(trailers)") == f"Fixes: 7\n{TRAILER}: k1"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["trailer.separators=#", "core.commentChar=P", "i18n.logOutputEncoding=UTF-16", "trailer.ifexists=doNothing",
+     "commit.cleanup=scissors", "log.showSignature=true", "color.ui=always"],
+)  # fmt: skip
+def test_under_any_configuration_it_is_found_again(repo: Path, setting: str) -> None:
+    said(repo, "config", *setting.split("="))
+    (repo / "a").write_text("x")
+    made = git_commit(str(repo), "Ünï\n\nP: body", key="k1", paths=["a"])
+    assert probe(repo) == Happened(made)
+
+
 def test_it_is_found_on_another_branch_and_after_a_reset(repo: Path) -> None:
     commit(repo, "k0", "zero")
     sha = commit(repo)
@@ -126,6 +158,24 @@ def test_only_the_paths_are_committed_also_new_and_deleted_ones(repo: Path) -> N
     assert said(repo, "show", "--format=", "--name-status", sha).split() == ["D", "a", "A", "sub/new"]
     sha = git_commit(str(repo), "The rest", key="k2")["sha"]  # what is staged
     assert said(repo, "show", "--format=", "--name-status", sha).split() == ["A", "staged"]
+
+
+def test_what_an_attempt_that_died_has_staged_is_committed(repo: Path) -> None:
+    """A deletion that is staged is none that `git add` could stage once more; nor is what `git mv` left."""
+    commit(repo, "k0", "zero")
+    (repo / "b").write_text("b")
+    git_commit(str(repo), "Add", key="k1", paths=["b"])
+    said(repo, "rm", "-q", "b")
+    said(repo, "mv", "a", "c")
+    sha = git_commit(str(repo), "Tidy", key="k2", paths=["a", "b", "c"])["sha"]
+    assert said(repo, "show", "--format=", "--name-status", "--no-renames", sha).split() == [
+        "D",
+        "a",
+        "D",
+        "b",
+        "A",
+        "c",
+    ]
 
 
 def test_nothing_to_commit_is_a_clear_no(repo: Path) -> None:
@@ -182,12 +232,13 @@ def test_another_repository_around_or_in_the_environment_is_not_taken(
     assert count(repo) == 1
 
 
-def test_beside_another_git_it_is_doubt(repo: Path) -> None:
+@pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/heads/main.lock"])
+def test_beside_another_git_it_is_doubt(repo: Path, lock: str) -> None:
     commit(repo, "k0", "zero")
-    (repo / ".git" / "index.lock").touch()
-    with pytest.raises(InDoubt, match=r"index\.lock"):
+    (repo / ".git" / lock).touch()
+    with pytest.raises(InDoubt, match=lock):
         commit(repo)
-    (repo / ".git" / "index.lock").unlink()
+    (repo / ".git" / lock).unlink()
     assert isinstance(probe(repo), Absent)
     assert commit(repo)
 
@@ -349,6 +400,34 @@ def test_what_others_pushed_on_top_is_fetched_and_told_apart(repo: Path, remote:
     assert said(repo, "for-each-ref") == before
     others_work(tmp_path, remote, upon=None)  # the control: a history without it
     assert isinstance(probe_push(repo, sha), Absent)
+
+
+def test_it_is_looked_for_where_it_is_pushed_to(repo: Path, remote: Path, tmp_path: Path) -> None:
+    """A remote that is fetched from elsewhere, or pushed to in several places."""
+    first, second = commit(repo), commit(repo, "k2", "two")
+    mirror = tmp_path / "mirror.git"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", mirror], check=True)
+    said(repo, "remote", "set-url", "--push", "origin", str(mirror))
+    git_push(str(repo), "origin", "main", first)
+    assert probe_push(repo, first) == Happened({"sha": first, "branch": "main"})
+    git_push(str(repo), "origin", "main", second)
+    assert git_push(str(repo), "origin", "main", first)["sha"] == first  # rejected, and yet there
+    said(repo, "remote", "set-url", "--add", "--push", "origin", str(remote))
+    assert isinstance(probe_push(repo, second), Absent)  # it is in one place of two
+    git_push(str(repo), "origin", "main", second)
+    assert [said(each, "rev-parse", "main") for each in (mirror, remote)] == [second] * 2
+    remote.rename(tmp_path / "away.git")
+    assert isinstance(probe_push(repo, second), Unknown)
+
+
+@pytest.mark.parametrize("sha", ["0" * 40, "1" * 40])
+def test_what_is_no_commit_here_is_not_pushed(repo: Path, remote: Path, sha: str) -> None:
+    """Git takes the hash of all zeros for: delete this branch."""
+    made = commit(repo)
+    git_push(str(repo), "origin", "fix", made)
+    with pytest.raises(Failed, match="no commit"):
+        git_push(str(repo), "origin", "fix", sha)
+    assert said(remote, "rev-parse", "fix") == made
 
 
 def test_it_never_overwrites_others_work(repo: Path, remote: Path, tmp_path: Path) -> None:

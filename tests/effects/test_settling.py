@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from perdure.effects.settling import (
     advise,
     after_absent,
     look_again,
+    settle_with,
     ways_out,
 )
 from perdure.model.instants import instant_us, to_datetime
@@ -94,15 +96,24 @@ def test_absent_is_final_only_when_nothing_can_arrive_any_more(quiet_us, attempt
 )
 def test_it_is_looked_at_again_when_the_doubt_is_twice_as_old(age_us, pause_us):
     at_us = instant_us(doubt(ToolKind.PROBED).dispatched_at, 0)
-    advice = look_again(doubt(ToolKind.PROBED), at_us + age_us, "no idea")
+    advice = look_again(msgspec.structs.replace(doubt(ToolKind.PROBED), stream_kind="run"), at_us + age_us, "no idea")
     assert (advice.action, advice.until_us) == (Action.PROBE, at_us + age_us + pause_us)
     assert "no idea; it is asked again at 20" in advice.reason
+
+
+def test_in_a_session_nobody_promises_to_look_again():
+    assert "again when somebody acts with its key, or recovers" in look_again(doubt(ToolKind.PROBED), NOW, "").reason
+
+
+def test_a_command_that_is_pasted_as_it_stands_settles_nothing():
+    command = settle_with("session:my shop's/7").split("`")[1]
+    assert shlex.split(command) == ["perdure", "settle", "session:my shop's/7", "VERDICT"]
 
 
 def test_an_unsafe_tool_is_told_what_it_could_have_said():
     for kind in KINDS:
         hint = ways_out(doubt(kind))
-        assert "perdure settle session:s/7 happened|absent|failed" in hint
+        assert "`perdure settle session:s/7 VERDICT` (happened, absent or failed)" in hint
         assert ("@perdure.tool(" in hint) == (kind is ToolKind.UNSAFE)
 
 

@@ -47,12 +47,22 @@ def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> Effec
     if stream.kind == "run":
         runs.check_here(tx, stream)
     if found.state is not EffectState.IN_DOUBT:
-        first = f": settled by {found.settled_by}" if found.settled_by else ""
-        raise Conflict(
-            f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
-            settled_by=found.settled_by,
-        )  # fmt: skip
+        raise _not_in_doubt(found)
     return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
+
+
+def check_in_doubt(found: EffectRecord) -> None:
+    """Conflict, as `settle` says it, for what can be in no doubt. What was sent may be, once it is looked at."""
+    if found.state not in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
+        raise _not_in_doubt(found)
+
+
+def _not_in_doubt(found: EffectRecord) -> Conflict:
+    first = f": settled by {found.settled_by}" if found.settled_by else ""
+    return Conflict(
+        f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
+        settled_by=found.settled_by,
+    )  # fmt: skip
 
 
 def check_verdict(verdict: object) -> None:

@@ -243,8 +243,9 @@ def _named(made: Envelope) -> Iterator[str]:
 def _pending(
     reads: Reads, stream: Stream, row: Row, record: EffectRecord, witness: Witness, now_us: int
 ) -> PendingEffect:
-    advice = _advice(reads, row, record, witness, now_us)
-    in_doubt = record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT)
+    unsent = record.state is EffectState.PLANNED and record.epoch == witness.epoch
+    advice = _unsent(reads, stream, record) if unsent else _advice(reads, row, record, witness, now_us)
+    in_doubt = not unsent and record.state is not EffectState.UNDOING
     return PendingEffect(
         id=record.id, tool=record.tool, kind=record.kind, state=record.state, key=record.key, handed=record.handed,
         attempt=record.attempt, action=str(advice.action), reason=advice.reason, until=advice.until_us,
@@ -260,11 +261,16 @@ class _Advised(NamedTuple):
     until_us: int | None = None
 
 
+def _unsent(reads: Reads, stream: Stream, record: EffectRecord) -> _Advised:
+    asked = waits.for_effect(reads, stream, record.seq)
+    if asked is not None and asked.state is WaitState.OPEN:
+        return _Advised(Action.WAIT, f"nothing was sent; it is sent when {asked.id} is approved")
+    return _Advised(SEND, "nothing was sent; it is sent when the run goes on")
+
+
 def _advice(reads: Reads, row: Row, record: EffectRecord, witness: Witness, now_us: int) -> _Advised:
-    """What to do about an effect that is not settled, by the table of settling; nothing is done."""
+    """What to do about an effect that may have been sent, by the table of settling; nothing is done."""
     holder = record.holder or ""
-    if record.state is EffectState.PLANNED:
-        return _Advised(SEND, "nothing was sent; it is sent when the run goes on")
     if record.state is EffectState.UNDOING:
         return _Advised(UNDO, "its undo is an effect of its own, and goes on with the run")
     if record.state is EffectState.DISPATCHED and holder not in witness.dead and presence.is_alive(reads, holder):

@@ -111,6 +111,6 @@ def hold_back(tx: Tx, stream: Stream, record: EffectRecord, why: str, epoch: int
 def waiting_for(record: EffectRecord, approval: WaitRecord) -> Waiting:
     """The error that says which approval an effect waits for, and how to give it."""
     return Waiting(
-        f"{approval.question} ({record.tool})", path=approval.id, hint=f"`perdure answer {approval.id} approve|refuse`",
+        f"{approval.question} ({record.tool})", path=approval.id, hint=waits.answer_with(approval),
         asks=[approval.id], doubts=[],
     )  # fmt: skip

@@ -6,6 +6,7 @@ Pure: facts in, advice out. The table of DESIGN §5 is here and nowhere else. Ca
 from __future__ import annotations
 
 import enum
+import shlex
 from datetime import datetime
 from typing import NamedTuple
 
@@ -117,11 +118,14 @@ def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
 def look_again(effect: EffectRecord, now_us: int, reason: str) -> Advice:
     """Asking the other side settled nothing now: ask it again when the doubt is twice as old, within bounds.
 
-    A person may come sooner.
+    A person may come sooner. In a session nobody asks by himself.
     """
     age_us = now_us - _us(effect.dispatched_at or effect.at)
     again_us = now_us + min(max(age_us, LOOK_MIN_US), LOOK_MAX_US)
-    said = f"{reason}; it is asked again at {to_datetime(again_us).isoformat()}, or a person says"
+    when = f"at {to_datetime(again_us).isoformat()}"
+    if effect.stream_kind == "session":
+        when = "when somebody acts with its key, or recovers"
+    said = f"{reason}; it is asked again {when}, or a person says"
     return Advice(Action.PROBE, said, again_us)
 
 
@@ -149,9 +153,14 @@ def _us(instant: datetime) -> int:
     return instant_us(instant, 0)
 
 
+def settle_with(effect: str) -> str:
+    """The command that settles an effect. The verdict is left to be filled in: nothing is settled by pasting it as it stands."""
+    return f"`perdure settle {shlex.quote(effect)} VERDICT` (happened, absent or failed)"
+
+
 def ways_out(effect: EffectRecord) -> str:
     """How a person settles it, and which declaration would have."""
-    settle = f"`perdure settle {effect.id} happened|absent|failed`"
+    settle = settle_with(effect.id)
     if effect.kind is not ToolKind.UNSAFE:
         return settle
     return (

@@ -11,6 +11,7 @@ people: an answer names who gave it, and is taken once. Callers: the handles.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Collection
 from typing import Any
 
@@ -279,6 +280,14 @@ def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
 def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:
     """After which event each wait of a run that was opened after an event was over, by number."""
     return dict(reads.query(Q.waits_ended, touches=[(WAITS, stream.id)], stream=stream.id, after=after))
+
+
+def answer_with(asked: WaitRecord) -> str:
+    """The command that answers what a person is asked. The choice is left to be filled in: pasted, it chooses none."""
+    command = f"perdure answer {shlex.quote(asked.id)}"
+    if not asked.choices:
+        return f"`{command} TEXT`"
+    return f"`{command} CHOICE` ({' or '.join(map(shlex.quote, asked.choices))})"
 
 
 def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
 from datetime import datetime
 
 import pytest
 
+import forked
 import perdure
 from perdure import errors
 
@@ -63,8 +66,25 @@ def test_a_result_that_could_not_be_kept_is_said(run, runs_url) -> None:
 def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
     result = run("effects", "--in-doubt", "--store", runs_url)
     assert doubted in result.stdout
-    assert result.stderr == "settle one: perdure settle EFFECT happened|absent|failed\n"
+    assert result.stderr == "settle one: perdure settle EFFECT VERDICT (happened, absent or failed)\n"
     assert run("effects", "--in-doubt", "--state", "failed", "--store", runs_url).exit_code == 2
+
+
+def test_what_the_dead_left_is_in_doubt_before_anybody_looked(ask, run, runs_url, tmp_path) -> None:
+    env = forked.environment(PERDURE_CRASH_AT="effect.call.after")
+    ran = forked.run("-m", "handles.left_behind", runs_url, str(tmp_path), "left_unsafe", env=env)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    with perdure.open(runs_url, actor="me") as store:
+        store.session("b").begin("under_way", key="k").dispatch()  # the control: who sends it is alive
+        (left, *_) = found = ask("effects", "--in-doubt", "--store", runs_url)["items"]
+        assert (left["state"], left["tool"]) == ("dispatched", "left_unsafe")
+        assert "under_way" not in {item["tool"] for item in found}
+        (shown,) = ask("errors", "--tool", "left_unsafe", "--store", runs_url)["items"]
+        assert (shown["code"], shown["done"]) == ("Died", "in doubt: `perdure settle` it")
+        assert ask("errors", "--tool", "under_way", "--store", runs_url)["items"] == []
+    assert run("settle", left["id"], "happened", "--dry-run", "--store", runs_url).exit_code == 0
+    assert run("settle", left["id"], "happened", "--store", runs_url).exit_code == 0
+    assert left["id"] not in {item["id"] for item in ask("effects", "--in-doubt", "--store", runs_url)["items"]}
 
 
 def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:
@@ -108,6 +128,8 @@ def test_settle(ask, run, runs_url, doubted, words, state) -> None:
 
 def test_of_two_who_settle_one_does(run, runs_url, doubted) -> None:
     assert run("settle", doubted, "happened", "--store", runs_url, "--by", "bob").exit_code == 0
+    rehearsed = run("settle", doubted, "absent", "--dry-run", "--store", runs_url)
+    assert (rehearsed.exit_code, "settled by bob" in rehearsed.stderr) == (errors.Conflict.exit_code, True)
     second = run("settle", doubted, "absent", "--store", runs_url, "--by", "carol")
     assert second.exit_code == errors.Conflict.exit_code
     assert effect(runs_url, doubted).settled_by == "bob"
@@ -180,6 +202,19 @@ def test_the_actor_answers_if_nobody_else_is_named(ask, runs_url) -> None:
     assert ask("answer", open_ask(ask, runs_url), "hold", "--actor", "bob", "--store", runs_url)["met_by"] == "bob"
 
 
+def test_the_command_that_is_shown_can_be_pasted_and_chooses_nothing(run, runs_url) -> None:
+    """A bar between the choices would be a pipe of the shell: whoever pasted it would have taken the first."""
+    with perdure.open(runs_url, actor="me") as store:
+        with pytest.raises(perdure.Waiting) as waits:
+            store.session("my shop's").act(perdure.tool(name="buy")(print), key="k", approve="Buy?")
+        (asked,) = waits.value.facts["asks"]
+        words = shlex.split(waits.value.hint.split("`")[1])[1:]
+        assert words == ["answer", asked, "CHOICE"]
+        assert run(*words, "--store", runs_url).exit_code == errors.Invalid.exit_code
+        assert [each.state for each in store.asks(state=None) if each.id == asked] == ["open"]
+    assert run(*words[:2], "approve", "--store", runs_url).exit_code == 0
+
+
 def test_an_ask_that_is_not_there(run, runs_url) -> None:
     assert run("answer", "run:nothing/3", "x", "--store", runs_url).exit_code == errors.NotFound.exit_code
 
@@ -199,8 +234,26 @@ def test_errors_say_what_was_done(ask, run, runs_url) -> None:
     }
     assert "NoSuchUser" in run("errors", "--store", runs_url).stdout
     ways = {item["where"].partition(":")[0]: item["done"] for item in found["items"] if item["what"] == "send"}
-    assert ways["run"].endswith("`perdure settle` it, or let its run go on")
-    assert ways["session"].endswith("`perdure settle` it, or act again with its key")
+    assert set(ways.values()) == {"in doubt: `perdure settle` it"}  # it is unsafe: nobody else can
+    assert ways.keys() == {"run", "session"}
+
+
+def test_errors_say_where_a_rule_may_still_settle_it(ask, runs_url) -> None:
+    @perdure.tool(name="unclear", probe=lambda: perdure.Unknown("network is down"))
+    def unclear() -> None:
+        raise OSError("reset")
+
+    with perdure.open(runs_url, actor="me") as store:
+        with pytest.raises(perdure.InDoubt):
+            store.session("own").act(unclear, key="k")
+        with pytest.raises(perdure.Waiting):
+            store.drive(perdure.agent(name="unclear")(lambda run: run.act(unclear)), key="unclear")
+    ways = {
+        item["where"].partition(":")[0]: item["done"]
+        for item in ask("errors", "--tool", "unclear", "--store", runs_url)["items"]
+    }
+    assert ways["run"] == "in doubt: `perdure settle` it, or let its run go on"
+    assert ways["session"] == "in doubt: `perdure settle` it, or act again with its key"
 
 
 def test_errors_are_filtered(ask, run, runs_url) -> None:
@@ -214,7 +267,7 @@ def test_errors_are_filtered(ask, run, runs_url) -> None:
 def test_a_settlement_shows_there(ask, run, runs_url, doubted) -> None:
     run("settle", doubted, "failed", "--by", "carol", "--store", runs_url)
     done = [item["done"] for item in ask("errors", "--store", runs_url)["items"] if item["where"] == doubted]
-    assert done == ["given up, by carol"]
+    assert done == ["given up (carol)"]
 
 
 def test_json_is_one_document(run, runs_url) -> None:

@@ -15,8 +15,10 @@ from perdure.doors.cli.options import Asked, command, pages, reads, spans, write
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table
+from perdure.effects.deciding import check_in_doubt
+from perdure.effects.settling import DIED
 from perdure.errors import Invalid
-from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
+from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.elsewhere import ways_on
 
@@ -64,6 +66,8 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         filters["state"] = EffectState.IN_DOUBT.value
     with asked.open() as store:
         found = records(store.effects(**filters))
+        if in_doubt and filters["after"] is None:
+            found[:0] = _left(store, **filters)
         wakes = _looked_at_again(store, found)
         columns = (*COLUMNS, Column("looked at again", lambda effect: wakes.get(effect.id)))
         say_identified(
@@ -71,7 +75,13 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
             besides=lambda effect: {"again_at": wakes.get(effect.id)},
         )  # fmt: skip
     if in_doubt and found and not asked.as_json:
-        note("settle one: perdure settle EFFECT happened|absent|failed")
+        note("settle one: perdure settle EFFECT VERDICT (happened, absent or failed)")
+
+
+def _left(store: Store, **filters: Any) -> list[EffectRecord]:
+    """What was sent by those who are gone, and nobody has looked at since: doubt that is not recorded yet."""
+    sent = store.effects(**{**filters, "state": EffectState.DISPATCHED.value})
+    return [each.record for each in sent if each.is_left()]
 
 
 def _looked_at_again(store: Store, found: Iterable[EffectRecord]) -> dict[str, datetime]:
@@ -105,7 +115,9 @@ def settle(
     said = _verdict(verdict, result, reason)
     with asked.open() as store:
         found = store.effect(effect)
-        if not dry_run:
+        if dry_run:
+            check_in_doubt(found.record)
+        else:
             found.settle(said, by=by)
         record = found.record
     if asked.as_json:
@@ -183,6 +195,7 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
         found: list[Mishap] = []
         if agent is None:
             found += [_of_effect(each.record) for each in store.effects(errors=True, tool=tool, limit=limit, **span)]
+            found += [_of_left(each) for each in _left(store, tool=tool, limit=limit, **span) if each.error is None]
         for status in (RunStatus.FAILED, RunStatus.PARKED) if tool is None else ():
             found += [_of_run(each.record) for each in store.runs(status=status, agent=agent, limit=limit, **span)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
@@ -198,12 +211,24 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
 
 def _of_effect(record: EffectRecord) -> Mishap:
     done = WHAT_WAS_DONE[record.state]
-    if record.state is EffectState.IN_DOUBT:
-        done += f": `perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
     tries = f" after {record.attempt} tries" if record.attempt > 1 else ""
-    by = f", by {record.settled_by}" if record.settled_by else ""
+    by = f" ({record.settled_by})" if record.settled_by else ""
+    if record.state is EffectState.IN_DOUBT:
+        by = f": {_way_out(record)}"
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
     return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
+
+
+def _of_left(record: EffectRecord) -> Mishap:
+    said = "who sent it has died, or gives no sign of life"
+    return Mishap(record.at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
+
+
+def _way_out(record: EffectRecord) -> str:
+    """What may settle doubt: always a person; the tool's rule only where it has one."""
+    if record.kind is ToolKind.UNSAFE:
+        return "`perdure settle` it"
+    return f"`perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
 
 
 def _of_run(record: RunRecord) -> Mishap:

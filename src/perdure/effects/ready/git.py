@@ -31,12 +31,14 @@ _FORGED = re.compile(rf"^[ \t]*{TRAILER}[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _AUTHOR = re.compile(r"[^<>]+ <[^<>\s]+>")
 _SECRET = re.compile(r"://[^/@]*:[^/@]*@")
 _NO = re.compile(r"^!\t.*\[(?:remote )?rejected\].*", re.MULTILINE)
+_LOCKED = re.compile(r"/(?:index|HEAD|packed-refs|refs/[^'\n]*)\.lock\b")
 _RECENT = 20  # commits that hooks and others may have put on top meanwhile
 _EVERYWHERE = ("--all", "--reflog", "--fixed-strings")
 _NO_ANSWER = (Failed, Unavailable, InDoubt)
-# Objects are not synced by default, and a detached gc would outlive us. A trailer is added whatever the configuration says.
+# Objects are not synced by default, and a detached gc would outlive us.
 _DURABLE = ("-c", "core.fsync=committed", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-_TRAILERS = ("-c", "trailer.ifexists=add", "-c", "trailer.ifmissing=add", "-c", "trailer.where=end")
+# What is a trailer is read by git's own rules, whatever the configuration says: no line is a comment, and none ends a message.
+_PLAINLY = ("-c", "trailer.separators=:", "-c", "core.commentChar=\x01")
 _ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX"}
 _UNATTENDED = {
     "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_EDITOR": ":", "GIT_SEQUENCE_EDITOR": ":",
@@ -70,13 +72,25 @@ def git_commit(
     folder = _repository(repo)
     what = [f"--author={_author(author)}"] if author is not None else []
     chosen = ["--", *_paths(paths)] if paths is not None else []
-    said = _message(message)
-    if chosen:
-        _asked(folder, "add", "--all", *chosen, seconds=_COMMIT_SECONDS)
-    options = ["--cleanup=whitespace", "--file=-", f"--trailer={TRAILER}: {_value(key)}", *what]
+    said = _with_trailer(folder, _message(message), key)
+    if chosen and (present := _present(folder, chosen[1:])):
+        _asked(folder, "add", "--all", "--", *present, seconds=_COMMIT_SECONDS)
+    options = ["--cleanup=whitespace", "--file=-", *what]
     only = ["--only", *chosen] if chosen else []
-    ended = _git(folder, *_DURABLE, *_TRAILERS, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=said)
+    ended = _git(folder, *_DURABLE, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=said)
     return {"sha": _made(folder, key) if ended.exit == 0 else _made_after_all(repo, key, ended)}
+
+
+def _with_trailer(folder: Path, message: str, key: str) -> bytes:
+    """The message with the key's trailer as its last line: among its own trailers, or below. Git would put it before `---`."""
+    text = message.rstrip()
+    own = _asked(folder, *_PLAINLY, "interpret-trailers", "--parse", "--no-divider", stdin=f"{text}\n".encode())
+    return f"{text}{'' if own.strip() else chr(10)}\n{TRAILER}: {_value(key)}\n".encode()
+
+
+def _present(folder: Path, paths: Sequence[str]) -> list[str]:
+    """Those that `git add` takes: not those whose deletion is staged, as an attempt that died may have left it."""
+    return [each for each in paths if os.path.lexists(folder / each) or _asked(folder, "ls-files", "--", each)]
 
 
 def _made(folder: Path, key: str) -> str:
@@ -106,12 +120,19 @@ def find_push(repo: str, remote: str, branch: str, sha: str) -> Verdict:
     """
     try:
         folder = _repository(repo)
-        now = _remote_sha(folder, *_remote_branch(folder, remote, branch))
-        landed = now is not None and (now == _sha(sha) or _has_ancestor(folder, remote, branch, now, sha))
+        name, ref = _remote_branch(folder, remote, branch)
+        missing = [said for place in _places(folder, name) if (said := _missing(folder, place, ref, _sha(sha)))]
     except _NO_ANSWER as error:
         return Unknown(str(error))
-    found = "has no such branch" if now is None else f"has {now} there"
-    return Happened({"sha": sha, "branch": branch}) if landed else Absent(f"the remote {found}")
+    return Absent(missing[0]) if missing else Happened({"sha": sha, "branch": branch})
+
+
+def _missing(folder: Path, place: str, ref: str, sha: str) -> str:
+    """Why a branch does not contain a commit; nothing if it does."""
+    now = _remote_sha(folder, place, ref)
+    if now is None:
+        return "the remote has no such branch"
+    return "" if now == sha or _has_ancestor(folder, place, ref, now, sha) else f"the remote has {now} there"
 
 
 # Pushing one commit again changes nothing, and a late push cannot move a branch back: it is no fast-forward.
@@ -125,8 +146,8 @@ def git_push(repo: str, remote: str, branch: str, sha: str) -> dict[str, Any]:
     """
     folder = _repository(repo)
     name, ref = _remote_branch(folder, remote, branch)
-    refspec = f"{_sha(sha)}:{ref}"
-    if _remote_sha(folder, name, ref) != sha:
+    refspec = f"{_commit(folder, sha)}:{ref}"
+    if any(_remote_sha(folder, place, ref) != sha for place in _places(folder, name)):
         options = ["--porcelain", "--no-follow-tags", "--no-recurse-submodules", "--no-force"]
         ended = _git(folder, "push", *options, "--", name, refspec, seconds=_PUSH_SECONDS)
         if ended.exit != 0 and not isinstance(find_push(repo, remote, branch, sha), Happened):
@@ -138,9 +159,9 @@ def _unpushed(ended: programs.Ended) -> Failed | InDoubt:
     """A clear no only where the other side, or git for it, says that this ref was rejected."""
     said = shortened(str(ended.err))
     if refused := _NO.search(str(ended.out)):
-        return Failed(
-            f"{refused[0].split(chr(9))[-1]}: {said}", code="Rejected", path="branch", hint="fetch and merge first"
-        )
+        why = refused[0].split(chr(9))[-1]
+        behind = "non-fast-forward" in why or "fetch first" in why
+        return Failed(f"{why}: {said}", code="Rejected", path="branch", hint="fetch and merge first" if behind else "")
     return InDoubt(f"git push ended without an answer: {said}", path="remote", hint="ask the remote, or settle it")
 
 
@@ -158,13 +179,13 @@ def _repository(repo: object) -> Path:
     return found
 
 
-def _message(message: object) -> bytes:
+def _message(message: object) -> str:
     text = check_text(message, "message")
     if not text.strip():
         raise Invalid("a commit needs a message", path="message")
     if _FORGED.search(text):
         raise Invalid(f"the trailer {TRAILER} is written by Perdure alone", path="message")
-    return text.encode()
+    return text
 
 
 def _author(author: object) -> str:
@@ -190,6 +211,14 @@ def _sha(sha: object) -> str:
     return sha
 
 
+def _commit(folder: Path, sha: object) -> str:
+    """The hash of a commit that is here. Failed for any other: git takes the hash of all zeros for deleting the branch."""
+    found = _sha(sha)
+    if _git(folder, "cat-file", "-e", f"{found}^{{commit}}").exit != 0:
+        raise Failed(f"there is no commit {found} in this repository", code="NotFound", path="sha")
+    return found
+
+
 def _remote_branch(folder: Path, remote: object, branch: object) -> tuple[str, str]:
     """The remote and the full name of its branch. Invalid for what git would not take as a name."""
     name, ref = argument(remote, "remote"), f"refs/heads/{argument(branch, 'branch')}"
@@ -206,9 +235,18 @@ def _remote_branch(folder: Path, remote: object, branch: object) -> tuple[str, s
 def _commit_of(folder: Path, key: str, *which: str) -> str | None:
     """The newest commit among them that has the key's trailer; None if there is none."""
     value = _value(key)
-    listed = _asked(folder, "log", f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)", *which)
+    shown = f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
+    listed = _asked(folder, *_PLAINLY, "log", "--encoding=UTF-8", shown, *which)
     commits = [line.split() for line in listed.splitlines()]
     return next((words[0] for words in commits if value in words[1:]), None)
+
+
+def _places(folder: Path, remote: str) -> list[str]:
+    """Where a push to this remote goes: a remote may have other addresses for that than for fetching, and several."""
+    pushed = _git(folder, "remote", "get-url", "--push", "--all", remote)
+    fetched = _git(folder, "remote", "get-url", remote)
+    places = str(pushed.out).splitlines()
+    return [remote] if pushed.exit != 0 or places == str(fetched.out).splitlines() else places
 
 
 def _remote_sha(folder: Path, remote: str, ref: str) -> str | None:
@@ -220,20 +258,20 @@ def _remote_sha(folder: Path, remote: str, ref: str) -> str | None:
     return next((sha for sha, _, name in lines if name == ref), None)
 
 
-def _has_ancestor(folder: Path, remote: str, branch: str, now: str, sha: str) -> bool:
+def _has_ancestor(folder: Path, remote: str, ref: str, now: str, sha: str) -> bool:
     """Whether the remote's branch contains the commit; fetches what it has if that is not here. Failed if git cannot tell."""
     if _git(folder, "cat-file", "-e", f"{now}^{{commit}}").exit != 0:
         quiet = ["--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=", "--no-recurse-submodules"]
-        _asked(folder, "fetch", *quiet, "--", remote, f"refs/heads/{branch}")
-    ended = _git(folder, "merge-base", "--is-ancestor", _sha(sha), now)
+        _asked(folder, "fetch", *quiet, "--", remote, ref)
+    ended = _git(folder, "merge-base", "--is-ancestor", sha, now)
     if ended.exit not in (0, 1):
         raise Failed(f"git cannot tell: {shortened(str(ended.err))}", code="Git", path="sha")
     return ended.exit == 0
 
 
-def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS) -> str:
+def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> str:
     """What git printed. Failed, or InDoubt beside another git, if it says no."""
-    ended = _git(folder, *command, seconds=seconds)
+    ended = _git(folder, *command, seconds=seconds, stdin=stdin)
     if ended.exit != 0:
         raise _refusal(folder, ended)
     return str(ended.out)
@@ -242,7 +280,7 @@ def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS) -> str:
 def _refusal(folder: Path, ended: programs.Ended) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
     said = shortened(str(ended.err) or str(ended.out))
-    if "index.lock" in said:
+    if _LOCKED.search(said):
         hint = f"if no git is running in {folder}, remove the lock that it left"
         return InDoubt(f"another git is at work: {said}", path="repo", hint=hint)
     if ended.timed_out:

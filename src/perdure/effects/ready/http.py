@@ -8,7 +8,7 @@ hiding, one deadline holds for everything, and answers are bounded. Arguments ar
     2xx, 303                                             it happened: the result
     425, 429, and no connection                          nothing was done: Unavailable, later
     other 4xx, 300, 304 to 308                           a clear no: Failed
-    408, 409, 5xx, 301 and 302 (not to a GET), no answer, half an answer    not known: InDoubt; called again with the key
+    1xx, 408, 409, 5xx, 301 and 302 (not to a GET), no answer, half an answer    not known: InDoubt; called again with the key
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def _result(response: Any, wire: _Wire) -> dict[str, Any]:
     cut = len(data) > BODY_MAX_BYTES
     if wire.cut or (response.length and not cut):  # what is left of the announced length
         raise http.client.IncompleteRead(data)
-    kept = {name: headers[name] for name in ("Content-Type", "Location", "ETag") if headers[name] is not None}
+    kept = {name: headers[name] for name in ("Content-Type", "Location", "ETag") if "\0" not in headers.get(name, "\0")}
     body = _value(data[:BODY_MAX_BYTES], headers.get_content_type(), whole=not cut)
     return {"status": status, "headers": kept, "body": body, "truncated": cut}
 
@@ -348,7 +348,7 @@ def _value(data: bytes, kind: str, *, whole: bool) -> Any:
             parsed = msgspec.json.decode(data)
             encode(parsed)
             return parsed
-    except (msgspec.DecodeError, Invalid):
+    except (ValueError, RecursionError, Invalid):  # msgspec's own errors are ValueErrors
         pass
     try:
         text = data.decode()
@@ -362,7 +362,7 @@ def _refusal(status: int, data: bytes, headers: Mapping[str, str]) -> Error:
     if status in _LATER:
         later = headers.get("Retry-After")
         return Unavailable(said, path="url", hint=f"it says: retry after {later:.40}" if later else "", status=status)
-    if status in _DOUBT or status >= 500:
+    if status in _DOUBT or not 200 <= status < 500:  # below 200: not the answer yet
         moved = headers.get("Location") if status in (301, 302) else None
         hint = f"it has moved to {moved:.200}" if moved else "call it again with the same key"
         return InDoubt(said, path="url", hint=hint, status=status)

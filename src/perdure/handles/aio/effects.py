@@ -26,7 +26,7 @@ from perdure.model.records.effects import (
     ToolKind,
     Verdict,
 )
-from perdure.planes import checkpoints
+from perdure.planes import checkpoints, presence
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, store_now
 from perdure.stores.tide import Dispatch
@@ -89,6 +89,18 @@ class AsyncEffect(AsyncStreamHandle):
         """Look again; returns itself."""
         self._record = await self._read(ledger.effect, self._record.seq)
         return self
+
+    async def is_left(self) -> bool:
+        """Whether it was sent by somebody who is gone, and nobody has looked since: doubt that is not recorded yet.
+
+        Only reads. Whoever acts with its key, recovers or settles it finds it in doubt.
+        """
+        core, record = self._caller.core, self._record
+        if record.state is not EffectState.DISPATCHED or (record.holder, record.epoch) == (core.holder, core.epoch):
+            return False
+        holder = record.holder or ""
+        gone = record.epoch != core.epoch or core.living.is_dead(holder)
+        return gone or not await self._caller.read(presence.is_alive, holder)
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.

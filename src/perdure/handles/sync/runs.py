@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.effects import adopting, deciding, ending, ledger, supposing
 from perdure.effects.judging import in_doubt_about
+from perdure.effects.settling import settle_with
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
 from perdure.handles import crossing
 from perdure.handles.callers import FrozenCaller
@@ -179,8 +180,7 @@ def waiting_for(handle: RunHandle) -> Waiting:
     asked = [each for each in open_ones if each.kind in waits.PEOPLE]
     signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
     doubts = [each for each in handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
-    ways = [f"`perdure answer {each.id} {'|'.join(each.choices) or 'TEXT'}`" for each in asked]
-    ways += [f"`perdure settle {each.id} happened|absent|failed`" for each in doubts]
+    ways = [waits.answer_with(each) for each in asked] + [settle_with(each.id) for each in doubts]
     ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
     said = [each.question for each in asked] + [in_doubt_about(each.record) for each in doubts]
     said += [f"the signal {name!r}" for name in signals]

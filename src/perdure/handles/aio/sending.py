@@ -51,7 +51,7 @@ class AsyncSending:
     """Sends on one stream. `write` runs a verb there: plainly for a session, fenced for a run.
 
     `check` is asked right before a tool is called: whether this caller may still send. `going` raises when nothing more is to be
-    begun: its run is to end. `staying` raises when its process is: whoever waits for another attempt, or for a slot, waits no longer.
+    begun: its run is to end. `staying` raises when its process is: nobody waits any longer for another attempt or a slot.
     """
 
     __slots__ = ("_caller", "_check", "_going", "_invoker", "_staying", "_stream", "_token", "_write")

@@ -65,6 +65,9 @@ class AsyncWaitsContract:
             opener.clock.advance("2d")
             with pytest.raises(Conflict, match="is over"):
                 await store.answer(ask.id, "merge")
+            assert await store.asks() == []
+            assert [each.id for each in await store.asks(state="expired")] == [ask.id]
+            assert [each.state.value for each in await store.asks(state=None)] == ["expired"]
             assert await store.drive(made, key="k") == "hold"
             assert (await store.asks(state="expired"))[0].met_by == "the clock"
             assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"

@@ -64,6 +64,9 @@ class WaitsContract:
             opener.clock.advance("2d")
             with pytest.raises(Conflict, match="is over"):
                 store.answer(ask.id, "merge")
+            assert store.asks() == []
+            assert [each.id for each in store.asks(state="expired")] == [ask.id]
+            assert [each.state.value for each in store.asks(state=None)] == ["expired"]
             assert store.drive(made, key="k") == "hold"
             assert (store.asks(state="expired"))[0].met_by == "the clock"
             assert (driven(store, program(wrong), key="wrong")).code == "Invalid"

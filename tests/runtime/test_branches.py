@@ -289,3 +289,30 @@ def test_exceptions_that_are_gathered_are_those_of_the_program_and_no_rest(store
         store.recover(agents=agents)
     assert "one is broken" in store.drive(gathering, key="k")
     assert SEEN == ["sent Failed, yes, yes"]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_coroutines_that_begin_by_chance_are_refused_before_they_do_anything_and_tasks_are_not(store):
+    names = [f"n{number}" for number in range(8)]
+    as_tasks = []
+
+    @perdure.agent(name="completing")
+    async def completing(run: Any) -> list[str]:
+        async def work(name: str) -> str:
+            return await run.act(send, name)
+
+        works = [asyncio.create_task(work(name)) if as_tasks else work(name) for name in names]
+        found = [await each for each in asyncio.as_completed(works)]
+        return [*sorted(found), await run.ask("?")]
+
+    with pytest.raises(perdure.Failed, match="in no fixed order") as refused:
+        store.drive(completing, key="k")
+    assert SEEN == []
+    assert "asyncio.create_task" in str(refused.value.__cause__.hint)
+    as_tasks.append(True)
+    store.runs()[0].retry()
+    with pytest.raises(perdure.Waiting):
+        store.drive(completing, key="k")
+    store.answer(store.asks()[0].id, "yes")
+    assert store.drive(completing, key="k") == [*names, "yes"]
+    assert sorted(SEEN) == [f"sent {name}" for name in names]

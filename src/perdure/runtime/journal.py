@@ -22,7 +22,7 @@ from perdure.runtime.places import Branch, branch_of, is_below, left_by
 WAYS_ON = (
     "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
     "or `perdure pin` it to workers that still have the old one. If nobody changed it: time, chance and what is read "
-    "outside belong in steps, and after a checkpoint it begins from `run.restored`"
+    "outside belong in steps, who is first is chance, and after a checkpoint it begins from `run.restored`"
 )
 
 

@@ -19,7 +19,7 @@ from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.aio.outward import AsyncOutward
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.model.functions import plain
-from perdure.model.instants import to_datetime
+from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
@@ -142,6 +142,7 @@ class AsyncRun(AsyncOutward):
 
     async def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        duration_us(duration, "duration")  # None would be for ever: nobody could wake it
         await self._met(await self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
 
     async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:

@@ -20,7 +20,7 @@ from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.handles.sync.outward import Outward
 from perdure.model.functions import plain
-from perdure.model.instants import to_datetime
+from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
@@ -141,6 +141,7 @@ class Run(Outward):
 
     def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        duration_us(duration, "duration")  # None would be for ever: nobody could wake it
         self._met(self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
 
     def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:

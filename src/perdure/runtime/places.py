@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
+from perdure.runtime.pausing import Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio
@@ -100,7 +101,14 @@ class Branch:
         """A task of this run is a branch of it. It is finished when it ends by itself."""
         self.tasks[task] = path
         self.unfinished.add(path)
-        task.add_done_callback(lambda done: None if done.cancelled() else self.unfinished.discard(path))
+        task.add_done_callback(lambda done: self._ended(done, path))
+
+    def _ended(self, done: asyncio.Task[Any], path: str) -> None:
+        if done.cancelled():
+            return
+        self.unfinished.discard(path)
+        if isinstance(getattr(done, "_exception", None), (Suspended, Leaving)):
+            done.exception()  # the run's pause is no error that the program left unseen: asyncio would print it as one
 
     def restart(self) -> None:
         """Count from the beginning: after a cut."""

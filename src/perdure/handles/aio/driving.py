@@ -485,12 +485,15 @@ async def _give_back(driving: AsyncDriving, trouble: BaseException) -> NoReturn:
 
 async def _park(driving: AsyncDriving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
-    reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
+    changed = isinstance(error, Changed)
+    said = facts.pop("reason", "undo")
+    reason = course.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:
         facts |= runs.blame(blamed)
-    await driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
+    about = facts | {"hint": error.hint}
+    await driving.write(runs.park, reason, error.message, about, driving.lease.before if changed else None)
     return Drive(RunStatus.PARKED, reason)
 
 

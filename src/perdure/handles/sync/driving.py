@@ -415,12 +415,15 @@ def _give_back(driving: Driving, trouble: BaseException) -> NoReturn:
 
 def _park(driving: Driving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
-    reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
+    changed = isinstance(error, Changed)
+    said = facts.pop("reason", "undo")
+    reason = course.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:
         facts |= runs.blame(blamed)
-    driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
+    about = facts | {"hint": error.hint}
+    driving.write(runs.park, reason, error.message, about, driving.lease.before if changed else None)
     return Drive(RunStatus.PARKED, reason)
 
 

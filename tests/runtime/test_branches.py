@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -289,3 +290,58 @@ def test_exceptions_that_are_gathered_are_those_of_the_program_and_no_rest(store
         store.recover(agents=agents)
     assert "one is broken" in store.drive(gathering, key="k")
     assert SEEN == ["sent Failed, yes, yes"]
+
+
+def test_coroutines_that_begin_by_chance_are_refused_before_they_do_anything_and_tasks_are_not(store):
+    names = [f"n{number}" for number in range(8)]
+    as_tasks: list[bool] = []
+    begun: list[Any] = []
+
+    @perdure.agent(name="completing")
+    async def completing(run: Any) -> list[str]:
+        async def work(name: str) -> str:
+            return await run.act(send, name)
+
+        works = [asyncio.create_task(work(name)) if as_tasks else work(name) for name in names]
+        begun.extend(works)
+        found = [await each for each in asyncio.as_completed(works)]
+        return [*sorted(found), await run.ask("?")]
+
+    with pytest.raises(perdure.Failed, match="in no fixed order") as refused:
+        store.drive(completing, key="k")
+    for each in begun:
+        each.close()  # which nobody has awaited
+    assert SEEN == []
+    assert "asyncio.create_task" in str(refused.value.__cause__.hint)
+    as_tasks.append(True)
+    store.runs()[0].retry()
+    with pytest.raises(perdure.Waiting):
+        store.drive(completing, key="k")
+    store.answer(store.asks()[0].id, "yes")
+    assert store.drive(completing, key="k") == [*names, "yes"]
+    assert sorted(SEEN) == [f"sent {name}" for name in names]
+
+
+def test_a_pause_in_a_branch_is_not_printed_as_an_error_that_nobody_saw(store, caplog):
+    @perdure.agent(name="racing")
+    async def racing(run: Any, broken: bool) -> str:
+        async def nap() -> None:
+            await run.sleep("1h")
+
+        async def fail() -> None:
+            raise LookupError("unseen")
+
+        tasks = {asyncio.create_task(run.wait("go")), asyncio.create_task(fail() if broken else nap())}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        tasks.clear()
+        return "over"
+
+    def unseen() -> list[str]:
+        gc.collect()
+        return [each.message for each in caplog.records if each.name == "asyncio"]
+
+    with pytest.raises(perdure.Waiting):
+        store.drive(racing, False)
+    assert unseen() == []
+    store.drive(racing, True)  # the control: what a program itself left unseen is said
+    assert "exception was never retrieved" in unseen()[0]

@@ -53,6 +53,16 @@ class TestEnds:
         assert Supervisor(command(str(tmp_path), "sys.exit(3)"), Bounds(processes=4)).run() == 3
         assert notes() == []  # the others were not even started
 
+    def test_who_died_is_said_also_of_one_that_had_no_name_yet(self, tmp_path, notes, caplog):
+        first = "if not os.path.exists(f'{folder}/notes'): " + READY.replace("\n", "; sys.exit(7)\n")
+        with pytest.raises(Unavailable):
+            Supervisor(
+                command(str(tmp_path), first + "sys.exit(8)"), Bounds(restarts=1, within_seconds=1e3, suspects=0)
+            ).run()
+        named, nameless = [each for each in caplog.records if each.message == "a worker died"]
+        assert (named.worker, named.status, named.role) == (f"h{named.pid}", 7, "worker")
+        assert (nameless.worker, nameless.status) == ("none yet: it had not begun to work", 8)
+
     def test_workers_that_die_too_often_end_it_with_an_error(self, tmp_path, notes):
         bounds = Bounds(restarts=3, within_seconds=1000.0, suspects=0)
         with pytest.raises(Unavailable, match="4 workers died within 1000 s, the last one with 7"):

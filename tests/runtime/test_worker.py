@@ -299,6 +299,19 @@ class TestSuspects:
         work(desk, [agent("a")], lambda _: desk.looks > 5 and desk.done, isolate=asked.append)
         assert asked == []
 
+    @pytest.mark.parametrize("alone", [False, True])
+    def test_no_process_is_started_for_one_that_is_pinned_to_a_program_that_is_not_here(self, alone):
+        mine, asked = agent("a"), []
+        pinned = found("s1", holder="dead")._replace(pinned="another")
+        desk = Desk([found("r1")], [pinned])
+        work(desk, [mine], lambda _: desk.looks > 20 and desk.done, isolate=None if alone else asked.append)
+        assert (asked, desk.done) == ([], ["r1"])
+
+    def test_control_one_that_is_pinned_to_the_program_that_is_here_is_seen_to(self):
+        mine, asked = agent("a"), []
+        desk = Desk([found("r1")], [found("s1", holder="dead")._replace(pinned=mine.program)])
+        work(desk, [mine], lambda _: asked, isolate=asked.append)
+
     def test_without_one_they_wait_until_it_is_alone_and_nothing_joins_them(self):
         desk = Desk([found(name) for name in names(3)])
         desk.holding.clear()

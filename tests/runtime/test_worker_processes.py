@@ -11,7 +11,19 @@ import pytest
 import perdure
 from perdure.planes import runs
 from runtime.crew import Scene, most_at_once, overlaps, scene, until
-from runtime.worker_app import aplod, astubborn, doze, killer, narrow, plod, stubborn, stumble, timely
+from runtime.worker_app import (
+    aplod,
+    astubborn,
+    doze,
+    insist,
+    killer,
+    narrow,
+    plod,
+    queue,
+    stubborn,
+    stumble,
+    timely,
+)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -178,6 +190,29 @@ def test_sigterm_gives_back_what_does_not_end_in_time(stage: Scene):
         assert "run.released" in kinds
         assert "run.recovered" not in kinds  # nobody died, so nobody is suspected
     assert overlaps(stage.said()) == []
+
+
+@pytest.mark.parametrize("how", ["unclear", "unsent"])
+def test_sigterm_gives_back_a_sync_agent_that_waits_for_its_next_attempt(stage: Scene, how):
+    crew = stage.crew()
+    handle = stage.store.start(insist, how)
+    until(lambda: {"unclear": "effect.doubted", "unsent": "effect.absent"}[how] in stage.kinds(handle))
+    assert crew.end() == 0
+    assert handle.refresh().status.value == "ready"
+    assert stage.kinds(handle)[-1] == "run.released"
+    assert not crew.logged("1 runs do not come back: they go on elsewhere once this process is gone")
+
+
+def test_sigterm_gives_back_a_sync_agent_that_waits_for_a_slot(stage: Scene, tmp_path):
+    crew = stage.crew()
+    there = tmp_path / "there"
+    first, second = handles = [stage.store.start(queue, str(there)) for _ in range(2)]
+    until(lambda: {each.run for each in stage.said() if each.number == 1} == {first.id, second.id})
+    until(lambda: any("effect.dispatched" in stage.kinds(each) for each in handles))
+    assert crew.end() == 0
+    [waiting] = [each for each in handles if "effect.dispatched" not in stage.kinds(each)]
+    there.touch()
+    assert stage.kinds(waiting)[-1] == "run.released"
 
 
 def test_a_sync_agent_that_does_not_come_back_is_freed_by_the_end_of_its_process(stage: Scene, tmp_path):

@@ -95,7 +95,37 @@ def until_there(run: str, path: str) -> None:
         time.sleep(0.02)
 
 
-agents = [plod, aplod, narrow, timely, doze, killer, stubborn, astubborn]
+@perdure.tool(kind="idempotent", retries=5, backoff="1h")
+def unclear(run):
+    witness("begin", run, 0)
+    raise OSError("no answer")
+
+
+@perdure.tool(retries=5, backoff="1h")
+def unsent(run):
+    witness("begin", run, 0)
+    raise perdure.Unavailable("nobody there")
+
+
+@perdure.tool(kind="idempotent", limit=1)
+def hoard(run, path):
+    until_there(run, path)
+
+
+@perdure.agent
+def insist(run, how):
+    """Waits in a sync agent for its next attempt."""
+    run.act(unclear if how == "unclear" else unsent, run.id)
+
+
+@perdure.agent
+def queue(run, path):
+    """Waits in a sync agent for another run to give its tool back."""
+    run.step(witness, "begin", run.id, 1)
+    run.act(hoard, run.id, path)
+
+
+agents = [plod, aplod, narrow, timely, doze, killer, stubborn, astubborn, insist, queue]
 by_name = {"plod": plod, "aplod": aplod}
 none: list[object] = []
 wrong = [plod, pause]

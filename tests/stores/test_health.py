@@ -147,6 +147,13 @@ def test_a_log_that_lost_something_is_wrong_and_one_with_a_blank_line_is_not(tmp
     assert health_of.sound is (severity is not Severity.ERROR)
 
 
+def test_an_empty_folder_is_no_store_yet_and_that_is_all_that_is_wrong_with_it(tmp_path) -> None:
+    found = health.examine(f"files:///{tmp_path}")
+    [wrong] = [each for each in found.findings if each.severity != "ok"]
+    assert (wrong.check, wrong.says) == ("log", f"there is no store yet at files:///{tmp_path}")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_files_store_of_a_newer_perdure_is_wrong_and_not_read(tmp_path) -> None:
     url = f"files:///{tmp_path}/store"
     with perdure.open(url) as store:

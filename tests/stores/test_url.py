@@ -129,6 +129,8 @@ def test_anything_else_is_refused_with_its_path(text):
         ("agent.db", "sqlite:///agent.db"),
         ("./state/agent.db", "sqlite:///./state/agent.db"),
         ("/srv/agent.db", "sqlite:////srv/agent.db"),
+        ("/", "files:////"),
+        ("/" + "x" * 5_000, "sqlite:////" + "x" * 79),
         ("sqlite:agent.db", "sqlite:///agent.db"),
         ("sqlite:/agent.db", "sqlite:///agent.db"),
         ("files:/state", "files:///state"),

@@ -84,11 +84,12 @@ class Meant:
 
 def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
     """What each call means with these tools. One that means nothing has its answer already."""
-    known = _by_name(tools)
+    known = tools_by_name(tools)
     return [_meant(call, known) for call in _checked(calls)]
 
 
-def _by_name(tools: object) -> dict[str, Tool]:
+def tools_by_name(tools: object) -> dict[str, Tool]:
+    """The tools that calls can name. Invalid for what is no list of them."""
     if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
         raise Invalid(f"expected a list of tools, got {type(tools).__name__}", path="tools")
     return {found.name: found for found in map(as_tool, tools)}

@@ -358,7 +358,7 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
         _let_go(tx, each, witness)
     made = _envelope(tx, stream, witness, sealed=True, depth=0)
     for each in family:
-        runs.park(tx, each, elsewhere.MOVED, "it was handed over and goes on elsewhere", store=witness.store)
+        runs.park(tx, each, elsewhere.MOVED, "it was handed over and goes on elsewhere", {"store": witness.store})
     return made
 
 

@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.model.functions import check_options, check_unbound, signature_of
+from perdure.model.functions import check_free, check_options, check_unbound, signature_of, takes_by_name
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -26,7 +26,6 @@ Probe = Callable[..., "Verdict | Awaitable[Verdict]"]
 Guard = Callable[..., Any]
 
 HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; they are no part of the arguments
-BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 RETRIES_MAX = 1_000
 _LANDS_WITHIN = "60s"
 _BARE: dict[Any, Any] = {
@@ -60,7 +59,10 @@ class Tool:
         self.declared = False
         self.signature = signature_of(fn, "tool")
         self.is_async = inspect.iscoroutinefunction(fn)
-        self.takes = frozenset(name for name in HANDED_IN if _takes(self.signature, name))
+        handed = (
+            HANDED_IN if kind is not ToolKind.READ else ()
+        )  # to a step nothing is handed in: its key is an argument
+        self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
         update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -85,6 +87,10 @@ class Tool:
             for name, value in named.items()
         }
 
+    def check_free(self, **options: Any) -> None:
+        """Refuse options of `act` that the tool has parameters for: nobody could tell for which of the two a value is meant."""
+        check_free(self.signature, {name: each for name, each in options.items() if name not in self.takes}, self.name)
+
     def _is_rest(self, name: str) -> bool:
         return self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
 
@@ -92,18 +98,12 @@ class Tool:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)
-        wanted = {name: value for name, value in handed.items() if _takes(signature, name)}
+        wanted = {name: value for name, value in handed.items() if takes_by_name(signature, name)}
         return fn(*positional, **named, **wanted)
 
     def named(self, **args: Any) -> Any:
         """The bare function, with arguments as `bind` gives them."""
         return self.call(self.fn, args)
-
-
-def _takes(signature: inspect.Signature, name: str) -> bool:
-    """Whether a function takes this parameter by its name: that is how the ledger hands something in."""
-    parameter = signature.parameters.get(name)
-    return parameter is not None and parameter.kind in BY_NAME
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -158,12 +158,15 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 def as_tool(fn: Callable[..., Any]) -> Tool:
     """A tool as it is; any other function as an unsafe one."""
-    return fn if isinstance(fn, Tool) else _made(fn)
+    return fn if isinstance(fn, Tool) else _check_handed(_made(fn))
 
 
 def _declare(fn: Any, **declared: Any) -> Tool:
     """A tool that settlement finds by its name in this process."""
-    made = _made(fn, **declared)
+    return _known(_check_handed(_made(fn, **declared)))
+
+
+def _known(made: Tool) -> Tool:
     made.declared = True
     DECLARED[made.name] = made
     return made
@@ -196,7 +199,7 @@ def _made(
 
 def _undo(undo: Callable[..., Any], name: str) -> Tool:
     """The tool that undoes another; a plain function is taken to be idempotent, as undoing should be."""
-    return undo if isinstance(undo, Tool) else _declare(undo, kind="idempotent", name=f"{name}.undo", retries=3)
+    return undo if isinstance(undo, Tool) else _known(_made(undo, kind="idempotent", name=f"{name}.undo", retries=3))
 
 
 def kind_of(kind: object, probe: object = None) -> ToolKind:
@@ -261,11 +264,21 @@ def _checked(made: Tool) -> Tool:
     return _isolated(made) if made.isolate else made
 
 
+def _check_handed(made: Tool) -> Tool:
+    """Refuse a parameter that callers would fill in, and that the ledger fills in with its own: a path that is called `key`."""
+    for name in sorted(made.takes):
+        wanted = made.kind is ToolKind.KEYED and name == "key"
+        if not wanted and made.signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
+            hint = f"def {made.name}(…, *, {name}) takes the ledger's; one of its own needs another name"
+            raise Invalid(f"the tool {made.name!r} would get the ledger's {name} as its {name}", path=name, hint=hint)
+    return made
+
+
 def _check_probe(made: Tool, signature: inspect.Signature) -> None:
     """Refuse a probe that cannot be called with what its tool is called with: after a crash that would be found out too late."""
     every = [each for each in made.signature.parameters.values() if each.name not in made.takes]
     needed = [each for each in every if each.default is each.empty]
-    handed = {"key": ""} if _takes(signature, "key") else {}
+    handed = {"key": ""} if takes_by_name(signature, "key") else {}
     for given in (needed, every):
         positional, named = _spread(signature, {each.name: _BARE.get(each.kind) for each in given})
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perdure.errors import Invalid, Refused
-from perdure.handles.callers import Args, AsyncCaller, Caller, Kwargs
+from perdure.handles.callers import Args, AsyncCaller, Caller, Check, Kwargs
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
 from perdure.planes import conversation, runs, values
@@ -60,10 +60,10 @@ class TxCaller(Caller):
             _ = self._tx.uid  # refused when it is over
         return super().work(task, *args)
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, check: Check | None = None) -> None:
         """Nothing waits inside a transaction: everybody else would wait with it."""
         if self._settled:
-            return super().pause(seconds)
+            return super().pause(seconds, check)
         raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
 
     def check_may_send(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Args = tuple[Any, ...]  # of a verb, passed on as they are: unpacking them at every step would cost as much as a read
 Kwargs = dict[str, Any]
+Check = Callable[[], None]
+CHECK_SECONDS = 0.05  # how often a thread that waits looks whether it still should
 
 
 class Caller:
@@ -74,13 +77,23 @@ class Caller:
         """Do blocking work."""
         return task(*args)
 
-    def pause(self, seconds: float) -> None:
-        """Wait before another attempt."""
-        time.sleep(seconds)
+    def pause(self, seconds: float, check: Check | None = None) -> None:
+        """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
+        if check is None:
+            time.sleep(seconds)
+            return
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            check()
+            time.sleep(min(left, CHECK_SECONDS))
+        check()
 
-    def until(self, future: Future[T]) -> T:
-        """Wait for what somebody else brings about."""
-        return future.result()
+    def until(self, future: Future[T], check: Check) -> T:
+        """Wait for what somebody else brings about. check: as for `pause`."""
+        while True:
+            with suppress(TimeoutError):
+                return future.result(CHECK_SECONDS)
+            check()
 
     def check_may_send(self) -> None:
         """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
@@ -133,13 +146,13 @@ class AsyncCaller:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
 
-    async def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""
         from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
 
         await sleep(seconds)
 
-    async def until(self, future: Future[T]) -> T:
+    async def until(self, future: Future[T], check: Check) -> T:  # noqa: ARG002 - as above
         """Wait for what somebody else brings about."""
         from asyncio import wrap_future  # noqa: PLC0415 - as above
 

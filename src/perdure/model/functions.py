@@ -7,7 +7,7 @@ would a generator function. Callers: `atomic`, `update` and `fold`; the declarat
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from perdure.errors import Invalid
@@ -58,6 +58,22 @@ def check_unbound(signature: inspect.Signature, path: str) -> None:
         raise Invalid(
             f"a method cannot be declared as {path} in its class: its object would be missing", path=path, hint=hint
         )
+
+
+def takes_by_name(signature: inspect.Signature, name: str) -> bool:
+    """Whether a function has a parameter that can be given by this name."""
+    parameter = signature.parameters.get(name)
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def check_free(signature: inspect.Signature, options: Mapping[str, Any], called: str) -> None:
+    """Refuse options that were given to whoever calls a function and that it has parameters for: it would not get them."""
+    for name, value in options.items():
+        if value is not None and takes_by_name(signature, name):
+            raise Invalid(
+                f"{called} has a parameter {name!r}, and would not get this: it is an option of what calls it", path=name,
+                hint="pass it by its position; or give the parameter another name, if both are wanted",
+            )  # fmt: skip
 
 
 def check_options(given: Iterable[str], declare: Callable[..., Any]) -> None:

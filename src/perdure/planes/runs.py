@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -65,7 +65,8 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "cancelling", "disturbed", "first", "heads", "hired", "holder", "known_seq", "leaving", "seq", "stream", "token",
+        "before", "cancelling", "disturbed", "first", "heads", "hired", "holder", "known_seq", "leaving", "seq", "stream",
+        "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -79,6 +80,7 @@ class Lease:
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
         self.hired = False  # a worker has it: its process is not the agent's to end
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
+        self.before = ""  # the program that had it before
         self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
@@ -192,6 +194,7 @@ def claim(
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
+    lease.before = row["program"]
     return lease
 
 
@@ -268,10 +271,16 @@ def release(tx: Tx, stream: Stream) -> None:
     _give_up(tx, stream, "run.released", READY, wake_at=tx.now)
 
 
-def park(tx: Tx, stream: Stream, reason: str, why: str, **facts: Any) -> None:
-    """The machine must not go on by itself. The reason is a short code; `why` and the facts are for people."""
-    doc = {"error": {"code": reason, "message": why}, **facts}
-    _give_up(tx, stream, "run.parked", PARKED, doc=doc, reason=reason)
+def park(
+    tx: Tx, stream: Stream, reason: str, why: str, facts: Mapping[str, Any] | None = None, program: str | None = None
+) -> None:
+    """The machine must not go on by itself. The reason is a short code; `why` and the facts are for people.
+
+    program: the one that did what is recorded, if another was tried with it: the run stays its own, and can be pinned to it.
+    """
+    doc = {**(facts or {}), "error": {"code": reason, "message": why}}
+    columns = {} if program is None else {"program": program}
+    _give_up(tx, stream, "run.parked", PARKED, doc=doc, reason=reason, **columns)
 
 
 def finish(

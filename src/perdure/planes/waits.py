@@ -15,6 +15,8 @@ import shlex
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import instant_us
@@ -312,22 +314,35 @@ def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
 def asks(
     reads: Reads, *, kind: str | None = "ask", state: str | None = "open", limit: int = 100, after: str | None = None
 ) -> Page[tuple[Stream, WaitRecord]]:
-    """What people are asked (or other waits), newest first, each with its stream."""
+    """What people are asked (or other waits), newest first, each with its stream. What can be met no longer is not open:
+    one whose time is over is expired, whether or not its run has recorded that, and one whose run is elsewhere is not listed.
+    """
     count = check_page(limit)
     at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
+    wanted = None if state is None else _one_of(WaitState, state, "state")
     rows = reads.query(
         Q.waits_of_store,
         tenant=reads.tenant,
         kind=None if kind is None else _one_of(WaitKind, kind, "kind"),
-        state=None if state is None else _one_of(WaitState, state, "state"),
+        state=None if wanted == WaitState.EXPIRED else wanted,
+        open=1 if wanted == WaitState.OPEN else None,
+        expired=1 if wanted == WaitState.EXPIRED else None,
         after_at=at,
         after_stream=in_stream,
         after_seq=seq,
         limit=count + 1,
     )
-    found = [(stream := Stream(*row[14:]), _record(reads, stream, row[:14])) for row in rows[:count]]
+    now_us = store_now(reads) if rows else 0
+    found = [(stream := Stream(*row[14:]), _at(now_us, _record(reads, stream, row[:14]))) for row in rows[:count]]
     last = rows[count - 1] if len(rows) > count else None
     return Page(found, encode_cursor(last[8], last[14], last[0]) if last else None)
+
+
+def _at(now_us: int, found: WaitRecord) -> WaitRecord:
+    """A wait as it stands at an instant."""
+    if found.state is WaitState.OPEN and found.expires_at is not None and instant_us(found.expires_at, 0) <= now_us:
+        return msgspec.structs.replace(found, state=WaitState.EXPIRED)
+    return found
 
 
 def _one_of(states: Any, value: object, path: str) -> str:

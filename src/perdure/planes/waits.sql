@@ -14,7 +14,7 @@ WHERE w.stream = :stream
   AND w.name = :name --? name
 ORDER BY w.seq
 
--- waits_of_store: what a tenant's runs wait for, newest first.
+-- waits_of_store: what a tenant's runs wait for, newest first; not what a run waits for elsewhere, which nobody can meet here.
 SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM waits w
@@ -24,6 +24,10 @@ LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
   AND w.kind = :kind --? kind
   AND w.state = :state --? state
+  AND (w.expires_at IS NULL OR w.expires_at > :now) --? open
+  AND (w.state = 'expired' OR (w.state = 'open' AND w.expires_at <= :now)) --? expired
+  AND (w.state <> 'open' OR NOT EXISTS (
+    SELECT 1 FROM runs r WHERE r.stream = w.stream AND r.status = 'parked' AND r.reason IN ('moved', 'imported')))
   AND (w.at, w.stream, w.seq) < (:after_at, :after_stream, :after_seq) --? after_at
 ORDER BY w.at DESC, w.stream DESC, w.seq DESC LIMIT :limit
 

@@ -32,13 +32,14 @@ IsDead = Callable[[str], bool]
 
 
 class Found(NamedTuple):
-    """A run that can perhaps be taken."""
+    """A run that can perhaps be taken. pinned: the only program that may drive it, if there is one."""
 
     agent: str
     holder: str | None
     suspect: bool
     parent: str | None
     stream: Stream
+    pinned: str | None = None
 
     @property
     def uid(self) -> bytes:
@@ -103,8 +104,8 @@ def held_by(reads: Reads, holder: str, limit: int = ROWS_MAX) -> list[Found]:
 
 
 def _found(row: tuple[Any, ...]) -> Found:
-    agent, holder, suspect, parent, *stream = row
-    return Found(agent, holder, bool(suspect), parent, Stream(*stream))
+    agent, holder, suspect, parent, pinned, *stream = row
+    return Found(agent, holder, bool(suspect), parent, Stream(*stream), pinned)
 
 
 def give_back(tx: Tx, stream: Stream, holder: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 
 from perdure.effects.meaning import named_args
 from perdure.errors import Invalid
-from perdure.model.functions import check_options, check_unbound, signature_of
+from perdure.model.functions import check_free, check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
@@ -85,8 +85,12 @@ class Agent:
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
 
-    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Refuse arguments that do not fit the function. Raises Invalid before anything is written."""
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], **options: Any) -> None:
+        """Refuse arguments that do not fit the function. Raises Invalid before anything is written.
+
+        options: what the verb that starts it takes for itself. The agent must not have a parameter of that name.
+        """
+        check_free(self.signature, options, self.name)
         try:
             self.signature.bind(None, *args, **kwargs)
         except TypeError as error:

@@ -20,9 +20,9 @@ from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
 from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
 WAYS_ON = (
-    "deploy the program that began it and `perdure resume` it; or keep both in the new one with `run.patched(name)`; "
-    "or `perdure pin` it to workers that still have the old one. If nobody changed it: time, chance and what is read "
-    "outside belong in steps, and after a checkpoint it begins from `run.restored`"
+    "deploy the program that began it, or keep both in the new one with `run.patched(name)`, or `perdure pin` it to workers "
+    "that still have the old one; then `perdure resume` it. If nobody changed it: time, chance and what is read "
+    "outside belong in steps, who is first is chance, and after a checkpoint it begins from `run.restored`"
 )
 
 

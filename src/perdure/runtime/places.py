@@ -8,6 +8,7 @@ replay, so what they start must not count. Sync agents name their branches. Call
 from __future__ import annotations
 
 import contextvars
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
+from perdure.runtime.pausing import Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,7 +101,14 @@ class Branch:
         """A task of this run is a branch of it. It is finished when it ends by itself."""
         self.tasks[task] = path
         self.unfinished.add(path)
-        task.add_done_callback(lambda done: None if done.cancelled() else self.unfinished.discard(path))
+        task.add_done_callback(lambda done: self._ended(done, path))
+
+    def _ended(self, done: asyncio.Task[Any], path: str) -> None:
+        if done.cancelled():
+            return
+        self.unfinished.discard(path)
+        if isinstance(getattr(done, "_exception", None), (Suspended, Leaving)):
+            done.exception()  # the run's pause is no error that the program left unseen: asyncio would print it as one
 
     def restart(self) -> None:
         """Count from the beginning: after a cut."""
@@ -226,6 +235,9 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         branch = _current.get(None)
         if branch is None:
             return Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
+        if _in_no_order():
+            coro.close()
+            raise _by_chance()
         made = branch.child()
         context = given.pop("context", None) or contextvars.copy_context()
         context.run(_current.set, made)
@@ -237,6 +249,24 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
 
     factory.numbers_branches = True  # type: ignore[attr-defined]
     return factory
+
+
+def _in_no_order() -> bool:
+    """Whether it is asyncio.as_completed that makes a task of a bare coroutine: it puts them into a set first."""
+    frame = sys._getframe(2)  # who called the factory
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+        if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _by_chance() -> Refused:
+    return Refused(
+        "asyncio.as_completed begins bare coroutines in no fixed order: a replay would not know which is which", path="run",
+        hint="make tasks of them first, in order: [asyncio.create_task(each) for each in …]; and do not act in the order in "
+        "which they finish: asyncio.gather gives their results in yours",
+    )  # fmt: skip
 
 
 async def _held_back(coro: Any) -> Any:

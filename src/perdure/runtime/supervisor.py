@@ -189,7 +189,8 @@ class Supervisor:
                     other.line.say(dead=child.holder)
             if self._stopping or (child.role is Role.SUSPECTS and status == 0):
                 continue
-            log.warning("a worker died", extra={"pid": child.program.pid, "status": status, "worker": child.holder})
+            about = {"pid": child.program.pid, "role": child.role.value, "status": status}
+            log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
             if child.role is not Role.WORKER:
                 self._count_suspect(child)
             elif not child.holder and not self._deaths:

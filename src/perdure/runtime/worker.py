@@ -218,7 +218,7 @@ class Worker:
             await self._desk.introduce(self._about())
         if self._unsure or seen.held > len(self._running):
             await self._find_lost()
-        suspects = [each for each in seen.suspects if each.agent in self._agents]
+        suspects = [each for each in seen.suspects if self._can_drive(each)]
         self._look_seconds = time.monotonic() - began
         if self._settings.suspects_only:
             return await self._take_next(suspects)
@@ -226,6 +226,11 @@ class Worker:
             await self._take(seen.takeable, room, at_work)
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
         return min(soon, self._settings.poll_seconds, (seen.wake_left_us or math.inf) / SECOND_US)
+
+    def _can_drive(self, found: Found) -> bool:
+        """Whether it has the program for a run: else no process that is started for it here could take it."""
+        agent = self._agents.get(found.agent)
+        return agent is not None and found.pinned in (None, agent.program)
 
     def _room(self) -> tuple[int, Counter[str]]:
         """How many more runs there is room for, and how many each agent has at work."""
@@ -249,7 +254,7 @@ class Worker:
 
     def _in_own_order(self, found: Sequence[Found], room: int) -> list[Found]:
         """Where there is more than enough, workers begin at different places: else all would want the same."""
-        known = [each for each in found if each.agent in self._agents]
+        known = [each for each in found if self._can_drive(each)]
         at = int(self._desk.holder[:8], 16) % len(known) if len(known) > room else 0
         return [*known[at:], *known[:at]]
 

@@ -81,9 +81,15 @@ def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
     advice = Advice(address)
     try:
         around = [*_around(address), *_log(engine, advice), *_pages(advice)]
-        return Health(url.without_password(store_url), [*around, *_inside(engine, advice)])
+        inside = _inside(engine, advice) if _has_tables(address) else ()
+        return Health(url.without_password(store_url), [*around, *inside])
     finally:
         engine.close()
+
+
+def _has_tables(address: url.Address) -> bool:
+    """Whether there is something to look into: a folder without a log gets no cache, and what is said of the log is all."""
+    return address.scheme != "files" or address.path is None or Layout(address.path).cache.exists()
 
 
 ASIDES_SHOWN = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -52,7 +53,8 @@ def _meant(text: str) -> str:
     scheme, colon, rest = text[:80].partition(":")
     if colon and scheme in ("sqlite", "files"):
         return f"did you mean {scheme}:///{rest.lstrip('/') or 'agent.db'} ?"
-    return "" if text.endswith(":") else f"did you mean sqlite:///{text[:80]} ?"
+    store = "files" if os.path.isdir(text) else "sqlite"  # noqa: PTH112 - one that asks nothing of the text
+    return "" if text.endswith(":") else f"did you mean {store}:///{text[:80]} ?"
 
 
 def _is_unicode(text: str) -> bool:

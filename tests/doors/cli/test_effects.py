@@ -87,6 +87,18 @@ def test_what_the_dead_left_is_in_doubt_before_anybody_looked(ask, run, runs_url
     assert left["id"] not in {item["id"] for item in ask("effects", "--in-doubt", "--store", runs_url)["items"]}
 
 
+def test_nobody_is_told_to_settle_what_went_elsewhere(run, runs_url, doubted) -> None:
+    with perdure.open(runs_url, actor="me") as store:
+        for other in store.effects(state="in_doubt"):
+            if other.id != doubted:
+                other.settle(perdure.Declined("looked"))
+        store.run(store.effect(doubted).record.stream).hand_over()
+    result = run("effects", "--in-doubt", "--store", runs_url, COLUMNS="200")
+    assert doubted in result.stdout
+    assert "was handed over" in result.stdout
+    assert result.stderr == ""
+
+
 def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:
     @perdure.tool(name="unclear", probe=lambda: perdure.Unknown("network is down"))
     def unclear() -> None:

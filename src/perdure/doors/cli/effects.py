@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -20,7 +19,7 @@ from perdure.effects.settling import DIED
 from perdure.errors import Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
-from perdure.planes.elsewhere import ways_on
+from perdure.planes.elsewhere import AWAY, ways_on
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -68,13 +67,19 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         found = records(store.effects(**filters))
         if in_doubt and filters["after"] is None:
             found[:0] = _left(store, **filters)
-        wakes = _looked_at_again(store, found)
-        columns = (*COLUMNS, Column("looked at again", lambda effect: wakes.get(effect.id)))
+        runs = _doubting(store, found)
+        wakes = {name: run.wake_at for name, run in runs.items() if run.wake_at is not None}
+        away = {name: AWAY[run.reason] for name, run in runs.items() if run.reason in AWAY}
+        columns = (
+            *COLUMNS,
+            *([Column("looked at again", lambda effect: wakes.get(effect.id))] if wakes else []),
+            *([folded("its run", lambda effect: away.get(effect.id))] if away else []),
+        )
         say_identified(
-            found, columns if wakes else COLUMNS, as_json=asked.as_json, what="effects", filtered=is_filtered(filters),
+            found, columns, as_json=asked.as_json, what="effects", filtered=is_filtered(filters),
             besides=lambda effect: {"again_at": wakes.get(effect.id)},
         )  # fmt: skip
-    if in_doubt and found and not asked.as_json:
+    if in_doubt and any(each.id not in away for each in found) and not asked.as_json:
         note("settle one: perdure settle EFFECT VERDICT (happened, absent or failed)")
 
 
@@ -84,11 +89,11 @@ def _left(store: Store, **filters: Any) -> list[EffectRecord]:
     return [each.record for each in sent if each.is_left()]
 
 
-def _looked_at_again(store: Store, found: Iterable[EffectRecord]) -> dict[str, datetime]:
-    """When effects in doubt are looked at again by themselves: with their runs. Those of sessions: when somebody recovers."""
+def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecord]:
+    """The runs of effects in doubt, by effect: they look at them again by themselves. Those of sessions wait for a recovery."""
     doubts = [each for each in found if each.state is EffectState.IN_DOUBT and each.stream_kind == "run"]
     runs = {name: store.run(name).record for name in {each.stream for each in doubts}}
-    return {each.id: wake_at for each in doubts if (wake_at := runs[each.stream].wake_at) is not None}
+    return {each.id: runs[each.stream] for each in doubts}
 
 
 @command(

@@ -15,7 +15,7 @@ import msgspec
 from perdure.effects import ledger, permitting, settling
 from perdure.effects.answers import answering, for_call
 from perdure.effects.batch import Meant, next_free, nothing_next
-from perdure.effects.judging import backoff_seconds, in_doubt, kept
+from perdure.effects.judging import in_doubt, kept
 from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.meaning import guarded
 from perdure.effects.settling import Action, Advice
@@ -189,7 +189,7 @@ class AsyncActing(AsyncSending):
     async def _again(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """The next attempt; if somebody else settled it meanwhile, that."""
         if record.error is not None and record.error.code not in settling.MISHAPS:
-            await self._caller.pause(backoff_seconds(tool.backoff, record.failures))
+            await self._pause(tool, record)
         try:
             again = (permitting.dispatch_again, record.seq, record.attempt)
             return await self._announce_permitted(tool, "again", *again)

@@ -174,6 +174,7 @@ class AsyncEffects(AsyncStreamHandle):
     async def act(
         self,
         tool: Callable[..., Any],
+        /,
         *args: Any,
         key: str | None = None,
         call: Call | None = None,
@@ -191,6 +192,7 @@ class AsyncEffects(AsyncStreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
+        found.check_free(key=key, call=call, approve=approve, approve_within=approve_within)
         if approve is not None:
             check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from perdure.effects import ledger, permitting
-from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next
+from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
 from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
 from perdure.effects.meaning import named_args
@@ -42,6 +42,7 @@ class AsyncOutward(AsyncPlaced):
     async def act(
         self,
         tool: Callable[..., Any],
+        /,
         *args: Any,
         approve: str | None = None,
         approve_within: Duration | None = None,
@@ -54,6 +55,7 @@ class AsyncOutward(AsyncPlaced):
         happened.
         """
         found = as_tool(tool)
+        found.check_free(approve=approve, approve_within=approve_within)
         if approve is not None:
             check_question(approve, "approve")
         return await self._act(found, found.bind(args, kwargs), (approve, approve_within))
@@ -190,6 +192,7 @@ class AsyncOutward(AsyncPlaced):
     async def respond(
         self,
         fn: Callable[..., Any],
+        /,
         *args: Any,
         tools: Iterable[Callable[..., Any]],
         pins: Mapping[str, Any] | None = None,
@@ -203,6 +206,9 @@ class AsyncOutward(AsyncPlaced):
         call has no id of its own: nothing is sent then.
         """
         batch: list[Meant] = []
+        tools = tools_by_name(
+            tools
+        ).values()  # before the model is paid for: what is wrong with them would cost its answer
 
         async def keep(step: tuple[Any, ...], value: Any) -> None:
             batch.extend(self._mean(value, tools))

@@ -19,7 +19,7 @@ from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.aio.outward import AsyncOutward
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.model.functions import plain
-from perdure.model.instants import to_datetime
+from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
@@ -59,7 +59,7 @@ class AsyncRun(AsyncOutward):
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
-    async def step(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
 
         One commit. It may run again after a crash that came before its result was kept. Whatever it raises comes as Failed
@@ -69,7 +69,7 @@ class AsyncRun(AsyncOutward):
         return await self._step(self._driving.known(fn), fn, args, kwargs, {})
 
     async def model(
-        self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
+        self, fn: Callable[..., Any], /, *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
         """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
 
@@ -142,6 +142,7 @@ class AsyncRun(AsyncOutward):
 
     async def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        duration_us(duration, "duration")  # None would be for ever: nobody could wake it
         await self._met(await self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
 
     async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
@@ -163,7 +164,7 @@ class AsyncRun(AsyncOutward):
             raise TimedOut(f"no signal {name!r} came in time", path="signal")
         return default
 
-    async def start(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> AsyncChild:
+    async def start(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> AsyncChild:
         """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
         made = as_agent(agent)
         made.check(args, kwargs)
@@ -179,7 +180,7 @@ class AsyncRun(AsyncOutward):
             found = await self._driving.write(waits.start_child, wanted, epoch, place, mark)
         return AsyncChild(self, found)
 
-    async def call(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def call(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Start another run and wait for its result."""
         child = await self.start(agent, *args, **kwargs)
         return await child.result()

@@ -27,7 +27,7 @@ from perdure.effects.judging import (
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Error, Invalid, Stale
-from perdure.handles.callers import AsyncCaller
+from perdure.handles.callers import AsyncCaller, Check
 from perdure.handles.invoking import AsyncInvoker, Attempt, Overdue, Prepared
 from perdure.handles.isolating import AsyncIsolator
 from perdure.log.change import Stream
@@ -51,20 +51,21 @@ class AsyncSending:
     """Sends on one stream. `write` runs a verb there: plainly for a session, fenced for a run.
 
     `check` is asked right before a tool is called: whether this caller may still send. `going` raises when nothing more is to be
-    begun: its run is to end.
+    begun: its run is to end. `staying` raises when its process is: nobody waits any longer for another attempt or a slot.
     """
 
-    __slots__ = ("_caller", "_check", "_going", "_invoker", "_stream", "_token", "_write")
+    __slots__ = ("_caller", "_check", "_going", "_invoker", "_staying", "_stream", "_token", "_write")
 
     def __init__(
         self, caller: AsyncCaller, stream: Stream, write: Write, *, check: Write | None = None, token: int = 0,
-        going: Callable[[], None] = lambda: None,
+        going: Check = lambda: None, staying: Check = lambda: None,
     ) -> None:  # fmt: skip
         self._caller = caller
         self._stream = stream
         self._write = write
         self._check = check
         self._going = going
+        self._staying = staying
         self._token = token
         self._invoker = AsyncInvoker(caller.core.living)
 
@@ -197,7 +198,7 @@ class AsyncSending:
         slots = self._caller.core.slots
         future = slots.take(tool.name, tool.limit)
         try:
-            await self._caller.until(future)
+            await self._caller.until(future, self._staying)
         except BaseException:
             slots.leave(tool.name, future)
             raise
@@ -307,8 +308,12 @@ class AsyncSending:
         if record.failures > tool.rule.retries:
             return await self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
         planned = await self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
-        await self._caller.pause(backoff_seconds(tool.backoff, record.failures))
+        await self._pause(tool, record)
         return planned
+
+    async def _pause(self, tool: Tool, record: EffectRecord) -> None:
+        """Wait before the next attempt; a run whose process is about to end goes on elsewhere meanwhile."""
+        await self._caller.pause(backoff_seconds(tool.backoff, record.failures), self._staying)
 
     async def _doubt(
         self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None

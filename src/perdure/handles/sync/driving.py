@@ -76,8 +76,9 @@ class Driving:
         self.restored: Any = None
         self.invoker = Invoker(caller.core.living)
         self.acting = Acting(
-            caller, lease.stream, self.write, check=self.check_lease, token=lease.token, going=self.check_going
-        )
+            caller, lease.stream, self.write, check=self.check_lease, token=lease.token, going=self.check_going,
+            staying=self.check_staying,
+        )  # fmt: skip
         self.busy = self.begun = 0  # operations under way, and so many were begun
         self.shielded = 0  # while it is, cancelling waits
         self.reached: set[int] = set()  # effects by number
@@ -206,14 +207,18 @@ class Driving:
         """Raise what must end the program now: it is suspended, cancelled, or its time is over."""
         if self.stopped is not None:
             raise self.stopped
-        if self.lease.leaving:
-            raise Leaving
+        self.check_staying()
         if self.shielded:
             return
         if self.lease.cancelling:
             raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
         if self._is_over:
             raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
+
+    def check_staying(self) -> None:
+        """Raise Leaving when the process is about to end: the run goes on elsewhere, whatever it was at."""
+        if self.lease.leaving:
+            raise Leaving
 
     @property
     def _is_over(self) -> bool:
@@ -410,12 +415,15 @@ def _give_back(driving: Driving, trouble: BaseException) -> NoReturn:
 
 def _park(driving: Driving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
-    reason = course.CHANGED if isinstance(error, Changed) else facts.pop("reason", "undo")
+    changed = isinstance(error, Changed)
+    said = facts.pop("reason", "undo")
+    reason = course.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:
         facts |= runs.blame(blamed)
-    driving.write(runs.park, reason, error.message, hint=error.hint, **facts)
+    about = facts | {"hint": error.hint}
+    driving.write(runs.park, reason, error.message, about, driving.lease.before if changed else None)
     return Drive(RunStatus.PARKED, reason)
 
 

@@ -175,6 +175,7 @@ class Effects(StreamHandle):
     def act(
         self,
         tool: Callable[..., Any],
+        /,
         *args: Any,
         key: str | None = None,
         call: Call | None = None,
@@ -192,6 +193,7 @@ class Effects(StreamHandle):
         """
         self._caller.check_may_send()
         found = as_tool(tool)
+        found.check_free(key=key, call=call, approve=approve, approve_within=approve_within)
         if approve is not None:
             check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)

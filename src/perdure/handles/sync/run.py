@@ -20,7 +20,7 @@ from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.handles.sync.outward import Outward
 from perdure.model.functions import plain
-from perdure.model.instants import to_datetime
+from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
@@ -60,7 +60,7 @@ class Run(Outward):
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
-    def step(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
 
         One commit. It may run again after a crash that came before its result was kept. Whatever it raises comes as Failed
@@ -69,7 +69,7 @@ class Run(Outward):
         """
         return self._step(self._driving.known(fn), fn, args, kwargs, {})
 
-    def model(self, fn: Callable[..., Any], *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+    def model(self, fn: Callable[..., Any], /, *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
         """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
 
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
@@ -141,6 +141,7 @@ class Run(Outward):
 
     def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        duration_us(duration, "duration")  # None would be for ever: nobody could wake it
         self._met(self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
 
     def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
@@ -162,7 +163,7 @@ class Run(Outward):
             raise TimedOut(f"no signal {name!r} came in time", path="signal")
         return default
 
-    def start(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> Child:
+    def start(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Child:
         """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
         made = as_agent(agent)
         made.check(args, kwargs)
@@ -178,7 +179,7 @@ class Run(Outward):
             found = self._driving.write(waits.start_child, wanted, epoch, place, mark)
         return Child(self, found)
 
-    def call(self, agent: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def call(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Start another run and wait for its result."""
         child = self.start(agent, *args, **kwargs)
         return child.result()

@@ -199,20 +199,32 @@ class Runs(StoreHandle):
     __slots__ = ()
 
     def start(
-        self, agent: Callable[..., Any], *args: Any, key: str | None = None, session: str | None = None, **kwargs: Any
+        self,
+        agent: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        session: str | None = None,
+        **kwargs: Any,
     ) -> RunHandle:
         """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic.
 
         Raises KeyReused for the same key with other arguments, Invalid for what cannot be kept or does not fit the function.
         """
         made = as_agent(agent)
-        made.check(args, kwargs)
+        made.check(args, kwargs, key=key, session=session)
         wanted = runs.Wanted(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
         stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 
     def drive(
-        self, agent: Callable[..., Any], *args: Any, key: str | None = None, session: str | None = None, **kwargs: Any
+        self,
+        agent: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        session: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Begin a run, or go on with the one under this key, here and now; gives its result.
 

@@ -123,7 +123,7 @@ class Machine:
             (core, "engine_for", self._engine_for(core.engine_for)),
             (lane, "threading", _threading(self.scheduler)),
             (lane, "pause", lambda _attempt: None),
-            (Caller, "pause", lambda _caller, seconds: self._pause(seconds)),
+            (Caller, "pause", lambda _caller, seconds, _check=None: self._pause(seconds)),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
         disarm = [points.arm(name, lambda name=name: self.scheduler.reach(name)) for name in POINTS]

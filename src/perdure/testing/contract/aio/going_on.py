@@ -248,8 +248,10 @@ class AsyncRetryingContract:
                 with pytest.raises(Conflict, match="was handed over") as refused:
                     await say()
                 assert "never adopted" in refused.value.hint
+            assert await store.asks() == await store.asks(state=None) == []  # nobody is asked what he cannot answer
             for handle in await store.runs():
                 await handle.unpark()  # the control: here again, they hear of it
+            assert [each.id for each in await store.asks()] == [ask.id]
             await store.answer(ask.id, "yes")
             await doubt.settle(Happened(1))
             assert await store.drive(program(asking), key="asking") == "yes"

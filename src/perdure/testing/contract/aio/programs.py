@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Changed, Waiting
+from perdure.errors import Changed, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
@@ -129,6 +129,43 @@ class AsyncProgramsContract:
                 await store.answer((await store.asks())[0].id, "a")
             assert await store.drive(made, key="began") == ["old", "a", "old", "old", False]
             assert await store.drive(made, key="fresh") == ["new", "a", "new", "new", True]
+
+    async def test_a_run_that_another_program_was_tried_with_can_be_pinned_to_its_own(
+        self, opener: AsyncOpener
+    ) -> None:
+        async def one(run: AsyncRun) -> Any:
+            return await run.ask("one?")
+
+        async def two(run: AsyncRun) -> Any:
+            return await run.ask("two?")
+
+        async with await opener() as store:
+            old, new = program(one), program(two)
+            await driven(store, old)
+            (handle,) = await store.runs()
+            for _ in range(2):  # also when it is tried again in vain
+                await handle.resume()
+                assert type(await driven(store, new)) is Changed
+                assert (await handle.refresh()).record.program == old.program
+            await handle.pin(handle.record.program)
+            await handle.resume()
+            assert "pinned" in (await driven(store, new)).message
+            assert (await handle.refresh()).status == "ready"
+            await store.answer((await store.asks())[0].id, "yes")
+            assert await store.drive(old, key="k") == "yes"
+
+    async def test_whatever_parks_a_run_says_so_with_facts_of_any_name(self, opener: AsyncOpener) -> None:
+        async def halt(_run: AsyncRun) -> None:
+            raise Parked("look", reason="mine", why="a", stream="b", program="c", facts="d", hint="e")
+
+        async def nested(_run: AsyncRun) -> None:
+            raise Changed("another one is", reason="changed", place="0//1")
+
+        async with await opener() as store:
+            for each, reason in ((halt, "mine"), (nested, "changed")):
+                await driven(store, program(each), key=each.__name__)
+                (handle,) = await store.runs(status="parked", limit=1)
+                assert handle.record.reason == reason
 
     async def test_a_pinned_run_is_for_its_program_alone(self, opener: AsyncOpener) -> None:
         async def one(_run: AsyncRun) -> int:

@@ -65,9 +65,22 @@ class AsyncWaitsContract:
             opener.clock.advance("2d")
             with pytest.raises(Conflict, match="is over"):
                 await store.answer(ask.id, "merge")
+            assert await store.asks() == []
+            assert [each.id for each in await store.asks(state="expired")] == [ask.id]
+            assert [each.state.value for each in await store.asks(state=None)] == ["expired"]
             assert await store.drive(made, key="k") == "hold"
             assert (await store.asks(state="expired"))[0].met_by == "the clock"
             assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"
+
+    async def test_a_sleep_without_an_end_is_refused(self, opener: AsyncOpener) -> None:
+        async def nap(run: AsyncRun, duration: Any) -> None:
+            await run.sleep(duration)
+
+        async with await opener() as store:
+            for duration in (None, 0, "soon"):
+                with pytest.raises(Failed, match="duration: ") as refused:
+                    await store.drive(program(nap), duration)
+                assert refused.value.code == "Invalid"
 
     async def test_a_sleep_ends_by_the_clock_of_the_store(self, opener: AsyncOpener) -> None:
         outside = Outside()

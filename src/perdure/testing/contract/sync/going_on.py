@@ -213,8 +213,10 @@ class RetryingContract:
                 with pytest.raises(Conflict, match="was handed over") as refused:
                     say()
                 assert "never adopted" in refused.value.hint
+            assert store.asks() == store.asks(state=None) == []  # nobody is asked what he cannot answer
             for handle in store.runs():
                 handle.unpark()  # the control: here again, they hear of it
+            assert [each.id for each in store.asks()] == [ask.id]
             store.answer(ask.id, "yes")
             doubt.settle(Happened(1))
             assert store.drive(program(asking), key="asking") == "yes"

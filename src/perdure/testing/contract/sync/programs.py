@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Changed, Waiting
+from perdure.errors import Changed, Parked, Waiting
 from perdure.handles.sync.run import Run
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.runs import driven, program
@@ -130,6 +130,41 @@ class ProgramsContract:
                 store.answer((store.asks())[0].id, "a")
             assert store.drive(made, key="began") == ["old", "a", "old", "old", False]
             assert store.drive(made, key="fresh") == ["new", "a", "new", "new", True]
+
+    def test_a_run_that_another_program_was_tried_with_can_be_pinned_to_its_own(self, opener: Opener) -> None:
+        def one(run: Run) -> Any:
+            return run.ask("one?")
+
+        def two(run: Run) -> Any:
+            return run.ask("two?")
+
+        with opener() as store:
+            old, new = program(one), program(two)
+            driven(store, old)
+            (handle,) = store.runs()
+            for _ in range(2):  # also when it is tried again in vain
+                handle.resume()
+                assert type(driven(store, new)) is Changed
+                assert (handle.refresh()).record.program == old.program
+            handle.pin(handle.record.program)
+            handle.resume()
+            assert "pinned" in (driven(store, new)).message
+            assert (handle.refresh()).status == "ready"
+            store.answer((store.asks())[0].id, "yes")
+            assert store.drive(old, key="k") == "yes"
+
+    def test_whatever_parks_a_run_says_so_with_facts_of_any_name(self, opener: Opener) -> None:
+        def halt(_run: Run) -> None:
+            raise Parked("look", reason="mine", why="a", stream="b", program="c", facts="d", hint="e")
+
+        def nested(_run: Run) -> None:
+            raise Changed("another one is", reason="changed", place="0//1")
+
+        with opener() as store:
+            for each, reason in ((halt, "mine"), (nested, "changed")):
+                driven(store, program(each), key=each.__name__)
+                (handle,) = store.runs(status="parked", limit=1)
+                assert handle.record.reason == reason
 
     def test_a_pinned_run_is_for_its_program_alone(self, opener: Opener) -> None:
         def one(_run: Run) -> int:

@@ -64,9 +64,22 @@ class WaitsContract:
             opener.clock.advance("2d")
             with pytest.raises(Conflict, match="is over"):
                 store.answer(ask.id, "merge")
+            assert store.asks() == []
+            assert [each.id for each in store.asks(state="expired")] == [ask.id]
+            assert [each.state.value for each in store.asks(state=None)] == ["expired"]
             assert store.drive(made, key="k") == "hold"
             assert (store.asks(state="expired"))[0].met_by == "the clock"
             assert (driven(store, program(wrong), key="wrong")).code == "Invalid"
+
+    def test_a_sleep_without_an_end_is_refused(self, opener: Opener) -> None:
+        def nap(run: Run, duration: Any) -> None:
+            run.sleep(duration)
+
+        with opener() as store:
+            for duration in (None, 0, "soon"):
+                with pytest.raises(Failed, match="duration: ") as refused:
+                    store.drive(program(nap), duration)
+                assert refused.value.code == "Invalid"
 
     def test_a_sleep_ends_by_the_clock_of_the_store(self, opener: Opener) -> None:
         outside = Outside()

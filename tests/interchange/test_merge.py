@@ -21,9 +21,9 @@ from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
+from perdure.stores.files.theirs import Theirs
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
-from perdure.stores.files.theirs import Theirs
 from stores.files import purging, rebuilt
 from stores.files.in_git import commit, git, url
 

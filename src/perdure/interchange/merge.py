@@ -31,7 +31,16 @@ from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import BY_REF, Theirs, conflict_is_over, from_conflict, in_folder, keep_conflict, opened, told
+from perdure.stores.files.theirs import (
+    BY_REF,
+    Theirs,
+    conflict_is_over,
+    from_conflict,
+    in_folder,
+    keep_conflict,
+    opened,
+    told,
+)
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements

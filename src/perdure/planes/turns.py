@@ -8,7 +8,7 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Stream
@@ -21,6 +21,7 @@ from perdure.model.values import digest, to_plain
 from perdure.planes.documents import body_of, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq
+from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
@@ -29,6 +30,8 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import HISTORY, Tx
 
 Q = Statements("perdure.planes", "conversation.sql")
+
+_Row: TypeAlias = "tuple[Any, ...]"
 
 PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
@@ -183,42 +186,53 @@ def turns(
     stream: Stream,
     *,
     last: int | None = None,
-    after: int | None = None,
-    before: int | None = None,
+    after: int | str | None = None,
+    before: int | str | None = None,
     limit: int = 100,
-) -> list[Turn]:
-    """A page of turns, in order: the last ones, or those before or after a sequence number."""
+) -> Page[Turn]:
+    """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
     if last is not None and (after is not None or before is not None):
         raise Invalid("`last` stands alone; with `after` or `before` use `limit`", path="last")
     rows = check_page(limit) if last is None else check_page(last, "last")
     first = 0 if after is None else _bound(after, "after")
     upto = MAX_SEQ if before is None else _bound(before, "before") - 1
-    if after is None:
-        return turns_back(reads, stream, first, upto, rows)
-    return turns_on(reads, stream, first, upto, rows)
+    found = _rows_back if after is None else _rows_on
+    page = page_by_seq(found(reads, stream, first, upto, rows + 1), rows, lambda row: row[0])
+    read = [_turn_of(reads, stream, row) for row in page]
+    return Page(read[::-1] if after is None else read, page.next)
 
 
-def _bound(seq: object, path: str) -> int:
+def _bound(given: int | str, path: str) -> int:
+    seq = seq_or_cursor(given, path)
     return 0 if seq == 0 else check_seq(seq, path)
 
 
 def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
     """The newest turns with first < seq <= upto, in order."""
-    found: list[Turn] = []
+    return [_turn_of(reads, stream, row) for row in reversed(_rows_back(reads, stream, first, upto, limit))]
+
+
+def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
+    """The same, newest first."""
+    found: list[_Row] = []
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _page(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
-    return found[::-1]
+        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+    return found
 
 
 def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[Turn]:
     """The oldest turns (or of those, the rules: what the system says) with first < seq <= upto, in order."""
-    found: list[Turn] = []
+    return [_turn_of(reads, stream, row) for row in _rows_on(reads, stream, first, upto, limit, rules=rules)]
+
+
+def _rows_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[_Row]:
+    found: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
             span = _above(segment, first)
-            found += _page(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
+            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
     return found
 
 
@@ -226,9 +240,8 @@ def _above(segment: Segment, first: int) -> Segment:
     return segment._replace(first=max(segment.first, first))
 
 
-def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[Turn]:
-    touches = touching(TURNS, stream, span.stream)
-    return [_turn_of(reads, stream, row) for row in reads.query(statement, touches=touches, **span._asdict(), **params)]
+def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[_Row]:
+    return reads.query(statement, touches=touching(TURNS, stream, span.stream), **span._asdict(), **params)
 
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
@@ -254,7 +267,7 @@ def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
     return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
 
 
-def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
+def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     seq, role, key, call, at, actor, stored = row
     path = f"session {stream.name} seq {seq}"
     body = body_of(reads, stored, path)

@@ -25,6 +25,7 @@ from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import HISTORY, Tx
@@ -306,11 +307,52 @@ def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
 @one_state
 def pending(reads: Reads, stream: Stream) -> Pending | None:
     """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
-    else None.
+    else None. NotFound when turns went (planes/retain) by which it is decided: in the past, or in a fork made there since.
     """
-    tail = [
-        turn for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS) if turn.role is not Role.SYSTEM
-    ]
+    newest = _newest(reads, stream)
+    if stream.parent is not None or isinstance(reads, PastReader):  # else what decides was kept
+        _refuse_undecided(reads, stream, _decided_after(newest))
+    return _pending_among(reads, stream, newest)
+
+
+def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
+    """The same by the turns that are left, whatever went."""
+    return _pending_among(reads, stream, _newest(reads, stream))
+
+
+def _newest(reads: Reads, stream: Stream) -> list[Turn]:
+    return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
+
+
+def _decided_after(newest: list[Turn]) -> int:
+    """Where the turns begin by which `pending` is decided: back to where both an answer and a question are among them."""
+    roles: set[Role] = set()
+    for turn in reversed(newest):
+        roles.add(turn.role)
+        if {Role.USER, Role.ASSISTANT} <= roles:
+            return turn.seq
+    return newest[0].seq if len(newest) == PENDING_LOOKBACK_TURNS else 0
+
+
+def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
+    for span in segments(reads, stream):
+        if span.last > first:
+            refuse_gone(
+                reads, stream, _above(span, first), "pending", "turns() gives those that are left; go on from there"
+            )
+
+
+def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:
+    """NotFound when turns of a range were pruned (planes/retain)."""
+    touches = touching(TURNS, stream, span.stream)
+    count, first, last = reads.query(Q.turns_emptied, touches=touches, **span._asdict())[0]
+    if count:
+        what = f"{count} turns from {first} to {last} were pruned since, and no summary stands for them here"
+        raise NotFound(what, path=path, hint=hint)
+
+
+def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending | None:
+    tail = [turn for turn in newest if turn.role is not Role.SYSTEM]
     if not tail:
         return None
     maker = _last_maker(reads, stream, tail)

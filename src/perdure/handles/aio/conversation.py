@@ -79,7 +79,7 @@ class AsyncConversation(AsyncStreamHandle):
 
     async def pending(self) -> Pending | None:
         """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing.
+        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
         """
         return await self._read(turns.pending)
 

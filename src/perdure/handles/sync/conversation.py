@@ -80,7 +80,7 @@ class Conversation(StreamHandle):
 
     def pending(self) -> Pending | None:
         """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing.
+        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
         """
         return self._read(turns.pending)
 

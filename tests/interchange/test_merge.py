@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.errors import Damaged, Refused
+from perdure.errors import Damaged, NotFound, Refused
 from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
@@ -640,6 +640,33 @@ def branched(tmp_path: Path) -> Path:
     commit(place, "common")
     git(place, "checkout", "-qb", "other")
     return place
+
+
+def test_a_fork_whose_checkpoint_they_pruned_says_so_and_gives_no_older_one(tmp_path):
+    """They do not know our fork; the body of the event is still here, and its row is gone."""
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        session = store.session("main")
+        session.checkpoint({"at": 1})
+        session.checkpoint({"at": 2})
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("main").checkpoint({"at": 3})
+        store.retain(Retention(checkpoints=1), dry_run=False)
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("main").fork(name="fork").say("user", "ours")
+        assert store.session("fork").restore() == {"at": 2}
+    merge(url(place), "other")
+    with perdure.open(url(place)) as store:
+        with pytest.raises(NotFound, match="pruned"):
+            store.session("fork").restore()
+        assert store.session("main").restore() == {"at": 3}
+        assert store.verify().ok
+    rebuilt.check(place)
 
 
 # -- another store -----------------------------------------------------------------------------------------------------------

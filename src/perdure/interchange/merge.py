@@ -23,7 +23,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.model.limits import NAME_MAX_CHARS
-from perdure.planes import imported
+from perdure.planes import imported, retain
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
@@ -449,6 +449,7 @@ class Merging:
             if event.body is None:
                 pruned.add(event.table)
             adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, seen, pruned=event.table in pruned)
+        retain.follow_pruning(self._tx, stream, events)
 
     # -- names -------------------------------------------------------------------------------------------------------------
 

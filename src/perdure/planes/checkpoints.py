@@ -37,6 +37,7 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
 
 Q = Statements("perdure.planes", "checkpoints.sql")
+SAVED = "checkpoint.saved"
 
 PAGE_ROWS = 500  # pruned in one transaction, read at once
 
@@ -76,9 +77,7 @@ def prepare(reads: Reads, frozen: bytes) -> Prepared:
     return Prepared(frozen, saved.root, saved.total_bytes, rows, leans_on)
 
 
-def save(
-    tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = "checkpoint.saved"
-) -> CheckpointRecord:
+def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = SAVED) -> CheckpointRecord:
     """Record a checkpoint; its new nodes and its event land together, or not at all."""
     check_name(name, "name")
     if prepared.leans_on - tx.known(prepared.leans_on):

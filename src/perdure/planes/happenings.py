@@ -23,7 +23,7 @@ from perdure.model.records.happenings import EventRecord, FoldState, Said, kept
 from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
-from perdure.planes.paging import Page, decode_cursor, encode_cursor, page_by_seq, seq_or_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Instant, between
 from perdure.planes.tables import FOLD_SNAPSHOTS
@@ -117,11 +117,13 @@ def events(
     filters = {**_kind_filter(kind), "emitted": _flag(emitted)}
     found: list[Event] = []
     for segment in reversed(segments(reads, stream)):
-        if len(found) <= limit:
-            found += _segment_page(reads, segment, first, limit + 1 - len(found), filters)
-    page = page_by_seq(found, limit, lambda event: event.seq)
+        if len(found) < limit:
+            found += _segment_page(reads, segment, first, limit - len(found), filters)
     names = Names(reads, stream)
-    return Page([names.record(event) for event in page], page.next)
+    full = (
+        len(found) == limit
+    )  # nothing beyond it is looked at: what is good before a damaged page can be read to its end
+    return Page([names.record(event) for event in found], encode_cursor(found[-1].seq) if full else None)
 
 
 def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:

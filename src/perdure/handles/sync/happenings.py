@@ -46,7 +46,7 @@ class Happenings(StreamHandle):
         self, after: int | str = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
     ) -> Page[EventRecord]:
         """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
-        before it. `.next`, for `after=`, is None when that was all.
+        before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
 
         kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
         """

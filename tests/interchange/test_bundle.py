@@ -580,3 +580,24 @@ def test_what_is_damaged_does_not_travel(source, bundle, tmp_path):
     with pytest.raises(errors.Damaged, match="session a seq 2"):
         source.export(bundle, ["a"])
     assert not Path(bundle).exists()
+
+
+def test_a_fork_of_a_copy_whose_checkpoint_a_longer_bundle_pruned_says_so(tmp_path):
+    """Its original knows nothing of the fork; the fork is given no older state in silence."""
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as source, perdure.open(f"sqlite:///{tmp_path}/b.db") as target:
+        session = source.session("main")
+        session.checkpoint({"at": 1})
+        session.checkpoint({"at": 2})
+        source.export(tmp_path / "short.perdure", ["main"])
+        target.import_(tmp_path / "short.perdure")
+        fork = target.session("main").fork(name="fork")
+        assert fork.restore() == {"at": 2}
+        session.checkpoint({"at": 3})
+        source.retain(Retention(checkpoints=1), dry_run=False)
+        source.export(tmp_path / "long.perdure", ["main"])
+        target.import_(tmp_path / "long.perdure")
+        assert target.session("main").restore() == {"at": 3}
+        with pytest.raises(errors.NotFound, match="pruned"):
+            fork.restore()
+        report = target.verify()
+        assert report.ok, report

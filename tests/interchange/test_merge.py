@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.errors import Damaged, Refused
+from perdure.errors import Damaged, NotFound, Refused
 from perdure.interchange import merge as merging
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
@@ -21,6 +21,7 @@ from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
+from perdure.stores.files.theirs import Theirs
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
@@ -639,6 +640,95 @@ def branched(tmp_path: Path) -> Path:
     commit(place, "common")
     git(place, "checkout", "-qb", "other")
     return place
+
+
+def test_a_fork_whose_checkpoint_they_pruned_says_so_and_gives_no_older_one(tmp_path):
+    """They do not know our fork; the body of the event is still here, and its row is gone."""
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        session = store.session("main")
+        session.checkpoint({"at": 1})
+        session.checkpoint({"at": 2})
+    git(place, "init", "-q")
+    commit(place, "common")
+    git(place, "checkout", "-qb", "other")
+    with perdure.open(url(place)) as store:
+        store.session("main").checkpoint({"at": 3})
+        store.retain(Retention(checkpoints=1), dry_run=False)
+    commit(place, "theirs")
+    git(place, "checkout", "-q", "main")
+    with perdure.open(url(place)) as store:
+        store.session("main").fork(name="fork").say("user", "ours")
+        assert store.session("fork").restore() == {"at": 2}
+    merge(url(place), "other")
+    with perdure.open(url(place)) as store:
+        with pytest.raises(NotFound, match="pruned"):
+            store.session("fork").restore()
+        assert store.session("main").restore() == {"at": 3}
+        assert store.verify().ok
+    rebuilt.check(place)
+
+
+# -- another store -----------------------------------------------------------------------------------------------------------
+
+
+def another_store(place: Path) -> str:
+    """A store of its own, with a run that somebody may drive there."""
+    with perdure.open(url(place)) as store:
+        return store.start(waiting, key="theirs").id
+
+
+def test_a_store_that_began_by_itself_is_not_merged_for_it_may_drive_its_runs(folder, tmp_path):
+    run = another_store(tmp_path / "another")
+    before = (folder / "log" / "000001.jsonl").read_bytes()
+    with pytest.raises(Refused, match="another store") as caught:
+        merge(url(folder), str(tmp_path / "another"))
+    assert "perdure export" in str(caught.value.hint)
+    assert (folder / "log" / "000001.jsonl").read_bytes() == before
+    bundle = tmp_path / "theirs.perdure"
+    with perdure.open(url(tmp_path / "another")) as theirs, perdure.open(url(folder)) as ours:
+        theirs.export(bundle, runs=[run])
+        ours.import_(bundle)
+        assert ours.run(run).record.reason == "imported"
+
+
+def test_control_without_the_look_its_runs_are_ready_on_both_sides(folder, tmp_path, monkeypatch):
+    run = another_store(tmp_path / "another")
+    monkeypatch.setattr(Theirs, "shares_a_past_with", lambda *_: True)
+    merge(url(folder), str(tmp_path / "another"))
+    with perdure.open(url(folder)) as ours, perdure.open(url(tmp_path / "another")) as theirs:
+        assert {store.run(run).record.status.value for store in (ours, theirs)} == {"ready"}
+
+
+def test_a_conflict_of_two_stores_in_one_place_is_refused_and_stays(tmp_path):
+    """Each of two branches began one: git finds a conflict in the first line."""
+    place = tmp_path / "store"
+    place.mkdir()
+    git(place, "init", "-q")
+    (place / "README").write_text("common")
+    commit(place, "common")
+    git(place, "branch", "-q", "other")
+    for branch in ("other", "main"):
+        git(place, "checkout", "-q", branch)
+        another_store(place)
+        commit(place, branch)
+        shutil.rmtree(place / ".perdure")
+    conflicted(place)
+    before = (place / "log" / "000001.jsonl").read_bytes()
+    with pytest.raises(Refused, match="another store"):
+        merge(url(place), None)
+    assert (place / "log" / "000001.jsonl").read_bytes() == before
+
+
+def test_a_clone_brings_back_a_log_that_lost_its_first_lines(folder, tmp_path):
+    """And with them who it was, and its cache: the lines that are left say that it began as theirs did."""
+    git(tmp_path, "clone", "-q", str(folder), "clone")
+    segment = folder / "log" / "000001.jsonl"
+    segment.write_bytes(b"".join(segment.read_bytes().splitlines(keepends=True)[2:]))
+    shutil.rmtree(folder / ".perdure")
+    merge(url(folder), str(tmp_path / "clone"))
+    with perdure.open(url(folder)) as store:
+        assert turns(store, "mine") == ["common", "ours alone"]
 
 
 # -- what was moved away -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from perdure.log.written import WrittenStream
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
 from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
-from perdure.planes import artifacts, elsewhere, imported, runs
+from perdure.planes import artifacts, elsewhere, imported, retain, runs
 from perdure.planes.integrity import PRUNED, emptied_by
 from perdure.planes.rebuild import Rebuild
 from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
@@ -340,7 +340,10 @@ class _Arrival:
         before = self._pruned | pruned_in(event for event in page if event.seq <= coming.known)
         copied = _copied(coming.listed, coming.name, coming.session, coming.known)
         fresh = [event for event in page if event.seq > coming.known]
-        adopt(self._tx, self._placed[coming.listed.uid], fresh, before, RECORDED, copied.seen)
+        stream = self._placed[coming.listed.uid]
+        adopt(self._tx, stream, fresh, before, RECORDED, copied.seen)
+        if coming.known:
+            retain.follow_pruning(self._tx, stream, fresh)
         self._pruned |= pruned_in(page)
 
 

@@ -23,7 +23,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.model.limits import NAME_MAX_CHARS
-from perdure.planes import imported
+from perdure.planes import imported, retain
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
@@ -31,7 +31,16 @@ from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import BY_REF, Theirs, conflict_is_over, from_conflict, keep_conflict, opened, told
+from perdure.stores.files.theirs import (
+    BY_REF,
+    Theirs,
+    conflict_is_over,
+    from_conflict,
+    in_folder,
+    keep_conflict,
+    opened,
+    told,
+)
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
@@ -67,8 +76,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store, one with a segment of each side, or theirs was moved away), NotFound or Invalid (no
-    such other side), Damaged (its blobs are not there).
+    Raises Refused (not a files store, one with a segment of each side, or theirs is another store or was moved away), NotFound
+    or Invalid (no such other side), Damaged (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
@@ -86,7 +95,7 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
         conflict_is_over(layout)
         return merged
     with opened(layout, where, name) as theirs:
-        _check_stayed(theirs)
+        _check_mergeable(in_folder(layout.folder, "ours"), theirs)
         return _into(url, theirs, actor, _merge)
 
 
@@ -101,6 +110,15 @@ def _check_whole(layout: Layout) -> None:
         )
 
 
+def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
+    """Refuse what is no other side of ours: of two stores neither knows what the other does outside (P3)."""
+    if theirs.lines and not theirs.shares_a_past_with(ours):
+        hint = "perdure export there, perdure import here: copies, whose runs wait for somebody (git merge --abort undoes git's)"
+        message = "their side is another store, which may be at work: its runs would be driven here too"
+        raise Refused(message, path="theirs", hint=hint)
+    _check_stayed(theirs)
+
+
 def _check_stayed(theirs: Theirs) -> None:
     """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
     gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
@@ -111,7 +129,7 @@ def _check_stayed(theirs: Theirs) -> None:
 
 def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
     """Refuse what git put together and cannot be merged: it takes blobs away that one side pruned and the other keeps."""
-    _check_stayed(theirs)
+    _check_mergeable(ours, theirs)
     for side in (ours, theirs) if in_git else ():
         source, partition = DiskPlace(side.blobs), _partitions(side)
         for blob in _kept(side):
@@ -431,6 +449,7 @@ class Merging:
             if event.body is None:
                 pruned.add(event.table)
             adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, seen, pruned=event.table in pruned)
+        retain.follow_pruning(self._tx, stream, events)
 
     # -- names -------------------------------------------------------------------------------------------------------------
 

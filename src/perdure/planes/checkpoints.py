@@ -25,6 +25,7 @@ from perdure.model.values import to_plain
 from perdure.planes.documents import body_of, stored_value
 from perdure.planes.lineage import MAX_SEQ, ancestry, segments, touching
 from perdure.planes.origins import check_seq
+from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, store_now
 from perdure.planes.stored import stored_address, stored_fields, stored_instant
@@ -36,6 +37,7 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
 
 Q = Statements("perdure.planes", "checkpoints.sql")
+SAVED = "checkpoint.saved"
 
 PAGE_ROWS = 500  # pruned in one transaction, read at once
 
@@ -75,9 +77,7 @@ def prepare(reads: Reads, frozen: bytes) -> Prepared:
     return Prepared(frozen, saved.root, saved.total_bytes, rows, leans_on)
 
 
-def save(
-    tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = "checkpoint.saved"
-) -> CheckpointRecord:
+def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = SAVED) -> CheckpointRecord:
     """Record a checkpoint; its new nodes and its event land together, or not at all."""
     check_name(name, "name")
     if prepared.leans_on - tx.known(prepared.leans_on):
@@ -195,25 +195,25 @@ def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
 
 
 def listing(
-    reads: Reads, stream: Stream, *, name: str | None = None, limit: int = 50, before: int | None = None
-) -> list[CheckpointRecord]:
-    """Checkpoints, newest first, those of a fork's parents included; `before` is a sequence number."""
+    reads: Reads, stream: Stream, *, name: str | None = None, limit: int = 50, before: int | str | None = None
+) -> Page[CheckpointRecord]:
+    """Checkpoints, newest first, those of a fork's parents included; before a sequence number or the cursor of a page."""
     limit = check_page(limit)
     if name is not None:
         check_name(name, "name")
-    upto = MAX_SEQ if before is None else check_seq(before, "before") - 1
-    found: list[CheckpointRecord] = []
+    upto = MAX_SEQ if before is None else check_seq(seq_or_cursor(before, "before"), "before") - 1
+    found: list[tuple[Any, ...]] = []
     for part in segments(reads, stream, upto):
-        if len(found) < limit:
-            rows = reads.query(
+        if len(found) <= limit:
+            found += reads.query(
                 Q.checkpoints_page,
                 touches=touching(CHECKPOINTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
-                limit=limit - len(found),
+                limit=limit + 1 - len(found),
             )
-            found += [_record(row) for row in rows]
-    return found
+    page = page_by_seq(found, limit, lambda row: row[0])
+    return Page([_record(row) for row in page], page.next)
 
 
 def _record(row: tuple[Any, ...]) -> CheckpointRecord:

@@ -23,7 +23,7 @@ from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_instant
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.planes.transcript import Item, Transcript, format_of, render
-from perdure.planes.turns import maker_of, pending, turns_back, turns_on
+from perdure.planes.turns import maker_of, pending_among_left, refuse_gone, turns_back, turns_on
 from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -82,7 +82,7 @@ def _refuse_cut(tx: Tx, stream: Stream, cut: int, path: str) -> None:
 
 def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
     """A result that is still to come would find its call covered, and be lost to the transcript."""
-    open_now = pending(tx, stream)
+    open_now = pending_among_left(tx, stream)
     if open_now is not None and open_now.calls and open_now.turn.seq <= last:
         raise Conflict(
             f"calls of turn {open_now.turn.seq} have no result yet", path="upto",
@@ -167,21 +167,12 @@ def _refuse_gone(reads: Reads, stream: Stream, summaries: list[Cover]) -> None:
     """
     starts = [0, *(cover.last_seq for cover in summaries)]
     ends = [*(cover.first_seq - 1 for cover in summaries), MAX_SEQ]
+    hint = "turns() gives those that are left; later, a summary stands for the others"
     for span in segments(reads, stream):
         for start, end in zip(starts, ends, strict=True):
             first, last = max(start, span.first), min(end, span.last)
             if first < last:
-                _refuse_gone_in(reads, stream, Segment(span.stream, first, last))
-
-
-def _refuse_gone_in(reads: Reads, stream: Stream, span: Segment) -> None:
-    touches = touching(TURNS, stream, span.stream)
-    count, first, last = reads.query(Q.turns_emptied, touches=touches, **span._asdict())[0]
-    if count:
-        raise NotFound(
-            f"{count} turns from {first} to {last} were pruned since, and no summary stands for them here",
-            path="transcript", hint="turns() gives those that are left; later, a summary stands for the others",
-        )  # fmt: skip
+                refuse_gone(reads, stream, Segment(span.stream, first, last), "transcript", hint)
 
 
 def _uncovered(reads: Reads, stream: Stream, summaries: list[Cover]) -> list[Item]:

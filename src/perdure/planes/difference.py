@@ -87,10 +87,7 @@ def _all(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
 
 
 def _saved(reads: Reads, stream: Stream) -> Iterator[CheckpointRecord]:
-    before = None
-    while found := checkpoints.listing(reads, stream, limit=PAGE_MAX_ROWS, before=before):
-        yield from found
-        before = found[-1].seq
+    return _all(lambda before: checkpoints.listing(reads, stream, limit=PAGE_MAX_ROWS, before=before))
 
 
 def _newest(things: Iterable[N]) -> list[N]:

@@ -23,7 +23,7 @@ from perdure.model.records.happenings import EventRecord, FoldState, Said, kept
 from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Instant, between
 from perdure.planes.tables import FOLD_SNAPSHOTS
@@ -106,23 +106,24 @@ def events(
     reads: Reads,
     stream: Stream,
     *,
-    after: int = 0,
+    after: int | str = 0,
     kind: str | None = None,
     emitted: bool | None = None,
     limit: int = 100,
-) -> list[EventRecord]:
-    """Events of a session after a sequence number, in order, those of a fork's parents included."""
-    _check_after(after)
+) -> Page[EventRecord]:
+    """Events of a session after a sequence number or the cursor of a page, in order, those of a fork's parents included."""
+    first = _checked_after(after)
     limit = check_page(limit)
     filters = {**_kind_filter(kind), "emitted": _flag(emitted)}
-    found: list[EventRecord] = []
-    names = Names(reads, stream)
+    found: list[Event] = []
     for segment in reversed(segments(reads, stream)):
-        rows = _segment_page(reads, segment, after, limit - len(found), filters)
-        found += [names.record(row) for row in rows]
-        if len(found) == limit:
-            break
-    return found
+        if len(found) < limit:
+            found += _segment_page(reads, segment, first, limit - len(found), filters)
+    names = Names(reads, stream)
+    full = (
+        len(found) == limit
+    )  # nothing beyond it is looked at: what is good before a damaged page can be read to its end
+    return Page([names.record(event) for event in found], encode_cursor(found[-1].seq) if full else None)
 
 
 def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:
@@ -140,9 +141,11 @@ def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filter
     return [event_of(row) for row in rows]
 
 
-def _check_after(after: object) -> None:
+def _checked_after(given: int | str) -> int:
+    after = seq_or_cursor(given)
     if type(after) is not int or not 0 <= after <= MAX_SEQ:
         raise Invalid(f"expected a sequence number, got {after!r}", path="after")
+    return after
 
 
 def _flag(emitted: bool | None) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from perdure.errors import Invalid
@@ -21,8 +21,8 @@ _INT_MAX = 2**63 - 1
 
 
 class Page(list[T]):
-    """The rows of one page. `next` is the cursor to pass as `after=` for the one that follows, if one
-    does.
+    """The rows of one page. `next` is the cursor of the one that follows, None if none does: pass it as `after=`, or as
+    `before=` where a listing was read back.
     """
 
     __slots__ = ("next",)
@@ -43,6 +43,16 @@ def decode_cursor(text: str, count: int, path: str = "after") -> tuple[int, ...]
     if len(ints) != count or encode_cursor(*ints) != text or any(abs(number) > _INT_MAX for number in ints):
         raise Invalid("this is not a cursor of this listing", path=path, hint="pass the `next` of a page")
     return ints
+
+
+def seq_or_cursor(given: int | str, path: str = "after") -> int:
+    """The sequence number at which a page of a session's listing begins or ends: itself, or the `next` of another page."""
+    return decode_cursor(given, 1, path)[0] if isinstance(given, str) else given
+
+
+def page_by_seq(rows: list[T], limit: int, seq: Callable[[T], int]) -> Page[T]:
+    """A page out of one row more than fit, if there are so many."""
+    return Page(rows[:limit], encode_cursor(seq(rows[limit - 1])) if len(rows) > limit else None)
 
 
 def _ints(text: object) -> tuple[int, ...]:

@@ -21,22 +21,25 @@ from typing import Any, NamedTuple
 from perdure.artifacts import tree
 from perdure.errors import Invalid
 from perdure.log.change import Change, Op, Stream
+from perdure.log.event import Event
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
 from perdure.planes import checkpoints
 from perdure.planes.covered import Covering, Said, free_to_go, whole
+from perdure.planes.documents import doc_of
+from perdure.planes.integrity import PRUNED, emptied_by
 from perdure.planes.labels import from_labels
 from perdure.planes.lineage import MAX_SEQ
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
 from perdure.planes.stored import stored_address
-from perdure.planes.tables import CALLS, COVERS, TURNS
+from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, TURNS
 from perdure.stores import scripts
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.planes", "retain.sql")
 
@@ -275,6 +278,26 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
         tx.empty(stream, sizes)
     return Taken(sorted(sizes), sum(sizes.values()))
+
+
+def follow_pruning(tx: Tx, stream: Stream, came: Iterable[Event]) -> None:
+    """Events came from another log: a checkpoint that they take away loses its body here too, as it did there.
+
+    By that a fork of ours, which they do not know, is told that it went (`checkpoints.restore`); else it would be given an older
+    one. Turns stay as they are: no row of theirs goes, and a fork of ours may need them.
+    """
+    for event in came:
+        if event.kind == PRUNED and not event.table and event.body:
+            named = sorted(emptied_by(event, doc_of(tx, event.body)))
+            gone = [seq for seq in named if _is_checkpoint_gone(tx, stream, seq)]
+            if gone:
+                tx.empty(stream, gone)
+
+
+def _is_checkpoint_gone(tx: Tx, stream: Stream, seq: int) -> bool:
+    rows = tx.query(LOG.event_by_seq, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    saved = [event for event in map(event_of, rows) if event.kind == checkpoints.SAVED and event.body is not None]
+    return bool(saved) and tx.row(CHECKPOINTS, stream, seq) is None
 
 
 def _is_still_for(tx: Tx, doomed: Doomed) -> bool:

@@ -8,7 +8,7 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Stream
@@ -21,14 +21,18 @@ from perdure.model.values import digest, to_plain
 from perdure.planes.documents import body_of, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq
+from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import HISTORY, Tx
 
 Q = Statements("perdure.planes", "conversation.sql")
+
+_Row: TypeAlias = "tuple[Any, ...]"
 
 PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
@@ -183,42 +187,53 @@ def turns(
     stream: Stream,
     *,
     last: int | None = None,
-    after: int | None = None,
-    before: int | None = None,
+    after: int | str | None = None,
+    before: int | str | None = None,
     limit: int = 100,
-) -> list[Turn]:
-    """A page of turns, in order: the last ones, or those before or after a sequence number."""
+) -> Page[Turn]:
+    """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
     if last is not None and (after is not None or before is not None):
         raise Invalid("`last` stands alone; with `after` or `before` use `limit`", path="last")
     rows = check_page(limit) if last is None else check_page(last, "last")
     first = 0 if after is None else _bound(after, "after")
     upto = MAX_SEQ if before is None else _bound(before, "before") - 1
-    if after is None:
-        return turns_back(reads, stream, first, upto, rows)
-    return turns_on(reads, stream, first, upto, rows)
+    found = _rows_back if after is None else _rows_on
+    page = page_by_seq(found(reads, stream, first, upto, rows + 1), rows, lambda row: row[0])
+    read = [_turn_of(reads, stream, row) for row in page]
+    return Page(read[::-1] if after is None else read, page.next)
 
 
-def _bound(seq: object, path: str) -> int:
+def _bound(given: int | str, path: str) -> int:
+    seq = seq_or_cursor(given, path)
     return 0 if seq == 0 else check_seq(seq, path)
 
 
 def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
     """The newest turns with first < seq <= upto, in order."""
-    found: list[Turn] = []
+    return [_turn_of(reads, stream, row) for row in reversed(_rows_back(reads, stream, first, upto, limit))]
+
+
+def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
+    """The same, newest first."""
+    found: list[_Row] = []
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _page(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
-    return found[::-1]
+        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+    return found
 
 
 def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[Turn]:
     """The oldest turns (or of those, the rules: what the system says) with first < seq <= upto, in order."""
-    found: list[Turn] = []
+    return [_turn_of(reads, stream, row) for row in _rows_on(reads, stream, first, upto, limit, rules=rules)]
+
+
+def _rows_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[_Row]:
+    found: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
             span = _above(segment, first)
-            found += _page(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
+            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
     return found
 
 
@@ -226,9 +241,8 @@ def _above(segment: Segment, first: int) -> Segment:
     return segment._replace(first=max(segment.first, first))
 
 
-def _page(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[Turn]:
-    touches = touching(TURNS, stream, span.stream)
-    return [_turn_of(reads, stream, row) for row in reads.query(statement, touches=touches, **span._asdict(), **params)]
+def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[_Row]:
+    return reads.query(statement, touches=touching(TURNS, stream, span.stream), **span._asdict(), **params)
 
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
@@ -254,7 +268,7 @@ def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
     return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
 
 
-def _turn_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Turn:
+def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     seq, role, key, call, at, actor, stored = row
     path = f"session {stream.name} seq {seq}"
     body = body_of(reads, stored, path)
@@ -293,11 +307,52 @@ def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
 @one_state
 def pending(reads: Reads, stream: Stream) -> Pending | None:
     """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
-    else None.
+    else None. NotFound when turns went (planes/retain) by which it is decided: in the past, or in a fork made there since.
     """
-    tail = [
-        turn for turn in turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS) if turn.role is not Role.SYSTEM
-    ]
+    newest = _newest(reads, stream)
+    if stream.parent is not None or isinstance(reads, PastReader):  # else what decides was kept
+        _refuse_undecided(reads, stream, _decided_after(newest))
+    return _pending_among(reads, stream, newest)
+
+
+def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
+    """The same by the turns that are left, whatever went."""
+    return _pending_among(reads, stream, _newest(reads, stream))
+
+
+def _newest(reads: Reads, stream: Stream) -> list[Turn]:
+    return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
+
+
+def _decided_after(newest: list[Turn]) -> int:
+    """Where the turns begin by which `pending` is decided: back to where both an answer and a question are among them."""
+    roles: set[Role] = set()
+    for turn in reversed(newest):
+        roles.add(turn.role)
+        if {Role.USER, Role.ASSISTANT} <= roles:
+            return turn.seq
+    return newest[0].seq if len(newest) == PENDING_LOOKBACK_TURNS else 0
+
+
+def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
+    for span in segments(reads, stream):
+        if span.last > first:
+            refuse_gone(
+                reads, stream, _above(span, first), "pending", "turns() gives those that are left; go on from there"
+            )
+
+
+def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:
+    """NotFound when turns of a range were pruned (planes/retain)."""
+    touches = touching(TURNS, stream, span.stream)
+    count, first, last = reads.query(Q.turns_emptied, touches=touches, **span._asdict())[0]
+    if count:
+        what = f"{count} turns from {first} to {last} were pruned since, and no summary stands for them here"
+        raise NotFound(what, path=path, hint=hint)
+
+
+def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending | None:
+    tail = [turn for turn in newest if turn.role is not Role.SYSTEM]
     if not tail:
         return None
     maker = _last_maker(reads, stream, tail)

@@ -50,6 +50,10 @@ def test_a_past_that_lacks_turns_says_so(run, ask, grown_url) -> None:
     assert "were pruned since" in ask("show", "issue-42", "--at", "20", "--store", grown_url)["lacks"]
     assert "were pruned since" in run("show", "issue-42", "--at", "20", "--store", grown_url).stderr
     assert "lacks" not in ask("show", "issue-42", "--store", grown_url)
+    run("fork", "issue-42", "--at", "20", "--name", "since", "--store", grown_url)
+    fork = ask("show", "since", "--store", grown_url)
+    assert "were pruned since" in fork["lacks"]
+    assert fork["pending"] is None
 
 
 def test_a_policy(run, ask, grown_url, tmp_path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,7 +84,7 @@ def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step
             raise click.UsageError("--step is for runs: a session has turns")
         found = _gather(session, count)
         if at is not None:
-            found["lacks"] = _lacks(session)
+            found["lacks"] = _lacks(lambda: session.transcript(last=1))
     if asked.as_json:
         say_json(found)
     else:
@@ -115,20 +115,21 @@ def _show_run(run: RunHandle, last: int, step: int | None, *, as_json: bool) -> 
 
 
 def _gather(session: Session, count: int) -> dict[str, Any]:
-    return {
+    lacks = _lacks(session.pending)
+    return ({"lacks": lacks} if lacks else {}) | {
         "session": session.info(),
         "uid": session.uid,
-        "pending": session.pending(),
+        "pending": None if lacks else session.pending(),
         "tasks": _open_tasks(session),
         "decisions": [record_of(decision) for decision in session.decisions(open=True, limit=OPEN_SHOWN)],
         "turns": session.turns(last=count) if count else [],
     }
 
 
-def _lacks(session: Session) -> str | None:
-    """What is missing of a past whose turns were pruned since."""
+def _lacks(telling: Callable[[], object]) -> str | None:
+    """What is missing of a past whose turns were pruned since, and of a fork made there."""
     try:
-        session.transcript(last=1)
+        telling()
     except NotFound as gone:
         return gone.message
     return None

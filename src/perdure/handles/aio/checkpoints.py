@@ -7,6 +7,7 @@ from typing import Any
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes import checkpoints
+from perdure.planes.paging import Page
 from perdure.planes.spans import Duration
 
 
@@ -35,9 +36,9 @@ class AsyncCheckpoints(AsyncStreamHandle):
         return await self._read(checkpoints.restore, seq, name=name, default=default)
 
     async def checkpoints(
-        self, name: str | None = None, *, limit: int = 50, before: int | None = None
-    ) -> list[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `before=last.seq` gives the next page."""
+        self, name: str | None = None, *, limit: int = 50, before: int | str | None = None
+    ) -> Page[CheckpointRecord]:
+        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all."""
         return await self._read(checkpoints.listing, name=name, limit=limit, before=before)
 
     async def prune_checkpoints(

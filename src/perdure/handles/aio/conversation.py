@@ -65,20 +65,21 @@ class AsyncConversation(AsyncStreamHandle):
         self,
         last: int | None = None,
         *,
-        after: int | None = None,
-        before: int | None = None,
+        after: int | str | None = None,
+        before: int | str | None = None,
         limit: int = 100,
-    ) -> list[Turn]:
+    ) -> Page[Turn]:
         """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
 
-        Without arguments, the last 100. At most 1,000 at once; go on with `after=` the last one's `seq`. A
-        fork shows the turns of what it was forked from.
+        Without arguments, the last 100. At most 1,000 at once. `.next` of what it gives is None when that was all; else
+        there are more: further on, for `after=`, if `after` was given (0: from the first), or earlier ones, for `before=`.
+        A fork shows the turns of what it was forked from.
         """
         return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
     async def pending(self) -> Pending | None:
         """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing.
+        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
         """
         return await self._read(turns.pending)
 

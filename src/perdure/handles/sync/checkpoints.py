@@ -8,6 +8,7 @@ from typing import Any
 from perdure.handles.sync.base import StreamHandle
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes import checkpoints
+from perdure.planes.paging import Page
 from perdure.planes.spans import Duration
 
 
@@ -36,9 +37,9 @@ class Checkpoints(StreamHandle):
         return self._read(checkpoints.restore, seq, name=name, default=default)
 
     def checkpoints(
-        self, name: str | None = None, *, limit: int = 50, before: int | None = None
-    ) -> list[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `before=last.seq` gives the next page."""
+        self, name: str | None = None, *, limit: int = 50, before: int | str | None = None
+    ) -> Page[CheckpointRecord]:
+        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all."""
         return self._read(checkpoints.listing, name=name, limit=limit, before=before)
 
     def prune_checkpoints(

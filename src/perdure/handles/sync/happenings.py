@@ -43,10 +43,10 @@ class Happenings(StreamHandle):
         return self._write(happenings.emit, kind, data, expect=expect, about=about, refs=refs)
 
     def events(
-        self, after: int = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
-    ) -> list[EventRecord]:
+        self, after: int | str = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
+    ) -> Page[EventRecord]:
         """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
-        before it.
+        before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
 
         kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
         """

@@ -48,6 +48,14 @@ class Theirs(msgspec.Struct, frozen=True):
         said = (line.store for line in reversed(self.lines) if line.store)
         return next((store for store in said if store.epoch < EPOCH_MAX), None)
 
+    def shares_a_past_with(self, other: Theirs) -> bool:
+        """Whether both began as one: they have a line in common, or, where damage took those, say that they are the same."""
+        return bool(self._origins() & other._origins())
+
+    def _origins(self) -> set[str]:
+        """By what a log is known: the lines that others follow, and who it says that it is."""
+        return {line.prev for line in self.lines if line.prev} | {line.store.uid for line in self.lines if line.store}
+
 
 class Told(NamedTuple):
     """What a side tells of each stream: how it begins, and its events as they follow each other. loose: of streams that go on
@@ -104,14 +112,15 @@ def _numbered(events: list[WrittenEvent], seq: int) -> list[WrittenEvent]:
 def opened(ours: Layout, where: str, name: str = "") -> Iterator[Theirs]:
     """Their side, from a folder or a git ref. NotFound when it is neither."""
     if (Path(where) / "log").is_dir():
-        yield _in_folder(Path(where).absolute(), name or Path(where).absolute().name)
+        yield in_folder(Path(where).absolute(), name or Path(where).absolute().name)
         return
     with TemporaryDirectory(prefix="perdure-merge-") as folder:
         _take_out(ours.folder, where, Path(folder))
-        yield _in_folder(Path(folder), name or where)
+        yield in_folder(Path(folder), name or where)
 
 
-def _in_folder(folder: Path, name: str) -> Theirs:
+def in_folder(folder: Path, name: str) -> Theirs:
+    """The log of a files store."""
     layout = Layout(folder)
     entries = [each for _, found in Journal(layout).read_on(START) for _, each in found]
     return Theirs(name, [each.line for each in entries if isinstance(each, Found)], layout.blobs)

@@ -170,6 +170,31 @@ class AsyncRetentionContract:
             with pytest.raises(NotFound, match="19 turns"):
                 await session.transcript(full=True)
 
+    async def test_a_fork_made_there_since_waits_for_nothing_that_was_answered(self, opener: AsyncOpener) -> None:
+        """Whoever does what is pending would do it again; once the fork has said something of its own, it is decided by that."""
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("assistant", calls=[Call("lost", "noop", {})])
+            await session.say("user", "never mind")
+            done = await session.say("assistant", "done")
+            await session.say("user", "more")
+            await session.say("assistant", "fine")
+            last = await session.say("user", "thanks")
+            await session.say("assistant", "bye")
+            await session.summarise(upto=last.seq, text="all of it")
+            assert await (await session.at(done.seq)).pending() is None
+            await store.retain(EVERYTHING, dry_run=False)
+            fork = await session.fork(at=done.seq, name="since")
+            for telling in (fork, await session.at(done.seq)):
+                with pytest.raises(NotFound, match="were pruned since"):
+                    await telling.pending()
+            await fork.say("assistant", "where were we?")
+            said = await fork.say("user", "at the end")
+            pending = await fork.pending()
+            assert pending is not None
+            assert pending.turn.seq == said.seq
+            assert await session.pending() is None
+
     async def test_summaries_go_on_after_it(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await talked(store)

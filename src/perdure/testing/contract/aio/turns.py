@@ -135,6 +135,39 @@ class AsyncTurnContract:
                     await session.turns(**options)
                 assert caught.value.path == path
 
+    async def test_a_page_says_whether_there_is_more_either_way(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            seqs = [(await session.say("user", number)).seq for number in range(5)]
+            assert (await session.turns()).next is None
+            assert (await session.turns(last=5)).next is None
+            newest = await session.turns(last=2)
+            middle = await session.turns(before=newest.next, limit=2)
+            oldest = await session.turns(before=middle.next, limit=2)
+            assert [turn.seq for turn in [*oldest, *middle, *newest]] == seqs
+            first = await session.turns(after=0, limit=3)
+            rest = await session.turns(after=first.next, limit=3)
+            assert [turn.seq for turn in [*first, *rest]] == seqs
+            assert (oldest.next, rest.next) == (None, None)
+
+    async def test_so_do_pages_of_events_and_checkpoints_also_of_a_fork(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            main = await store.session("main")
+            for number in range(3):
+                await main.emit("app.happened", number)
+                await main.checkpoint(number)
+            fork = await main.fork(name="fork")
+            await fork.emit("app.happened", 3)
+            await fork.checkpoint(3)
+            events = await fork.events(kind="app.*", limit=3)
+            later = await fork.events(kind="app.*", after=events.next or 0, limit=3)
+            assert [each.data for each in [*events, *later]] == [0, 1, 2, 3]
+            newest = await fork.checkpoints(limit=1)
+            older = await fork.checkpoints(before=newest.next, limit=3)
+            assert [await fork.restore(each.seq) for each in [*newest, *older]] == [3, 2, 1, 0]
+            assert (later.next, older.next) == (None, None)
+            assert (await fork.checkpoints(limit=4)).next is None
+
     async def test_what_is_pending(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")

@@ -171,6 +171,31 @@ class RetentionContract:
             with pytest.raises(NotFound, match="19 turns"):
                 session.transcript(full=True)
 
+    def test_a_fork_made_there_since_waits_for_nothing_that_was_answered(self, opener: Opener) -> None:
+        """Whoever does what is pending would do it again; once the fork has said something of its own, it is decided by that."""
+        with opener() as store:
+            session = store.session("a")
+            session.say("assistant", calls=[Call("lost", "noop", {})])
+            session.say("user", "never mind")
+            done = session.say("assistant", "done")
+            session.say("user", "more")
+            session.say("assistant", "fine")
+            last = session.say("user", "thanks")
+            session.say("assistant", "bye")
+            session.summarise(upto=last.seq, text="all of it")
+            assert (session.at(done.seq)).pending() is None
+            store.retain(EVERYTHING, dry_run=False)
+            fork = session.fork(at=done.seq, name="since")
+            for telling in (fork, session.at(done.seq)):
+                with pytest.raises(NotFound, match="were pruned since"):
+                    telling.pending()
+            fork.say("assistant", "where were we?")
+            said = fork.say("user", "at the end")
+            pending = fork.pending()
+            assert pending is not None
+            assert pending.turn.seq == said.seq
+            assert session.pending() is None
+
     def test_summaries_go_on_after_it(self, opener: Opener) -> None:
         with opener() as store:
             session = talked(store)

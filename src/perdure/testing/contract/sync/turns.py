@@ -136,6 +136,39 @@ class TurnContract:
                     session.turns(**options)
                 assert caught.value.path == path
 
+    def test_a_page_says_whether_there_is_more_either_way(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("a")
+            seqs = [(session.say("user", number)).seq for number in range(5)]
+            assert (session.turns()).next is None
+            assert (session.turns(last=5)).next is None
+            newest = session.turns(last=2)
+            middle = session.turns(before=newest.next, limit=2)
+            oldest = session.turns(before=middle.next, limit=2)
+            assert [turn.seq for turn in [*oldest, *middle, *newest]] == seqs
+            first = session.turns(after=0, limit=3)
+            rest = session.turns(after=first.next, limit=3)
+            assert [turn.seq for turn in [*first, *rest]] == seqs
+            assert (oldest.next, rest.next) == (None, None)
+
+    def test_so_do_pages_of_events_and_checkpoints_also_of_a_fork(self, opener: Opener) -> None:
+        with opener() as store:
+            main = store.session("main")
+            for number in range(3):
+                main.emit("app.happened", number)
+                main.checkpoint(number)
+            fork = main.fork(name="fork")
+            fork.emit("app.happened", 3)
+            fork.checkpoint(3)
+            events = fork.events(kind="app.*", limit=3)
+            later = fork.events(kind="app.*", after=events.next or 0, limit=3)
+            assert [each.data for each in [*events, *later]] == [0, 1, 2, 3]
+            newest = fork.checkpoints(limit=1)
+            older = fork.checkpoints(before=newest.next, limit=3)
+            assert [fork.restore(each.seq) for each in [*newest, *older]] == [3, 2, 1, 0]
+            assert (later.next, older.next) == (None, None)
+            assert (fork.checkpoints(limit=4)).next is None
+
     def test_what_is_pending(self, opener: Opener) -> None:
         with opener() as store:
             session = store.session("a")

@@ -17,6 +17,7 @@ from perdure import errors
 from perdure.effects import envelope, timeline
 from perdure.handles.sync.sending import Sending
 from perdure.model import points
+from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.envelope import Envelope, RunVerdict, Standing
 from perdure.testing.clock import FakeClock
 
@@ -372,3 +373,14 @@ def test_the_workspace_goes_along(store, tmp_path) -> None:
         other.answer(other.asks()[0].id, "yes")
         with pytest.raises(errors.Parked, match="workspace"):
             other.drive(agent, key="k")
+
+
+def test_it_says_everything_that_is_pending_however_much_it_is(store: perdure.Store) -> None:
+    send = tool_of()
+    count = PAGE_MAX_ROWS + 1
+
+    @perdure.agent
+    async def many(run: perdure.AsyncRun) -> None:
+        await asyncio.gather(*(run.act(send, number) for number in range(count)))
+
+    assert len(envelope_of(store, many).pending) == count

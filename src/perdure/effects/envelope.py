@@ -142,7 +142,7 @@ def _steps(reads: Reads, stream: Stream, after: int) -> list[tuple[Any, ...]]:
 
 def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
     """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
-    return ledger.effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
+    return ledger.all_effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
 
 
 def _quieted(part: EffectPart, witness: Witness, now_us: int) -> EffectPart:

@@ -25,7 +25,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, text_of
 from perdure.model.values import to_plain
 from perdure.planes.documents import doc_of, stored_value
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, page_by_seq, seq_or_cursor
 from perdure.planes.spans import Instant, between
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import EFFECTS
@@ -417,14 +417,16 @@ def effect(reads: Reads, stream: Stream, seq: int) -> EffectRecord:
 
 
 def effects(
-    reads: Reads, stream: Stream, *, after: int = 0, limit: int = 1_000, open_only: bool = False
-) -> list[EffectRecord]:
-    """The effects of a session or run, oldest first."""
+    reads: Reads, stream: Stream, *, after: int | str = 0, limit: int = 1_000, open_only: bool = False
+) -> Page[EffectRecord]:
+    """The effects of a session or run, oldest first, after a sequence number or the cursor of a page."""
+    count = check_page(limit)
     rows = reads.query(
-        Q.effects_of_stream, touches=[(EFFECTS, stream.id)], stream=stream.id, after=after, limit=check_page(limit),
+        Q.effects_of_stream, touches=[(EFFECTS, stream.id)], stream=stream.id, after=seq_or_cursor(after), limit=count + 1,
         open=1 if open_only else None,
     )  # fmt: skip
-    return [_record(reads, stream, row) for row in rows]
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return Page([_record(reads, stream, row) for row in page], page.next)
 
 
 def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool = False) -> list[EffectRecord]:

@@ -11,6 +11,7 @@ from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.documents import inline_body
 from perdure.planes.lineage import MAX_SEQ
 from perdure.planes.origins import check_seq
+from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_instant
 from perdure.planes.tables import EFFECTS, WAITS
@@ -24,13 +25,13 @@ _NAMES = {EFFECTS.name: (EFFECTS, "tool"), WAITS.name: (WAITS, "kind")}
 
 
 @one_state
-def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | None = None) -> list[TimelineRecord]:
-    """The newest events of a run, oldest first; `before` is a sequence number."""
-    upto = MAX_SEQ if before is None else check_seq(before, "before")
-    rows = reads.query(
-        Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=check_page(last, "last")
-    )
-    return [_record(reads, stream, row) for row in reversed(rows)]
+def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str | None = None) -> Page[TimelineRecord]:
+    """The newest events of a run, oldest first; before a sequence number or the cursor of a page."""
+    count = check_page(last, "last")
+    upto = MAX_SEQ if before is None else check_seq(seq_or_cursor(before, "before"), "before")
+    rows = reads.query(Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=count + 1)
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return Page([_record(reads, stream, row) for row in reversed(page)], page.next)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TimelineRecord:

@@ -149,11 +149,12 @@ def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
 
 def _timeline(reads: Reads, stream: Stream) -> list[TimelineRecord]:
     found: list[TimelineRecord] = []
-    while older := timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=found[0].seq if found else None):
-        found = older + found
-        if found[0].seq == 1:
-            break
-    return found
+    before: str | None = None
+    while True:
+        older = timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=before)
+        found, before = older + found, older.next
+        if before is None:
+            return found
 
 
 def _happened(found: list[TimelineRecord]) -> Iterator[str]:

@@ -28,11 +28,12 @@ from perdure.planes import runs
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.known import is_known
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, deadline, store_now
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
+from perdure.stores.store import Reads, Rows
 from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes", "waits.sql")
@@ -311,31 +312,40 @@ def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
     return [_record(reads, stream, row) for row in rows]
 
 
-def asks(
-    reads: Reads, *, kind: str | None = "ask", state: str | None = "open", limit: int = 100, after: str | None = None
-) -> Page[tuple[Stream, WaitRecord]]:
-    """What people are asked (or other waits), newest first, each with its stream. What can be met no longer is not open:
-    one whose time is over is expired, whether or not its run has recorded that, and one whose run is elsewhere is not listed.
+@one_state
+def asks(reads: Reads, *, state: str | None = "open", limit: int = 100, after: str | None = None) -> Page[WaitRecord]:
+    """What people are asked, newest first. What can be met no longer is not open: one whose time is over is expired, whether
+    or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
     count = check_page(limit)
+    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, count + 1, after)]
+    newest = sorted(found, key=_cursor_of, reverse=True)
+    now_us = store_now(reads) if newest else 0
+    shown = [_at(now_us, _record(reads, Stream(*row[14:]), row[:14])) for row in newest[:count]]
+    return Page(shown, encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None)
+
+
+def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
+    """The place of a row of `waits_of_store` in the order of time: its instant, stream and number."""
+    return row[8], row[14], row[0]
+
+
+def _asked(reads: Reads, kind: WaitKind, state: str | None, limit: int, after: str | None) -> Rows:
+    """The rows of one kind: for each there is an index."""
     at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
     wanted = None if state is None else _one_of(WaitState, state, "state")
-    rows = reads.query(
+    return reads.query(
         Q.waits_of_store,
         tenant=reads.tenant,
-        kind=None if kind is None else _one_of(WaitKind, kind, "kind"),
+        kind=kind.value,
         state=None if wanted == WaitState.EXPIRED else wanted,
         open=1 if wanted == WaitState.OPEN else None,
         expired=1 if wanted == WaitState.EXPIRED else None,
         after_at=at,
         after_stream=in_stream,
         after_seq=seq,
-        limit=count + 1,
+        limit=limit,
     )
-    now_us = store_now(reads) if rows else 0
-    found = [(stream := Stream(*row[14:]), _at(now_us, _record(reads, stream, row[:14]))) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[8], last[14], last[0]) if last else None)
 
 
 def _at(now_us: int, found: WaitRecord) -> WaitRecord:

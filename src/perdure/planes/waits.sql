@@ -22,7 +22,7 @@ JOIN streams s ON s.id = w.stream
 JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
-  AND w.kind = :kind --? kind
+  AND w.kind = :kind
   AND w.state = :state --? state
   AND (w.expires_at IS NULL OR w.expires_at > :now) --? open
   AND (w.state = 'expired' OR (w.state = 'open' AND w.expires_at <= :now)) --? expired

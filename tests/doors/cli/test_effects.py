@@ -194,7 +194,7 @@ def test_asks(ask, run, runs_url) -> None:
     assert len(ask("asks", "--all", "--store", runs_url)["items"]) == 3
     assert [item["answer"] for item in ask("asks", "--state", "met", "--store", runs_url)["items"]] == ["go"]
     result = run("asks", "--store", runs_url)
-    assert "merge|hold" in result.stdout
+    assert "merge, hold" in result.stdout
     assert result.stderr == "answer one: perdure answer ASK VALUE\n"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_asks
-from perdure.doors.cli.options import DEFAULT_LIMIT, Asked, command, reads, writes
+from perdure.doors.cli.options import Asked, command, pages, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose
 from perdure.model.records.runs import WaitState
@@ -16,7 +18,7 @@ COLUMNS = (
     Column("kind", lambda ask: ask.kind, spare=True),
     Column("state", lambda ask: ask.state),
     folded("question", lambda ask: ask.question),
-    Column("choices", lambda ask: "|".join(ask.choices)),
+    Column("choices", lambda ask: ", ".join(ask.choices)),
     prose("about", lambda ask: ask.detail),
     prose("answer", lambda ask: ask.answer),
     Column("by", lambda ask: ask.met_by),
@@ -28,19 +30,12 @@ COLUMNS = (
 @command("asks", "perdure asks", "perdure asks --all --limit 200", "perdure asks --json | jq -r '.items[].id'")
 @click.option("--state", type=click.Choice([state.value for state in WaitState]), default="open", help="Default: open.")
 @click.option("--all", "everything", is_flag=True, help="In whatever state.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=DEFAULT_LIMIT,
-    show_default=True,
-    metavar="N",
-    help="At most so many.",
-)
+@pages
 @reads
-def asks(asked: Asked, *, state: str, everything: bool, limit: int) -> None:
+def asks(asked: Asked, *, state: str, everything: bool, **page: Any) -> None:
     """List what people are asked, newest first: questions of runs, and approvals of what is to be done outside."""
     with asked.open() as store:
-        found = store.asks(state=None if everything else state, limit=limit)
+        found = store.asks(state=None if everything else state, **page)
         say_identified(found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything)
     if not asked.as_json and any(ask.state is WaitState.OPEN for ask in found):
         note("answer one: perdure answer ASK VALUE")

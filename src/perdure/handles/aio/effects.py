@@ -234,10 +234,14 @@ class AsyncEffects(AsyncStreamHandle):
         record = await acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked)
         return AsyncEffect(self._caller, self._stream, self._pin, await acting.looked_at(record))
 
-    async def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[AsyncEffect]:  # noqa: A002
-        """The effects of this session, oldest first. open: those that are not settled."""
+    async def effects(
+        self, *, open: bool = False, after: int | str = 0, limit: int = 1_000  # noqa: A002
+    ) -> Page[AsyncEffect]:  # fmt: skip
+        """The effects of this session, oldest first. open: those that are not settled. `.next`, for `after=`, is None when
+        that was all.
+        """
         found = await self._read(ledger.effects, after=after, limit=limit, open_only=open)
-        return [AsyncEffect(self._caller, self._stream, self._pin, record) for record in found]
+        return Page([AsyncEffect(self._caller, self._stream, self._pin, record) for record in found], found.next)
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):

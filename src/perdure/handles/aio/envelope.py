@@ -10,6 +10,7 @@ from perdure.effects.tool import DECLARED
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
+from perdure.planes.paging import Page
 
 
 class AsyncEnveloping(AsyncStreamHandle):
@@ -33,8 +34,10 @@ class AsyncEnveloping(AsyncStreamHandle):
         """
         return await self._write(envelope.hand_over, await self._witness())
 
-    async def timeline(self, *, last: int = 100, before: int | None = None) -> list[TimelineRecord]:
-        """Its newest events, oldest first: steps, effects, waits, and what became of each. before: a sequence number."""
+    async def timeline(self, *, last: int = 100, before: int | str | None = None) -> Page[TimelineRecord]:
+        """Its newest events, oldest first: steps, effects, waits, and what became of each. before: a sequence number, or
+        `.next` of what it gives, which is None when that was all.
+        """
         return await self._read(timeline.timeline, last=last, before=before)
 
     async def _witness(self) -> Any:

@@ -235,10 +235,14 @@ class Effects(StreamHandle):
         record = acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked)
         return Effect(self._caller, self._stream, self._pin, acting.looked_at(record))
 
-    def effects(self, *, open: bool = False, after: int = 0, limit: int = 1_000) -> list[Effect]:  # noqa: A002
-        """The effects of this session, oldest first. open: those that are not settled."""
+    def effects(
+        self, *, open: bool = False, after: int | str = 0, limit: int = 1_000  # noqa: A002
+    ) -> Page[Effect]:  # fmt: skip
+        """The effects of this session, oldest first. open: those that are not settled. `.next`, for `after=`, is None when
+        that was all.
+        """
         found = self._read(ledger.effects, after=after, limit=limit, open_only=open)
-        return [Effect(self._caller, self._stream, self._pin, record) for record in found]
+        return Page([Effect(self._caller, self._stream, self._pin, record) for record in found], found.next)
 
 
 class EffectsAcross(StoreHandle):

@@ -11,6 +11,7 @@ from perdure.effects.tool import DECLARED
 from perdure.handles.sync.base import StreamHandle
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
+from perdure.planes.paging import Page
 
 
 class Enveloping(StreamHandle):
@@ -34,8 +35,10 @@ class Enveloping(StreamHandle):
         """
         return self._write(envelope.hand_over, self._witness())
 
-    def timeline(self, *, last: int = 100, before: int | None = None) -> list[TimelineRecord]:
-        """Its newest events, oldest first: steps, effects, waits, and what became of each. before: a sequence number."""
+    def timeline(self, *, last: int = 100, before: int | str | None = None) -> Page[TimelineRecord]:
+        """Its newest events, oldest first: steps, effects, waits, and what became of each. before: a sequence number, or
+        `.next` of what it gives, which is None when that was all.
+        """
         return self._read(timeline.timeline, last=last, before=before)
 
     def _witness(self) -> Any:

@@ -378,13 +378,11 @@ class Runs(StoreHandle):
         )  # fmt: skip
         return Page([RunHandle(self._caller, stream, record) for stream, record in found], found.next)
 
-    def asks(self, *, state: str | None = "open", limit: int = 100) -> list[WaitRecord]:
-        """What people are asked: questions and approvals, newest first."""
-        found: list[WaitRecord] = []
-        for kind in (WaitKind.ASK, WaitKind.APPROVAL):
-            page = self._caller.read(waits.asks, kind=kind.value, state=state, limit=limit)
-            found += [record for _, record in page]
-        return sorted(found, key=lambda each: each.at, reverse=True)[:limit]
+    def asks(
+        self, *, state: str | None = "open", limit: int = 100, after: str | None = None
+    ) -> Page[WaitRecord]:  # fmt: skip
+        """What people are asked: questions and approvals, newest first. `.next`, for `after=`, is None when that was all."""
+        return self._caller.read(waits.asks, state=state, limit=limit, after=after)
 
     def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
         """Answer an ask or an approval, once. by: who says so; default: the actor of this store.

@@ -562,6 +562,16 @@ class AsyncActingContract:
                 with pytest.raises(Invalid):
                     await store.effect(wrong)
 
+    async def test_a_page_of_a_sessions_effects_says_whether_there_is_more(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            for key in "abc":
+                await session.begin("send", key=key)
+            first = await session.effects(limit=2)
+            rest = await session.effects(after=first.next or 0, limit=2)
+            assert [each.record.key for each in (*first, *rest)] == ["a", "b", "c"]
+            assert (rest.next, (await session.effects(limit=3)).next) == (None, None)
+
     async def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: AsyncOpener) -> None:
         outside = Outside()
 

@@ -51,6 +51,33 @@ class AsyncWaitsContract:
                     await x.answer(wrong, "x")
             assert (await x.verify()).ok
 
+    async def test_a_page_of_asks_or_of_a_timeline_says_whether_there_is_more(self, opener: AsyncOpener) -> None:
+        """Questions and approvals in one order: nobody is asked without being listed on some page, and on one only."""
+
+        @tool(kind="idempotent", name="paged-send")
+        def send(name: str) -> str:
+            return name
+
+        async def asking(run: AsyncRun, name: str) -> Any:
+            return await (run.ask(name) if name in "ace" else run.act(send, name, approve=name))
+
+        made = program(asking)
+        async with await opener() as store:
+            for name in "abcde":
+                await driven(store, made, name, key=name)
+                opener.clock.advance("1s")
+            seen = [page := await store.asks(limit=2)]
+            while page.next is not None:
+                seen.append(page := await store.asks(limit=2, after=page.next))
+            assert [[each.question for each in page] for page in seen] == [["e", "d"], ["c", "b"], ["a"]]
+            assert (await store.asks(limit=5)).next is None
+            handle = (await store.runs())[0]
+            whole = await handle.timeline()
+            newest = await handle.timeline(last=2)
+            older = await handle.timeline(before=newest.next)
+            assert [*older, *newest] == whole
+            assert (whole.next, older.next) == (None, None)
+
     async def test_after_its_time_the_default_stands(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:
             return await run.ask("Merge?", choices=["merge", "hold"], timeout="2d", default="hold")

@@ -561,6 +561,16 @@ class ActingContract:
                 with pytest.raises(Invalid):
                     store.effect(wrong)
 
+    def test_a_page_of_a_sessions_effects_says_whether_there_is_more(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            for key in "abc":
+                session.begin("send", key=key)
+            first = session.effects(limit=2)
+            rest = session.effects(after=first.next or 0, limit=2)
+            assert [each.record.key for each in (*first, *rest)] == ["a", "b", "c"]
+            assert (rest.next, (session.effects(limit=3)).next) == (None, None)
+
     def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: Opener) -> None:
         outside = Outside()
 

@@ -50,6 +50,33 @@ class WaitsContract:
                     x.answer(wrong, "x")
             assert (x.verify()).ok
 
+    def test_a_page_of_asks_or_of_a_timeline_says_whether_there_is_more(self, opener: Opener) -> None:
+        """Questions and approvals in one order: nobody is asked without being listed on some page, and on one only."""
+
+        @tool(kind="idempotent", name="paged-send")
+        def send(name: str) -> str:
+            return name
+
+        def asking(run: Run, name: str) -> Any:
+            return run.ask(name) if name in "ace" else run.act(send, name, approve=name)
+
+        made = program(asking)
+        with opener() as store:
+            for name in "abcde":
+                driven(store, made, name, key=name)
+                opener.clock.advance("1s")
+            seen = [page := store.asks(limit=2)]
+            while page.next is not None:
+                seen.append(page := store.asks(limit=2, after=page.next))
+            assert [[each.question for each in page] for page in seen] == [["e", "d"], ["c", "b"], ["a"]]
+            assert (store.asks(limit=5)).next is None
+            handle = (store.runs())[0]
+            whole = handle.timeline()
+            newest = handle.timeline(last=2)
+            older = handle.timeline(before=newest.next)
+            assert [*older, *newest] == whole
+            assert (whole.next, older.next) == (None, None)
+
     def test_after_its_time_the_default_stands(self, opener: Opener) -> None:
         def asking(run: Run) -> Any:
             return run.ask("Merge?", choices=["merge", "hold"], timeout="2d", default="hold")

@@ -156,7 +156,8 @@ class TestSuspects:
         assert parent.wait(60) == 0
         assert len(self.ready(notes, "suspects")) + len(self.ready(notes, "standby")) == 3
 
-    def test_those_that_do_not_start_are_tried_again_slowly(self, tmp_path, notes):
+    def test_those_that_do_not_start_are_tried_again_slowly(self, tmp_path, notes, monkeypatch):
+        monkeypatch.setattr("perdure.runtime.supervisor.FAILED_START_SECONDS", 30.0)
         supervisor = Supervisor(command(str(tmp_path), "sys.exit(1)"), Bounds())
         for wanted in (1, 2):
             supervisor._asked = 1

@@ -169,9 +169,9 @@ class Line:
             timer = threading.Timer(seconds, self.go_on.set)
             later.callback(timer.cancel)
             timer.start()
-            with suppress(perdure.Waiting):
-                store.drive(self.agent, key="k")
-            self.go_on.set()
+            while not self.go_on.wait(0.05):  # once would do, but on a busy machine the probe may be late, too
+                with suppress(perdure.Waiting):
+                    store.drive(self.agent, key="k")
             assert self.arrived.wait(60)
         return self.world
 

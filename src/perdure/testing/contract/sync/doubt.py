@@ -232,10 +232,13 @@ class DoubtContract:
         send = tool(timeout=0.02, lands_within=0, retries=5, probe=Absent)(slow)
         with opener() as store:
             session = store.session("s")
-            for _ in range(2):
-                with pytest.raises(InDoubt, match="its caller may still send it"):
+            heard: list[bool] = []
+            while heard.count(True) < 2 and len(heard) < 200:  # on a busy machine the probe may be late, too
+                with pytest.raises(InDoubt) as doubt:
                     session.act(send, key="k")
+                heard.append("its caller may still send it" in str(doubt.value))
                 opener.clock.advance("1h")
+            assert heard.count(True) == 2
             go.set()
             (effect,) = session.effects()
             settled(store, effect.id, "committed")

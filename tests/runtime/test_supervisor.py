@@ -149,7 +149,7 @@ class TestSuspects:
         assert parent.wait(60) == 0
 
     def test_as_many_as_workers_ask_for_but_not_more_than_allowed(self, tmp_path, notes):
-        asks = "if kind == 'worker':\n    for _ in range(50): line.say(suspects=7); time.sleep(0.02)\n"
+        asks = "while kind == 'worker' and not line.over: line.say(suspects=7); line.hear(); time.sleep(0.02)\n"
         parent = TestSignals().supervise(tmp_path, READY + asks + WAIT, Bounds(suspects=3))
         until(lambda: len(notes()) == 4)
         parent.terminate()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import forked
 from perdure.effects import tool as tools
@@ -45,12 +46,23 @@ def pytest_configure() -> None:
         os.environ[TEMPORARY_ROOT] = str(MEMORY)
 
 
+# A machine that stands still for a moment is no error of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
 @pytest.fixture(autouse=True)
-def own_declarations() -> Iterator[None]:
-    """What a test declares, by a name that another test may use too, goes with it."""
+def own_declarations(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test declares, by a name that another test may use too, goes with it. What its module declares comes before what
+    other modules do, which were all imported: else a child could be driven with an agent of theirs."""
     kept: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (declared, dict(declared)) for declared in (agents.DECLARED, tools.DECLARED)
     ]
+    for each in vars(request.module).values():
+        if isinstance(each, agents.Agent):
+            agents.DECLARED[each.name] = each
+        elif isinstance(each, tools.Tool):
+            tools.DECLARED[each.name] = each
     yield
     for declared, before in kept:
         declared.clear()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "perdure"
 USES_MAX = 50  # what was deleted stays in the way until somebody vacuums
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60  # a backend that waited for a lock when its client was killed finds out after that
 PAUSE_SECONDS = 0.002
 RELATIONS = "SELECT relname FROM pg_class WHERE relkind = %s AND relnamespace = %s::regnamespace ORDER BY relname"
 NOTE_CHANGES = """
@@ -201,5 +201,5 @@ def upkeep(address: PostgresAddress, database: str = "postgres") -> Iterator[Any
     """A connection to look after tests' stores with, which does not wait for ever."""
     import psycopg
 
-    with psycopg.connect(address.url(database), autocommit=True, options="-c lock_timeout=20s") as connection:
+    with psycopg.connect(address.url(database), autocommit=True, options="-c lock_timeout=60s") as connection:
         yield connection

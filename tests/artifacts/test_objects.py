@@ -258,8 +258,18 @@ def every_verb(place: Place) -> list[Callable[[], object]]:
     ]
 
 
-def impatient(endpoint: str) -> S3Place:
-    return S3Place("bucket", "p", endpoint=endpoint, allow_http=True, deadline_seconds=0.2)
+def impatient(endpoint: str, seconds: float = 0.2) -> S3Place:
+    return S3Place("bucket", "p", endpoint=endpoint, allow_http=True, deadline_seconds=seconds)
+
+
+def refused(endpoint: str, expected: type[Error], act: Callable[[S3Place], object]) -> Error:
+    """What it is refused with. What is tried again takes all its time, so that is short; a busy machine may need more."""
+    for seconds in (0.2, 2.0, 20.0):
+        with pytest.raises(Error) as caught:
+            act(impatient(endpoint, seconds))
+        if type(caught.value) is expected:
+            return caught.value
+    raise AssertionError(f"expected {expected.__name__}, got {caught.value!r}")
 
 
 @contextmanager
@@ -303,20 +313,16 @@ def answering(status: int, code: str = "Any") -> Iterator[str]:
 )
 def test_answers_are_of_our_tree(status: int, code: str, expected: type[Error]) -> None:
     with answering(status, code) as endpoint:
-        for verb in every_verb(impatient(endpoint)):
-            with pytest.raises(expected) as caught:
-                verb()
-            assert type(caught.value) is expected
-            assert "Debug source" not in str(caught.value)
+        for number in range(len(every_verb(impatient(endpoint)))):
+            error = refused(endpoint, expected, lambda place, number=number: every_verb(place)[number]())
+            assert "Debug source" not in str(error)
 
 
 @pytest.mark.parametrize(("status", "code"), [(507, "XMinioStorageFull"), (403, "QuotaExceeded")])
 def test_a_full_bucket(status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(status, code) as endpoint:
-        full = impatient(endpoint)
-        monkeypatch.setattr(full, "_head", lambda _: None)
-        with pytest.raises(Full):
-            full.put("t1", [TEXT])
+        monkeypatch.setattr(S3Place, "_head", lambda *_: None)
+        refused(endpoint, Full, lambda place: place.put("t1", [TEXT]))
 
 
 def test_nobody_answers() -> None:
@@ -342,9 +348,9 @@ def test_no_credentials(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with answering(403) as metadata:  # in place of the machine's own metadata service
         monkeypatch.setenv("AWS_METADATA_ENDPOINT", metadata)
-        for verb in every_verb(impatient(endpoint)):
-            with pytest.raises(Refused, match="AWS_ACCESS_KEY_ID"):
-                verb()
+        for number in range(len(every_verb(impatient(endpoint)))):
+            error = refused(endpoint, Refused, lambda place, number=number: every_verb(place)[number]())
+            assert "AWS_ACCESS_KEY_ID" in str(error)
 
 
 def test_no_such_bucket(endpoint: str) -> None:

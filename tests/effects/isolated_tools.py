@@ -84,7 +84,7 @@ def linger_in_a_thread(path: str) -> None:
         time.sleep(0.01)
 
 
-@perdure.tool(isolate=True, timeout=3)
+@perdure.tool(isolate=True)
 def escape(path: str) -> None:
     """Leaves its group with a fork that lives on, and never ends."""
     if os.fork() == 0:

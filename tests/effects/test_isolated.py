@@ -56,7 +56,7 @@ def is_alive(pid: int) -> bool:
 
 
 def until(condition) -> None:
-    for _ in range(3000):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.01)
@@ -204,8 +204,11 @@ def test_control_a_thread_cannot_be_killed_and_its_doubt_is_not_quiet(session, p
 
 
 def test_what_left_the_group_and_lives_on_is_not_quiet(session, path):
-    with pytest.raises(InDoubt):
-        session.act(tools.escape, path, key="k")
+    for seconds in (3, 12, 48):  # which a busy machine may need to begin
+        with pytest.raises(InDoubt):
+            session.act(perdure.tool(isolate=True, timeout=seconds)(tools.escape.fn), path, key=f"{seconds}")
+        if calls(path):
+            break
     (pid,) = calls(path)
     assert is_alive(int(pid))  # so that the next line is not said for nothing
     assert effect(session).record.quiet_at is None

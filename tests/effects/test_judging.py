@@ -22,8 +22,10 @@ def url(tmp_path) -> str:
 def charged(tmp_path, url: str, *, sends: bool = True) -> list[str]:
     """What was sent by an unsafe tool that notes in another store what it did, while that one is busy."""
     sent: list[str] = []
-    with perdure.open(f"sqlite:///{tmp_path}/notes.db", timeout=0.05) as notes, perdure.open(url) as store:
+    with perdure.open(f"sqlite:///{tmp_path}/notes.db") as notes, perdure.open(url) as store:
         session = notes.session("charges")
+        notes._caller.core.lane._timeout_seconds = 0.05
+        notes._caller.core.lane._connection.raw.set_busy_timeout(50)
 
         @perdure.tool(retries=2, backoff=0.01)
         def charge() -> None:

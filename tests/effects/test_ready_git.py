@@ -258,12 +258,15 @@ def test_a_no_after_the_branch_moved_is_a_yes(repo: Path, monkeypatch: pytest.Mo
 def test_a_commit_past_its_deadline_is_killed_with_its_hooks(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = repo / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\necho $$ > {repo}/pid; sleep 600\n")
+    hook.write_text(f"#!/bin/sh\necho $$ > {repo}/new; mv {repo}/new {repo}/pid; sleep 600\n")
     hook.chmod(0o755)
-    monkeypatch.setattr(git, "_COMMIT_SECONDS", 1.0)
-    with pytest.raises(Failed, match="deadline") as refused:
-        commit(repo)
-    assert refused.value.code == "TimedOut"
+    for seconds in (1.0, 10.0, 60.0):  # which a busy machine may need to begin
+        monkeypatch.setattr(git, "_COMMIT_SECONDS", seconds)
+        with pytest.raises(Failed, match="deadline") as refused:
+            commit(repo)
+        assert refused.value.code == "TimedOut"
+        if (repo / "pid").exists():
+            break
     wait_until_gone(int((repo / "pid").read_text()))
     assert isinstance(probe(repo), Absent)
     assert not (repo / ".git" / "index.lock").exists()  # it was asked to end before it was made to
@@ -322,7 +325,7 @@ def test_a_git_that_outlived_its_caller_and_the_next_make_one_commit(repo: Path)
 
 
 def wait_until_gone(pid: int) -> None:
-    for _ in range(1_000):
+    for _ in range(6_000):
         try:
             os.kill(pid, 0)
             if " Z " in Path(f"/proc/{pid}/stat").read_text():

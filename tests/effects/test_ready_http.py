@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -221,10 +222,16 @@ def test_redirects_are_followed_for_get_only_and_secrets_stay_at_home(server: Se
     assert [headers.get("Authorization") for *_, headers, _ in server.seen] == ["canary", None]
 
 
+@contextmanager
+def unheard() -> Iterator[int]:
+    """A port at which nobody listens, and that nobody else gets meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 def test_no_connection_means_nothing_was_sent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(Unavailable, match="no connection"):
+    with unheard() as port, pytest.raises(Unavailable, match="no connection"):
         http_request("POST", f"http://127.0.0.1:{port}/", key="k")
     with pytest.raises(Unavailable):
         http_request("POST", "http://no-such-host.invalid/", key="k", timeout=5)
@@ -233,27 +240,41 @@ def test_no_connection_means_nothing_was_sent() -> None:
 @pytest.mark.parametrize("path", ["hang", "drip/headers", "drip/body"])
 def test_one_deadline_holds_for_everything(server: Server, path: str) -> None:
     """A server that says a byte now and then is never late by the socket's own timeout: only the deadline ends it."""
-    with pytest.raises(InDoubt, match=r"within 0\.4 s"):
-        http_request("POST", server.url(path), key="k", timeout=0.4)
-    assert server.arrived == {"k": 1}
+    check_overdue(server, server.url(path))
+
+
+def check_overdue(server: Server, url: str) -> None:
+    """A call that is in doubt at its deadline arrived once. A busy machine may need longer even to send it."""
+    for seconds in (0.4, 4.0, 40.0):
+        key = f"{url} {seconds}"
+        with pytest.raises((InDoubt, Unavailable), match=rf"within {seconds:g} s") as late:
+            http_request("POST", url, key=key, timeout=seconds)
+        for _ in range(200):
+            if late.type is InDoubt and server.arrived[key]:
+                assert server.arrived[key] == 1
+                return
+            time.sleep(0.01)
+    pytest.fail("it was never sent")
 
 
 def test_control_without_the_wire_a_drip_is_not_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module._Wire, "_cut", lambda self: None)
-    ended: list[object] = []
 
     def call() -> None:
-        try:
-            ended.append(http_request("POST", server.url("drip/body"), key="k", timeout=0.4))
-        except Error as error:
-            ended.append(error)
+        with suppress(Error):
+            http_request("POST", server.url("drip/body"), key="k", timeout=0.4)
 
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join(1.5)
-    assert ended == []
-    server.released.set()
-    thread.join()
+    def goes_on() -> bool:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join(1.5)
+        found = thread.is_alive()
+        server.released.set()
+        thread.join()
+        server.released.clear()
+        return found
+
+    assert any(goes_on() for _ in range(10))  # a server that was quiet for so long, on a busy machine, is noticed
 
 
 def test_a_connection_that_comes_too_late_sends_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,12 +396,11 @@ def test_a_probe_sends_no_key_and_secrets_of_its_own(server: Server) -> None:
 
 def test_the_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """And one that is not there means that nothing was sent."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
     monkeypatch.delenv("no_proxy", raising=False)
-    with pytest.raises(Unavailable):
-        http_request("POST", server.url("orders"), key="k")
+    with unheard() as port:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(Unavailable):
+            http_request("POST", server.url("orders"), key="k")
     assert (server.arrived, os.environ["http_proxy"][-1]) == ({}, str(port)[-1])
 
 
@@ -408,6 +428,5 @@ def test_over_tls_the_same_holds(server: Server, certificate: Path, monkeypatch:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_name("cert.pem")))
     assert http_request("POST", f"{url}/orders", key="k")["status"] == 201
     for path in ("hang", "drip/headers", "drip/body"):
-        with pytest.raises(InDoubt, match=r"within 0\.5 s"):
-            http_request("POST", f"{url}/{path}", key=path, timeout=0.5)
-    assert server.arrived == {"k": 1, "hang": 1, "drip/headers": 1, "drip/body": 1}
+        check_overdue(server, f"{url}/{path}")
+    assert server.arrived["k"] == 1

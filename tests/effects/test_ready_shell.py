@@ -35,7 +35,7 @@ def probe(command: Any, markers: str | None, key: str = "k", **rest: Any) -> Any
 
 def until(path: Path, caller: subprocess.Popen[bytes] | None = None) -> str:
     """The content of a file, as soon as it has any."""
-    for _ in range(3_000):
+    for _ in range(6_000):
         if path.exists() and (text := path.read_text()):
             return text
         assert caller is None or caller.poll() is None
@@ -51,7 +51,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    for _ in range(1_000):
+    for _ in range(6_000):
         if holds():
             return
         time.sleep(0.01)
@@ -209,11 +209,15 @@ def test_a_killed_command_is_a_no(markers: str, tmp_path: Path) -> None:
 
 def test_at_the_deadline_it_is_killed_with_its_children(markers: str, tmp_path: Path) -> None:
     command = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; echo begun; while :; do sleep 0.1; done"
-    with pytest.raises(Failed, match="deadline: begun") as refused:
-        shell(command, key="k", timeout=1, markers=markers)
-    assert refused.value.code == "TimedOut"
+    for seconds in (1, 10, 60):  # which a busy machine may need to begin
+        with pytest.raises(Failed, match="deadline") as refused:
+            shell(command, key=f"{seconds}", timeout=seconds, markers=markers)
+        assert refused.value.code == "TimedOut"
+        assert isinstance(probe(command, markers, f"{seconds}"), Absent)
+        if "deadline: begun" in str(refused.value):
+            break
+    assert "deadline: begun" in str(refused.value)
     wait_until_gone(int((tmp_path / "child").read_text()))
-    assert isinstance(probe(command, markers), Absent)
 
 
 def test_what_it_leaves_behind_is_killed_and_not_waited_for(markers: str, tmp_path: Path) -> None:

@@ -45,12 +45,16 @@ class Haunted(NamedTuple):
     @property
     def blocked(self) -> bool:
         """Nobody could take over: the zombie slept inside a transaction."""
-        return self.heir.result is None and not self.heir.unsettled
+        return is_blocked(self.heir)
 
     @property
     def broken(self) -> str:
         """What the zombie died of, instead of seeing that it was over or waits for a person."""
         return "" if self.woken.unsettled else self.woken.error
+
+
+def is_blocked(heir: Report) -> bool:
+    return heir.result is None and not heir.unsettled
 
 
 def haunted(swept: Ground, point: Point, variant: str = "", *, hasty: bool = False) -> Haunted | None:
@@ -63,6 +67,8 @@ def haunted(swept: Ground, point: Point, variant: str = "", *, hasty: bool = Fal
         return None
     heir = remade(order, variant="", actor="heir", at=None, may_deny=hasty, patience=PATIENCE_SECONDS)
     taken = forks.run(heir) if lapse(order) else asleep
+    if point[0] not in COMMITTING | OPENING and is_blocked(taken.report):  # it was in a hurry on a busy machine
+        taken = forks.run(remade(heir, patience=30.0))
     woken = zombie.wake()
     last = forks.run(remade(heir, actor="last", may_deny=True, patience=30.0))
     return Haunted(

@@ -138,7 +138,7 @@ def test_so_is_one_in_the_url(tmp_path):
 
 
 def test_control_what_is_right_is_opened(tmp_path):
-    with perdure.open(f"sqlite:///{tmp_path}/agent.db", timeout=1, artifacts=f"file://{tmp_path}/blobs") as store:
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db", timeout=30, artifacts=f"file://{tmp_path}/blobs") as store:
         store.session("a")
     assert (tmp_path / "agent.db").exists()
 

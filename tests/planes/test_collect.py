@@ -27,9 +27,9 @@ def url(request, tmp_path):
     return f"sqlite:///{tmp_path}/a.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
-def race_a_writer_in_flight(url: str) -> None:
+def race_a_writer_in_flight(url: str, seconds: float) -> None:
     """A transaction builds on garbage and is slow to commit; a collector that marked before wants to sweep
-    meanwhile."""
+    meanwhile. seconds: how long it is given for that."""
     with open_store(url) as writer, open_store(url) as collector:
         states = make_garbage(writer)
         writer.session("b")
@@ -39,30 +39,30 @@ def race_a_writer_in_flight(url: str) -> None:
         def slow(tx):
             tx.session("b").checkpoint(states[1])
             builds.set()
-            swept.wait(0.7)  # a sweep that did not wait for us would be over by then
+            swept.wait(seconds)  # a sweep that did not wait for us would be over by then
 
         def sweep():
-            builds.wait(10)
+            builds.wait(60)
             collector._caller.write(collect.sweep, marks, dead)
             swept.set()
 
         thread = threading.Thread(target=sweep)
         thread.start()
         writer.atomic(slow)
-        thread.join(20)
+        thread.join(60)
         assert swept.is_set()
         assert writer.session("b").restore() == states[1]
 
 
 def test_a_writer_in_flight_is_waited_for(url):
-    race_a_writer_in_flight(url)
+    race_a_writer_in_flight(url, 0.7)
 
 
 def test_control_without_the_lock_postgres_loses_nodes(postgres_store, monkeypatch):
     monkeypatch.setattr(PostgresConnection, "share_blobs", lambda self: None)
     monkeypatch.setattr(PostgresConnection, "claim_blobs", lambda self: None)
     with pytest.raises(Damaged):
-        race_a_writer_in_flight(postgres_store)
+        race_a_writer_in_flight(postgres_store, 60)
 
 
 def test_many_writers_and_collectors_at_once(url):
@@ -95,9 +95,9 @@ def test_many_writers_and_collectors_at_once(url):
         for thread in [*writers, collector]:
             thread.start()
         for thread in writers:
-            thread.join(60)
+            thread.join()
         done.set()
-        collector.join(60)
+        collector.join()
         assert errors == []
         for i in range(3):
             assert first.session(f"s{i}").restore() == grown(4)

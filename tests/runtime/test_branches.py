@@ -14,6 +14,7 @@ import pytest
 import perdure
 from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.planes import waits
+from perdure.runtime.agent import DECLARED
 from perdure.testing.clock import FakeClock
 
 SEEN: list[str] = []
@@ -275,6 +276,10 @@ def test_a_group_that_fails_says_what_failed_in_it(store):
     error = next(run.record.error for run in store.runs(agent="grouping"))
     assert error.code == "ExceptionGroup"
     assert "one is broken" in error.message
+
+
+def test_what_is_declared_here_is_what_children_are_driven_with():
+    assert DECLARED["asking"] is asking  # another module has one too
 
 
 def test_exceptions_that_are_gathered_are_those_of_the_program_and_no_rest(store):

@@ -19,10 +19,12 @@ def url(tmp_path) -> str:
 def driven(url: str, doing: str) -> tuple[Any, list[str]]:
     """What a program gives that lets a verb be cancelled and goes on, and what it did outside."""
     seen: list[str] = []
+    deadlines: list[asyncio.Timeout] = []
 
     async def slow() -> str:
         if len(seen) < 2:
             seen.append("slow")
+            deadlines[-1].reschedule(asyncio.get_running_loop().time())  # it passes now, in the middle
             await asyncio.sleep(60)
         return "done"
 
@@ -36,7 +38,8 @@ def driven(url: str, doing: str) -> tuple[Any, list[str]]:
     async def hasty(run: perdure.AsyncRun) -> str:
         verb = run.step(slow) if doing == "step" else run.act(slowly)
         try:
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(60) as deadline:
+                deadlines.append(deadline)
                 found = await (asyncio.create_task(verb) if doing == "task" else verb)
         except TimeoutError:
             found = "too slow"

@@ -61,7 +61,7 @@ def test_who_drives_it_in_place_goes_on(url, name):
         assert store.drive(AGENTS[name], key="k") == "a"
 
 
-def worked(url: str, until: Any, seconds: float = 20) -> None:
+def worked(url: str, until: Any, seconds: float = 60) -> None:
     """Let a worker work until something is so. TimeoutError if it does not come."""
 
     async def main() -> None:

@@ -159,14 +159,15 @@ class TestSuspects:
         assert parent.wait(60) == 0
 
     def test_as_many_as_workers_ask_for_but_not_more_than_allowed(self, tmp_path, notes):
-        asks = "if kind == 'worker':\n    for _ in range(50): line.say(suspects=7); time.sleep(0.02)\n"
+        asks = "while kind == 'worker' and not line.over: line.say(suspects=7); line.hear(); time.sleep(0.02)\n"
         parent = TestSignals().supervise(tmp_path, READY + asks + WAIT, Bounds(suspects=3))
         until(lambda: len(notes()) == 4)
         parent.terminate()
         assert parent.wait(60) == 0
         assert len(self.ready(notes, "suspects")) + len(self.ready(notes, "standby")) == 3
 
-    def test_those_that_do_not_start_are_tried_again_slowly(self, tmp_path, notes):
+    def test_those_that_do_not_start_are_tried_again_slowly(self, tmp_path, notes, monkeypatch):
+        monkeypatch.setattr("perdure.runtime.supervisor.FAILED_START_SECONDS", 30.0)
         supervisor = Supervisor(command(str(tmp_path), "sys.exit(1)"), Bounds())
         for wanted in (1, 2):
             supervisor._asked = 1

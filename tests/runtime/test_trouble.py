@@ -9,7 +9,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -141,8 +141,7 @@ class Line:
     def __init__(self) -> None:
         self.world: list[str] = []
         self.begun = 0
-        self.go_on, self.arrived = threading.Event(), threading.Event()
-        self.gone = away(1)
+        self.under_way, self.go_on, self.arrived = threading.Event(), threading.Event(), threading.Event()
         self.send = perdure.tool(probe=self._find, lands_within=0, timeout=0.05, retries=3, name="send")(self._send)
         self.agent = perdure.agent(name="liner")(lambda run: run.act(self.send))
 
@@ -152,22 +151,28 @@ class Line:
     def _send(self) -> str:
         self.begun += 1
         if self.begun == 1:
-            self.gone.__enter__()
-            self.go_on.wait(20)
+            self.under_way.set()
+            assert self.go_on.wait(60)
+        self.go_on.set()  # who is sent a second time has shown what a control is to show
         self.world.append("sent")
         self.arrived.set()
         return "sent"
 
     def story(self, url: str, seconds: float = 0.2) -> list[str]:
-        """Driven again while the first call is still under way; which then arrives."""
-        with perdure.open(url) as store:
-            with pytest.raises(perdure.Unavailable):
+        """Driven again while the first call is still under way; which arrives then, or after so many seconds."""
+        with perdure.open(url) as store, ExitStack() as later:
+            gone = ExitStack()
+            disarm = arm("effect.call.before", lambda: (disarm(), gone.enter_context(away(1))))
+            with gone, pytest.raises(perdure.Unavailable):
                 store.drive(self.agent, key="k")
-            self.gone.__exit__(None, None, None)
-            threading.Timer(seconds, self.go_on.set).start()
-            with suppress(perdure.Waiting):
-                store.drive(self.agent, key="k")
-            assert self.arrived.wait(20)
+            assert self.under_way.wait(60)
+            timer = threading.Timer(seconds, self.go_on.set)
+            later.callback(timer.cancel)
+            timer.start()
+            while not self.go_on.wait(0.05):  # once would do, but on a busy machine the probe may be late, too
+                with suppress(perdure.Waiting):
+                    store.drive(self.agent, key="k")
+            assert self.arrived.wait(60)
         return self.world
 
 
@@ -178,7 +183,7 @@ def test_a_call_that_was_left_behind_is_not_taken_for_over(url):
 def test_control_a_flight_that_ends_when_nobody_waits_for_it(url, monkeypatch):
     monkeypatch.setattr(Flights, "has_attempt", lambda *_: False)
     line = Line()
-    line.story(url, seconds=2.0)
+    line.story(url, seconds=60)
     assert line.begun == 2
 
 
@@ -190,7 +195,7 @@ def driven_by_two(url: str) -> tuple[list[Any], Any]:
     def slow(run: perdure.Run) -> int:
         if not begun.is_set():
             begun.set()
-            go_on.wait(20)
+            go_on.wait(60)
         return run.step(lambda: 1)
 
     def again(_: int) -> Any:
@@ -203,7 +208,7 @@ def driven_by_two(url: str) -> tuple[list[Any], Any]:
         handle = store.start(slow, key="k")
         first = threading.Thread(target=again, args=(0,))
         first.start()
-        begun.wait(20)
+        assert begun.wait(60)
         others = [*map(again, range(8))]
         go_on.set()
         first.join()

@@ -145,7 +145,7 @@ def work(desk, agents, until, isolate=None, **settings):
     async def main():
         worker = Worker(desk, {each.name: each for each in agents}, Settings(poll_seconds=0.01, **settings), isolate)
         task = asyncio.create_task(worker.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not until(worker):  # noqa: ASYNC110 - played, not timed
                 await asyncio.sleep(0.001)
             if not task.done():
@@ -178,7 +178,7 @@ class TestTaking:
         forgotten = []
 
         def forget(_worker):
-            if desk.looks == 3 and not forgotten:
+            if desk.looks >= 3 and not forgotten:
                 forgotten.append(desk.about)
                 desk.about = None
             return bool(forgotten) and desk.about is not None
@@ -370,13 +370,7 @@ class TestSuspects:
 
     def test_control_a_standby_with_nothing_to_do_stays(self):
         desk = Desk()
-        with pytest.raises(TimeoutError):
-            asyncio.run(asyncio.wait_for(self.standing(desk), 0.2))
-        assert desk.looks > 2
-
-    async def standing(self, desk):
-        settings = Settings(suspects_only=True, standby=True, poll_seconds=0.01)
-        await Worker(desk, {"a": agent("a")}, settings).run()
+        assert work(desk, [agent("a")], lambda _: desk.looks > 9, suspects_only=True, standby=True) == 0
 
 
 class TestEnding:

@@ -42,13 +42,28 @@ async def apause(run: str, number: int, seconds: float) -> int:
 
 
 @perdure.agent
-def plod(run, steps, seconds):
-    return sum(run.step(pause, run.id, number, seconds) for number in range(steps))
+def plod(run, steps, seconds, gate=None):
+    """gate: its last step waits until this file is there: what is to happen before its end does."""
+    done = [run.step(pause, run.id, number, seconds) for number in range(steps - 1)]
+    return sum([*done, run.step(last, run.id, steps - 1, seconds, gate)])
 
 
 @perdure.agent
-async def aplod(run, steps, seconds):
-    return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
+async def aplod(run, steps, seconds, gate=None):
+    done = [await run.step(apause, run.id, number, seconds) for number in range(steps - 1)]
+    return sum([*done, await run.step(alast, run.id, steps - 1, seconds, gate)])
+
+
+def last(run: str, number: int, seconds: float, gate: str | None) -> int:
+    while gate is not None and not os.path.exists(gate):  # noqa: PTH110
+        time.sleep(0.01)
+    return pause(run, number, seconds)
+
+
+async def alast(run: str, number: int, seconds: float, gate: str | None) -> int:
+    while gate is not None and not os.path.exists(gate):  # noqa: PTH110, ASYNC110, ASYNC240
+        await asyncio.sleep(0.01)
+    return await apause(run, number, seconds)
 
 
 @perdure.agent(limit=2)

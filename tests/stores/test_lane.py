@@ -20,7 +20,7 @@ from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
 from perdure.model import points
 from perdure.stores import lane as lanes
 from perdure.stores.lane import Lane
-from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, opened, until
+from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, impatient, opened, until
 
 
 @pytest.fixture
@@ -464,13 +464,12 @@ def test_a_real_interrupt_while_waiting_does_not_take_the_lane_along(store):
 
 
 def test_who_waits_too_long_is_told_and_never_runs(url):
-    with opened(url, timeout_seconds=0.2) as store:
+    with opened(url) as store:
         stream = store.write(begin, "a")
         gate = Gate()
         holder = held(store, gate)
-        late = Called(store.write, append, stream, "late")
-        with pytest.raises(TimedOut, match="nothing was written"):
-            late.outcome()
+        with impatient(store), pytest.raises(TimedOut, match="nothing was written"):
+            store.write(append, stream, "late")
         gate.open()
         holder.outcome()
         store.write(append, stream, "after")

@@ -23,7 +23,7 @@ from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine
 from planes.tampering import Intruder
-from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, opened
+from stores.verbs import Called, Gate, Opened, append, begin, count_turns, everything, impatient, opened
 
 FAULTY_VFS = "perdure-test-faulty"
 
@@ -119,10 +119,10 @@ def test_a_busy_file_is_waited_for(url, path):
 
 
 def test_a_file_that_stays_busy_is_an_error_after_the_deadline_and_nothing_before(url, path):
-    with opened(url, timeout_seconds=0.2) as store:
+    with opened(url) as store:
         stream = store.write(begin, "a")
         with locked(path):
-            with pytest.raises(TimedOut, match="busy") as caught:
+            with pytest.raises(TimedOut, match="busy") as caught, impatient(store):
                 store.write(append, stream, "x")
             assert caught.value.path == "store"
             assert caught.value.hint
@@ -137,9 +137,9 @@ def test_a_batch_shares_its_deadline(url, path, monkeypatch):
     monkeypatch.setattr(SqliteConnection, "begin", lambda self: (begins.append(1), begin_transaction(self))[1])
 
     async def main() -> None:
-        with opened(url, timeout_seconds=0.2) as store:
+        with opened(url) as store:
             stream = await store.submit(begin, "a")
-            with locked(path):
+            with locked(path), impatient(store):
                 gate = Gate()
                 jobs = [store.submit(gate), *(store.submit(append, stream, number) for number in range(200))]
                 gate.open()

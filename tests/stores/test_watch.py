@@ -83,7 +83,7 @@ def test_what_no_worker_waits_for_does_not_wake_on_postgresql(postgres_store):
 
 def test_what_is_rolled_back_does_not_wake_on_postgresql(postgres_store):
     with perdure.open(postgres_store) as store, watching(store) as watch:
-        store.start(watched, key="a")
+        assert heard(watch, lambda: store.start(watched, key="a"))  # the server may take its time to say so
         while watch.wait(0.2):
             pass
 

@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import decode_body
 from perdure.planes.integrity import verify
 from perdure.planes.tables import SESSIONS, TURNS
 from perdure.stores.core import Core, open_core
 from perdure.stores.lane import Job
+from perdure.stores.sqlite import BUSY_WAIT_MS, SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG, Tx
@@ -95,6 +98,21 @@ def everything(url: str) -> Counter[Any]:
         assert report.ok, report
         rows = store.read(lambda reads: reads.query(READS.streams_all))
         return Counter(content for row in rows for content in store.contents(Stream(*row)))
+
+
+@contextlib.contextmanager
+def impatient(store: Opened, seconds: float = 0.2) -> Iterator[None]:
+    """A store that has written waits no longer than this, for now: what must go well keeps the time that a busy machine takes."""
+    lane, connection = store.core.lane, store.core.lane._connection
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store.core, "timeout_seconds", seconds)
+        patched.setattr(lane, "_timeout_seconds", seconds)
+        if isinstance(connection, SqliteConnection):
+            patched.setattr(connection, "_wait_seconds", seconds, raising=False)
+            connection.raw.set_busy_timeout(int(seconds * 1000))
+        yield
+    if isinstance(connection, SqliteConnection):
+        connection.raw.set_busy_timeout(BUSY_WAIT_MS)
 
 
 class Gate:

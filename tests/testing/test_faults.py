@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.testing.faults import IDLE, Between
+from perdure.testing.faults import IDLE, Between, Proxy
 
 READY, BUSY = IDLE, IDLE[:-1] + b"T"
 
@@ -50,6 +50,13 @@ def test_the_nth_reply_that_ends_a_transaction_is_lost_and_its_connection(server
             assert said(two, READY) == READY
         assert between.cut_ended() == 3
         assert between.cut_ended() == 0
+
+
+def test_what_is_closed_takes_no_connection_of_others(server: int) -> None:
+    """A thread that still accepted by a number would take those of the next one that gets it."""
+    with Proxy("127.0.0.1", server) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as one:
+        assert said(one, READY) == READY
+    assert "proxy" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_nothing_is_lost_unless_it_is_told_to(server: int) -> None:

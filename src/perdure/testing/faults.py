@@ -47,7 +47,8 @@ class Proxy:
         self._links: list[_Link] = []
         self._late: list[Callable[[], None]] = []
         self.cuts = self.ended = 0
-        threading.Thread(target=self._accept, daemon=True, name="proxy").start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True, name="proxy")
+        self._acceptor.start()
 
     @property
     def port(self) -> int:
@@ -68,6 +69,11 @@ class Proxy:
 
     def close(self) -> None:
         """Cut everything and stop listening. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # closing alone wakes nobody: he would accept for who gets its number next
+        self._acceptor.join()
         self._listener.close()
         with self._mutex:
             links, self._links = self._links, []

@@ -79,5 +79,5 @@ def on_a_terminal(*words: str, columns: int = 200, exit_code: int = 0, **env: st
         except OSError:  # how Linux says that the other end is closed
             pass
         os.close(ours)
-        assert process.wait(30) == exit_code
+        assert process.wait(60) == exit_code
     return shown.decode()

@@ -77,7 +77,7 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
     folder = next(tmp_path.glob("perdure-demo-*"))
     demo.send_signal(signal.SIGINT)
     demo.stdout.read()
-    assert demo.wait(30) != 0
+    assert demo.wait(60) != 0
     demo.stdout.close()
     assert not folder.exists()
     assert processes_in(tmp_path) == []

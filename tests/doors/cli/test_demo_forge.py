@@ -47,9 +47,9 @@ def test_it_serves_until_its_input_ends() -> None:
         assert forge.stdout is not None
         url = f"http://127.0.0.1:{json.loads(forge.stdout.readline())['port']}/mine"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(urllib.request.Request(f"{url}/pulls", b"{}"), timeout=10) as answer:
+        with opener.open(urllib.request.Request(f"{url}/pulls", b"{}"), timeout=60) as answer:
             assert json.load(answer)["number"] == 1
-        with opener.open(url, timeout=10) as answer:
+        with opener.open(url, timeout=60) as answer:
             assert json.load(answer) == {"pulls": 1, "comments": 0, "requests": 1}
         forge.stdin.close()
-        assert forge.wait(10) == 0
+        assert forge.wait(60) == 0

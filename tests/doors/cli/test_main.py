@@ -235,7 +235,7 @@ def test_interrupted_is_quiet_and_130(url) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (130, b"")
 
 
@@ -247,7 +247,7 @@ def test_a_reader_that_goes_away_is_no_error_message(url) -> None:
     with perdure.open(url) as store:
         store.session("more").say("user", "so that it writes")
     assert process.stderr is not None
-    process.wait(timeout=30)
+    process.wait(timeout=60)
     assert process.stderr.read() == b""
     process.stderr.close()
 

@@ -135,10 +135,10 @@ def test_a_column_that_computes_is_refused(take: Take, tmp_path: Path) -> None:
     )
     connection.execute("INSERT INTO agent_messages (session_id) VALUES ('a')")
     connection.close()
-    began = time.monotonic()
+    began = time.thread_time()
     report = take(file)
     assert not report.ok
-    assert time.monotonic() - began < 60
+    assert time.thread_time() - began < 60
 
 
 def test_links_are_not_followed(take: Take, tmp_path: Path) -> None:

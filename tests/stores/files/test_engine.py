@@ -24,7 +24,7 @@ from perdure.stores.files.journal import Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.store import Fault, FaultKind
 from stores.files import rebuilt, shared_writer
-from stores.verbs import append, begin, everything, opened
+from stores.verbs import append, begin, everything, impatient, opened
 
 
 class Stopped(BaseException):
@@ -293,13 +293,14 @@ def test_a_reader_sees_what_a_writer_elsewhere_said(url):
 
 
 def test_who_waits_too_long_for_the_lock_is_told(url, folder):
-    with opened(url, timeout_seconds=0.2) as store:
-        held = Journal(Layout(folder))
-        held.lock(1.0)
-        with pytest.raises(perdure.TimedOut):
-            store.write(begin, "a")
-        held.close()
+    with opened(url) as store:
         store.write(begin, "a")
+        held = Journal(Layout(folder))
+        held.lock(30.0)
+        with pytest.raises(perdure.TimedOut), impatient(store):
+            store.write(begin, "b")
+        held.close()
+        store.write(begin, "b")
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, Piece, WrittenStore, check_of, lines_in, written
 from stores.files import rebuilt
 
-SECONDS = 20.0  # what is looked for here takes hours
+SECONDS = 60.0  # of this thread's own: what is looked for here takes hours
 UID = "ab" * 16
 
 
@@ -48,10 +48,10 @@ def found_in(data: bytes) -> tuple[int, int]:
 
 @pytest.mark.parametrize("end", [b"", b"\r", b" "])
 def test_however_many_lines_are_glued_together_each_is_found(end):
-    began = time.monotonic()
+    began = time.thread_time()
     found, _ = found_in(end.join(chain(20_000)))
     assert found == 20_000
-    assert time.monotonic() - began < SECONDS
+    assert time.thread_time() - began < SECONDS
 
 
 def test_a_torn_line_before_many_that_are_glued_together_costs_none_of_them():
@@ -61,9 +61,9 @@ def test_a_torn_line_before_many_that_are_glued_together_costs_none_of_them():
 
 @pytest.mark.parametrize("piece", [b'{"v": ' + b"a" * 32, b'{"v":', b" " + b"a" * 32])
 def test_starts_and_ends_that_belong_to_nothing_are_given_up(piece):
-    began = time.monotonic()
+    began = time.thread_time()
     assert found_in(piece * 100_000) == (0, 1)
-    assert time.monotonic() - began < SECONDS
+    assert time.thread_time() - began < SECONDS
 
 
 def test_ends_of_lines_that_are_set_aside_are_one_file(folder):

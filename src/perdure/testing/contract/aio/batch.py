@@ -384,7 +384,7 @@ class AsyncLimitsContract:
 
     @pytest.mark.parametrize("limit", [1, 3])
     async def test_so_many_at_once_and_no_more(self, opener: AsyncOpener, limit: int) -> None:
-        crowd = Crowd()
+        crowd = Crowd(limit)
         pay = tool(kind="idempotent", limit=limit)(crowd.pay)
         async with await opener() as store:
             session = await store.session("s")
@@ -417,19 +417,26 @@ class AsyncLimitsContract:
 
 
 class Crowd:
-    """Counts how many are in it at once."""
+    """Counts how many are in it at once. The first wait for each other until it is full, and then for one too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self.inside = self.most = 0
+        self._limit = limit
         self._mutex = threading.Lock()
-        self._met = threading.Event()
+        self._full, self._over = threading.Event(), threading.Event()
 
     def pay(self, n: int) -> int:
-        """Be in it for a moment."""
+        """Be in it until it was full."""
         with self._mutex:
             self.inside += 1
             self.most = max(self.most, self.inside)
-        self._met.wait(0.02)
+            fills = self.most == self._limit and not self._full.is_set()
+            if self.most > self._limit:
+                self._over.set()
+        if fills:
+            self._over.wait(0.5)
+            self._full.set()
+        self._full.wait(60)
         with self._mutex:
             self.inside -= 1
         return n

@@ -19,7 +19,7 @@ from perdure.testing.openers import AsyncOpener
 
 async def until(store: AsyncStore, condition: Callable[[], Any]) -> None:
     """Wait, within bounds, for what another thread does."""
-    for _ in range(600):
+    for _ in range(6000):
         if condition():
             return
         await store._caller.pause(0.01)
@@ -28,8 +28,17 @@ async def until(store: AsyncStore, condition: Callable[[], Any]) -> None:
 
 async def settled(store: AsyncStore, name: str, *states: str) -> None:
     """Wait until an effect is in one of these states."""
-    for _ in range(600):
+    for _ in range(6000):
         if (await store.effect(name)).state in states:
+            return
+        await store._caller.pause(0.01)
+    raise AssertionError("it never was")
+
+
+async def quiet(store: AsyncStore, name: str) -> None:
+    """Wait until it is known that an effect can no longer be sent."""
+    for _ in range(6000):
+        if (await store.effect(name)).record.quiet_at is not None:
             return
         await store._caller.pause(0.01)
     raise AssertionError("it never was")
@@ -94,11 +103,8 @@ class AsyncDoubtContract:
             go.set()
             said_no, doubt = await session.effects()
             await settled(store, said_no.id, "failed")
-            for _ in range(600):
-                if (await doubt.refresh()).record.quiet_at is not None:
-                    break
-                await store._caller.pause(0.01)
-            assert (doubt.state, doubt.record.quiet_at is None) == ("in_doubt", False)
+            await quiet(store, doubt.id)
+            assert (await doubt.refresh()).state == "in_doubt"
 
     async def test_after_settlement_a_late_answer_is_noted_and_changes_nothing(self, opener: AsyncOpener) -> None:
         go = threading.Event()
@@ -115,7 +121,7 @@ class AsyncDoubtContract:
             await effect.settle(Declined("give it up"), by="ann")
             go.set()
             late = await session.events(kind="effect.late")
-            for _ in range(600):
+            for _ in range(6000):
                 if late:
                     break
                 await store._caller.pause(0.01)
@@ -191,8 +197,8 @@ class AsyncDoubtContract:
             with pytest.raises(Failed) as given_up:
                 await session.act(tool(kind="idempotent", timeout=0.02, retries=2, backoff="1ms")(hangs), key="k")
             go.set()
-            assert (given_up.value.code, outside.count) == ("Overdue", 3)
             await until(store, lambda: not [t for t in threading.enumerate() if t.name == "perdure-call"])
+            assert (given_up.value.code, outside.count) == ("Overdue", 3)
 
     # -- probes ----------------------------------------------------------------------------------------------------
 
@@ -264,15 +270,18 @@ class AsyncDoubtContract:
         send = tool(timeout=0.02, lands_within=0, retries=5, probe=Absent)(slow)
         async with await opener() as store:
             session = await store.session("s")
-            for _ in range(2):
-                with pytest.raises(InDoubt, match="its caller may still send it"):
+            heard: list[bool] = []
+            while heard.count(True) < 2 and len(heard) < 200:  # on a busy machine the probe may be late, too
+                with pytest.raises(InDoubt) as doubt:
                     await session.act(send, key="k")
+                heard.append("its caller may still send it" in str(doubt.value))
                 opener.clock.advance("1h")
-            assert outside.count == 1
+            assert heard.count(True) == 2
             go.set()
             (effect,) = await session.effects()
             await settled(store, effect.id, "committed")
             assert await session.act(send, key="k") == "late"
+            assert outside.count == 1
 
     async def test_a_probe_that_finds_nothing_often_enough_gives_up(self, opener: AsyncOpener) -> None:
         outside = Outside()

@@ -20,7 +20,7 @@ from perdure.testing.openers import Opener
 
 def until(store: Store, condition: Callable[[], Any]) -> None:
     """Wait, within bounds, for what another thread does."""
-    for _ in range(600):
+    for _ in range(6000):
         if condition():
             return
         store._caller.pause(0.01)
@@ -29,8 +29,17 @@ def until(store: Store, condition: Callable[[], Any]) -> None:
 
 def settled(store: Store, name: str, *states: str) -> None:
     """Wait until an effect is in one of these states."""
-    for _ in range(600):
+    for _ in range(6000):
         if (store.effect(name)).state in states:
+            return
+        store._caller.pause(0.01)
+    raise AssertionError("it never was")
+
+
+def quiet(store: Store, name: str) -> None:
+    """Wait until it is known that an effect can no longer be sent."""
+    for _ in range(6000):
+        if (store.effect(name)).record.quiet_at is not None:
             return
         store._caller.pause(0.01)
     raise AssertionError("it never was")
@@ -95,11 +104,8 @@ class DoubtContract:
             go.set()
             said_no, doubt = session.effects()
             settled(store, said_no.id, "failed")
-            for _ in range(600):
-                if (doubt.refresh()).record.quiet_at is not None:
-                    break
-                store._caller.pause(0.01)
-            assert (doubt.state, doubt.record.quiet_at is None) == ("in_doubt", False)
+            quiet(store, doubt.id)
+            assert (doubt.refresh()).state == "in_doubt"
 
     def test_after_settlement_a_late_answer_is_noted_and_changes_nothing(self, opener: Opener) -> None:
         go = threading.Event()
@@ -116,7 +122,7 @@ class DoubtContract:
             effect.settle(Declined("give it up"), by="ann")
             go.set()
             late = session.events(kind="effect.late")
-            for _ in range(600):
+            for _ in range(6000):
                 if late:
                     break
                 store._caller.pause(0.01)
@@ -153,8 +159,8 @@ class DoubtContract:
             with pytest.raises(Failed) as given_up:
                 session.act(tool(kind="idempotent", timeout=0.02, retries=2, backoff="1ms")(hangs), key="k")
             go.set()
-            assert (given_up.value.code, outside.count) == ("Overdue", 3)
             until(store, lambda: not [t for t in threading.enumerate() if t.name == "perdure-call"])
+            assert (given_up.value.code, outside.count) == ("Overdue", 3)
 
     # -- probes ----------------------------------------------------------------------------------------------------
 
@@ -226,15 +232,18 @@ class DoubtContract:
         send = tool(timeout=0.02, lands_within=0, retries=5, probe=Absent)(slow)
         with opener() as store:
             session = store.session("s")
-            for _ in range(2):
-                with pytest.raises(InDoubt, match="its caller may still send it"):
+            heard: list[bool] = []
+            while heard.count(True) < 2 and len(heard) < 200:  # on a busy machine the probe may be late, too
+                with pytest.raises(InDoubt) as doubt:
                     session.act(send, key="k")
+                heard.append("its caller may still send it" in str(doubt.value))
                 opener.clock.advance("1h")
-            assert outside.count == 1
+            assert heard.count(True) == 2
             go.set()
             (effect,) = session.effects()
             settled(store, effect.id, "committed")
             assert session.act(send, key="k") == "late"
+            assert outside.count == 1
 
     def test_a_probe_that_finds_nothing_often_enough_gives_up(self, opener: Opener) -> None:
         outside = Outside()

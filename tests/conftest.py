@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 import forked
 from perdure.effects import tool as tools
+from perdure.model.functions import Declared
 from perdure.runtime import agent as agents
 from perdure.testing.postgres import (
     PostgresAddress,
@@ -54,19 +55,19 @@ settings.load_profile("patient")
 @pytest.fixture(autouse=True)
 def own_declarations(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test declares, by a name that another test may use too, goes with it. What its module declares comes before what
-    other modules do, which were all imported: else a child could be driven with an agent of theirs."""
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        (declared, dict(declared)) for declared in (agents.DECLARED, tools.DECLARED)
-    ]
-    for each in vars(request.module).values():
-        if isinstance(each, agents.Agent):
-            agents.DECLARED[each.name] = each
-        elif isinstance(each, tools.Tool):
-            tools.DECLARED[each.name] = each
+    other modules do, which were all imported: else the two would clash.
+    """
+    both: list[Declared[Any]] = [agents.DECLARED, tools.DECLARED]
+    kept = [(dict(each), dict(each.clashes)) for each in both]
+    for declared, kind in zip(both, (agents.Agent, tools.Tool), strict=True):
+        declared.update({each.name: each for each in vars(request.module).values() if isinstance(each, kind)})
+        declared.clashes.clear()
     yield
-    for declared, before in kept:
+    for declared, (before, clashes) in zip(both, kept, strict=True):
         declared.clear()
         declared.update(before)
+        declared.clashes.clear()
+        declared.clashes.update(clashes)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.model.functions import check_free, check_options, check_unbound, signature_of, takes_by_name
+from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of, takes_by_name
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -33,7 +33,7 @@ _BARE: dict[Any, Any] = {
     inspect.Parameter.VAR_KEYWORD: {},
 }  # nothing, of its kind
 
-DECLARED: dict[str, Tool] = {}  # by name: what recovery can settle doubt with in this process
+DECLARED: Declared[Tool] = Declared()  # what recovery can settle doubt with in this process
 
 
 class Tool:
@@ -168,7 +168,7 @@ def _declare(fn: Any, **declared: Any) -> Tool:
 
 def _known(made: Tool) -> Tool:
     made.declared = True
-    DECLARED[made.name] = made
+    DECLARED.declare(made)
     return made
 
 

@@ -8,11 +8,68 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from perdure.errors import Invalid
 
 _HINT = "write it with `def`, and await before or after the call"
+
+
+class Named(Protocol):
+    """A function under the name that the store keeps."""
+
+    name: str
+    fn: Callable[..., Any]
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Declared(dict[str, T]):
+    """What was declared in this process, by name: how the store's records find their functions.
+
+    Two functions of one name stand under neither of them: which one a record means, nobody could tell. `clashes` says where
+    they are. One that is declared anew (a module that is loaded again, a cell of a notebook, a function inside another)
+    takes the place of the one before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clashes: dict[str, str] = {}
+
+    def declare(self, made: T) -> None:
+        """Put it under its name, if that is free or was its own."""
+        before = self.get(made.name)
+        if before is not None and _are_two(before.fn, made.fn):
+            del self[made.name]
+            self.clashes[made.name] = f"{_where(before.fn)} and {_where(made.fn)}"
+        elif made.name not in self.clashes:
+            self[made.name] = made
+
+
+def _are_two(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether these are two functions, and not one that is declared anew."""
+    (module, name, file), (others_module, others_name, others_file) = _origin(one), _origin(other)
+    if "<locals>" in name + others_name:
+        return False
+    if module == others_module or (file is not None and file == others_file):
+        return name != others_name and module != "__main__"
+    return True
+
+
+def _origin(fn: Callable[..., Any]) -> tuple[str, str, str | None]:
+    """Its module, its name there, and its file, if it tells one."""
+    bare = inspect.unwrap(fn)
+    code = getattr(bare, "__code__", None)
+    return (
+        str(getattr(bare, "__module__", "")),
+        str(getattr(bare, "__qualname__", "")),
+        getattr(code, "co_filename", None),
+    )
+
+
+def _where(fn: Callable[..., Any]) -> str:
+    return ".".join(_origin(fn)[:2])
 
 
 def plain(fn: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -12,16 +12,17 @@ from functools import update_wrapper
 from typing import Any, NamedTuple, overload
 
 from perdure.effects.meaning import named_args
-from perdure.errors import Invalid
-from perdure.model.functions import check_free, check_options, check_unbound, signature_of
+from perdure.errors import Invalid, NotFound
+from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
 from perdure.planes.spans import Duration
 from perdure.runtime.program import program_of
 
-DECLARED: dict[str, Agent] = {}  # by name: what recovery and children can be driven with in this process
+DECLARED: Declared[Agent] = Declared()  # what recovery and children can be driven with in this process
 
+_ANOTHER_NAME = "give one another name: @perdure.agent(name=…)"
 _POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")
 
 
@@ -139,7 +140,7 @@ def _declare(
     to_plain(pinned, "pins")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
     made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pinned)
-    DECLARED[called] = made
+    DECLARED.declare(made)
     return made
 
 
@@ -148,11 +149,29 @@ def as_agent(fn: Callable[..., Any]) -> Agent:
     return fn if isinstance(fn, Agent) else _declare(fn)
 
 
+def declared() -> dict[str, Agent]:
+    """All that were declared in this process. Invalid when two have the same name."""
+    for name in DECLARED.clashes:
+        raise Invalid(_clash(name), path="agents", hint=_ANOTHER_NAME)
+    return dict(DECLARED)
+
+
+def unknown(name: str) -> NotFound:
+    """The error that says why no agent can be found by a name."""
+    if name in DECLARED.clashes:
+        return NotFound(_clash(name), path="agent", hint=f"{_ANOTHER_NAME}, or pass the one that is meant")
+    return NotFound(f"no agent {name!r} is known here", path="agent", hint="import it, or pass it in")
+
+
+def _clash(name: str) -> str:
+    return f"two agents are called {name!r}: {DECLARED.clashes[name]}"
+
+
 def by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
     """Agents by their names. Invalid when two have the same."""
     found: dict[str, Agent] = {}
     for each in agents:
         if each.name in found and found[each.name] is not each:
-            raise Invalid(f"two agents are called {each.name!r}", path="agents", hint="@perdure.agent(name=…)")
+            raise Invalid(f"two agents are called {each.name!r}", path="agents", hint=_ANOTHER_NAME)
         found[each.name] = each
     return found

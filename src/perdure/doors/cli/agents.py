@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from perdure.errors import Error, Invalid, NotFound
-from perdure.runtime.agent import DECLARED, Agent, by_name
+from perdure.runtime.agent import Agent, by_name, declared
 
 
 def agents_at(target: str, only: tuple[str, ...] = ()) -> dict[str, Agent]:
@@ -23,7 +23,7 @@ def agents_at(target: str, only: tuple[str, ...] = ()) -> dict[str, Agent]:
     """
     name, _, attribute = target.partition(":")
     module = _module(name, target)
-    found = by_name(_listed(_attribute(module, attribute), target) if attribute else DECLARED.values())
+    found = by_name(_listed(_attribute(module, attribute), target)) if attribute else declared()
     if not found:
         raise NotFound(f"{target} declares no agent", path="agents", hint="@perdure.agent makes a function one")
     unknown = [wanted for wanted in only if wanted not in found]

@@ -27,7 +27,7 @@ from perdure.planes.paging import Page
 from perdure.planes.runs import Lease
 from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime import course
-from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
+from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
 from perdure.runtime.course import Drive
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
@@ -254,7 +254,7 @@ class Runs(StoreHandle):
         core = self._caller.core
         agent = agents.get(record.agent)
         if agent is None:
-            raise NotFound(f"no agent {record.agent!r} is known here", path="agent", hint="import it, or pass it in")
+            raise unknown(record.agent)
         driven, owner = (stream.id, 0), object()
         try:
             if not core.flights.begin(driven, owner):

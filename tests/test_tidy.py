@@ -24,6 +24,7 @@ from tidy_rules import (
     File,
     Rule,
     classes_are_small,
+    comments_stand_by_what_they_explain,
     complaints,
     data_holds_no_code,
     drivers_stay_in_the_stores,
@@ -80,6 +81,10 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
     classes_are_small: (
         [repeated("class A:\n", METHOD, CLASS_METHODS_MAX + 1)],
         [repeated("class A:\n", METHOD, CLASS_METHODS_MAX)],
+    ),
+    comments_stand_by_what_they_explain: (
+        [File("planes/a.py", "x = (\n    1\n)  # why\n"), File("planes/a.py", "with f(\n    1\n):  # why\n    pass\n")],
+        [File("planes/a.py", "# Why.\nx = (1)  # one\ny = [\n    1,  # first\n]  # fmt: skip\n")],
     ),
     names_say_something: (
         planted("""class RunManager: ...

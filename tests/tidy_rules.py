@@ -22,6 +22,8 @@ DICE = {"random", "secrets"}
 THROWS = {"os.urandom", *(f"uuid.uuid{version}" for version in range(1, 9))}  # the type UUID is no throw
 DRIVERS = {"apsw", "psycopg", "sqlite3"}
 
+_AFTER_A_BRACKET = re.compile(r"\s*[)\]}][^#\"']*  # (?!fmt:|noqa|type:)")
+
 # rule -> where it does not hold (a file, or a folder ending in /) -> why
 EXEMPT: dict[str, dict[str, str]] = {
     "file_is_short": {},
@@ -116,6 +118,13 @@ def classes_are_small(file: File) -> Complaints:
         count = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in found.body)
         if count > CLASS_METHODS_MAX:
             yield found.lineno, f"{found.name} has {count} methods, more than {CLASS_METHODS_MAX}"
+
+
+def comments_stand_by_what_they_explain(file: File) -> Complaints:
+    """After a bracket that a formatter has put on a line of its own a comment is read last: it goes above, or the line is cut."""
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if _AFTER_A_BRACKET.match(line):
+            yield number, "a comment after a closing bracket: put it above the statement"
 
 
 def names_say_something(file: File) -> Complaints:

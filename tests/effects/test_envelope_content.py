@@ -175,10 +175,11 @@ def run_with_a_dispatched_effect(store: perdure.Store, kind: str) -> perdure.Run
     handle = store.start(perdure.agent(name=f"run_{kind}")(lambda run: run.act(tool, 1)), key=kind)
     disarm = points.arm("effect.dispatch.after", die)
     try:
+        # The dead take nothing back.
         with (
             patch.object(Sending, "_take_back", lambda *_: None),
             contextlib.suppress(Died),
-        ):  # the dead take nothing back
+        ):
             store.drive(perdure.agent(name=f"run_{kind}")(lambda run: run.act(tool, 1)), key=kind)
     finally:
         disarm()

@@ -149,9 +149,8 @@ def test_what_it_raises_is_judged_as_it_would_be_here(session, path, how, state,
         session.act(tools.refuse, path, how, key="k")
     found = effect(session).record
     assert (found.state, found.error.code, len(calls(path))) == (state, code, count)
-    assert (found.quiet_at is not None) == (
-        state == "in_doubt" or how == "unavailable"
-    )  # given up: it is known to be over
+    # Given up: it is known to be over.
+    assert (found.quiet_at is not None) == (state == "in_doubt" or how == "unavailable")
 
 
 @pytest.mark.parametrize(

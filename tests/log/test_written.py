@@ -11,9 +11,8 @@ from perdure.log.event import Event, commit_to, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, decode, encode, event_read, event_written, stream_written
 
 UID = bytes(range(16))
-BODY = (
-    '{"op":"insert","set":{"a":  1.0},"doc":"é\\u00e9 \\n"}'.encode()
-)  # spaces and escapes are part of what was hashed
+# Spaces and escapes are part of what was hashed.
+BODY = '{"op":"insert","set":{"a":  1.0},"doc":"é\\u00e9 \\n"}'.encode()
 EVENT = Event(3, "turn.said", "turns", "me", 17, 1, commit_to(UID, BODY), bytes(32), UID, BODY, UID)
 
 

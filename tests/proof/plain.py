@@ -39,9 +39,8 @@ class Sessions(Story):
         if effect.state == "planned":
             effect.dispatch()
             self.stage.scheduler.reach("own.dispatched")
-            with contextlib.suppress(
-                OSError
-            ):  # no answer: it stays dispatched, and is in doubt when its sender is gone
+            # No answer: it stays dispatched, and is in doubt when its sender is gone.
+            with contextlib.suppress(OSError):
                 effect.commit(self.stage.world.send("s/own/x"))
         if effect.state == "committed":
             self.stage.observe("session", "own", effect.result)

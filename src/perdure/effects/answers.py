@@ -26,9 +26,8 @@ def answering(tx: Tx, stream: Stream, verb: Callable[..., EffectRecord], *args: 
     if record.call is not None and record.settled:
         failed = record.state is not EffectState.COMMITTED
         said = f"{record.error.code}: {record.error.message}" if record.error else record.state.value
-        with suppress(
-            KeyReused
-        ):  # somebody answered the call by hand meanwhile: that stands, and so does what happened
+        # Somebody answered the call by hand meanwhile: that stands, and so does what happened.
+        with suppress(KeyReused):
             turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
     return record
 

@@ -86,9 +86,8 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
     )
     signals = _signals(reads, stream)
     awaited = [each.name for each in found if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN]
-    beside = (
-        [] if isinstance(reads, PastReader) else [runs.find(reads, name) for name in awaited]
-    )  # each is a past of its own
+    # Each is a past of its own.
+    beside = [] if isinstance(reads, PastReader) else [runs.find(reads, name) for name in awaited]
     children = [_envelope(reads, child, witness, sealed=sealed, depth=depth + 1) for child in beside]
     checkpoint = _checkpoint(reads, stream, row)
     pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]

@@ -28,10 +28,11 @@ Guard = Callable[..., Any]
 HANDED_IN = frozenset({"key", "token"})  # parameters that the ledger fills in; they are no part of the arguments
 RETRIES_MAX = 1_000
 _LANDS_WITHIN = "60s"
+# Nothing, of its kind.
 _BARE: dict[Any, Any] = {
     inspect.Parameter.VAR_POSITIONAL: (),
     inspect.Parameter.VAR_KEYWORD: {},
-}  # nothing, of its kind
+}
 
 DECLARED: Declared[Tool] = Declared()  # what recovery can settle doubt with in this process
 
@@ -59,9 +60,8 @@ class Tool:
         self.declared = False
         self.signature = signature_of(fn, "tool")
         self.is_async = inspect.iscoroutinefunction(fn)
-        handed = (
-            HANDED_IN if kind is not ToolKind.READ else ()
-        )  # to a step nothing is handed in: its key is an argument
+        # To a step nothing is handed in: its key is an argument.
+        handed = HANDED_IN if kind is not ToolKind.READ else ()
         self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
         update_wrapper(self, fn)
 

@@ -203,9 +203,8 @@ def _whole(reads: Reads, digits: str) -> str:
     """The address that begins so; the digits themselves when none does."""
     if ADDRESS.fullmatch(digits):
         return digits
-    rows = reads.query(
-        Q.addresses_between, tenant=reads.tenant, low=digits, high=f"{digits}g", limit=ALIKE_SHOWN + 1
-    )  # no digit comes after f
+    # No digit comes after f.
+    rows = reads.query(Q.addresses_between, tenant=reads.tenant, low=digits, high=f"{digits}g", limit=ALIKE_SHOWN + 1)
     found = [address for (address,) in rows]
     if len(found) > 1:
         count = f"{len(found)}" if len(found) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"

@@ -120,9 +120,8 @@ def events(
         if len(found) < limit:
             found += _segment_page(reads, segment, first, limit - len(found), filters)
     names = Names(reads, stream)
-    full = (
-        len(found) == limit
-    )  # nothing beyond it is looked at: what is good before a damaged page can be read to its end
+    # Nothing beyond it is looked at: what is good before a damaged page can be read to its end.
+    full = len(found) == limit
     return Page([names.record(event) for event in found], encode_cursor(found[-1].seq) if full else None)
 
 

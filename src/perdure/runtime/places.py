@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 AFTERWARDS = "left"  # the branch of what is undone of sagas that were left behind: the same however far each had come
 
-_current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar(
-    "perdure_branch"
-)  # None: inside a step or tool
+# None: inside a step or tool.
+_current: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("perdure_branch")
 
 
 class Branch:

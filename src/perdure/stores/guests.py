@@ -29,9 +29,8 @@ _ALLOWED: dict[int, tuple[int, ...]] = {
     apsw.SQLITE_CREATE_TRIGGER: (0, 1), apsw.SQLITE_DROP_TABLE: (0,), apsw.SQLITE_DROP_VIEW: (0,),
     apsw.SQLITE_DROP_INDEX: (0, 1), apsw.SQLITE_DROP_TRIGGER: (0, 1), apsw.SQLITE_REINDEX: (0,),
 }  # fmt: skip
-_SCHEMA = frozenset(
-    {"sqlite_master", "sqlite_schema", "sqlite_sequence"}
-)  # written by making tables, and by nothing else
+# Written by making tables, and by nothing else.
+_SCHEMA = frozenset({"sqlite_master", "sqlite_schema", "sqlite_sequence"})
 _INDEX = "sqlite_autoindex_"  # made for UNIQUE
 _DATABASES = (None, "main")  # a temporary table would stand before one of ours that has its name
 _OWN_TABLES = "make tables of your own with tx.sql, under other names"

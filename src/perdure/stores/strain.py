@@ -130,9 +130,8 @@ def growth(connection: Connection, advice: Advice) -> Findings:
         return
     last, early, since, now, size = rows[0]
     yield log_size(size, advice) if path is not None else ok("size", f"{size / MIB:,.1f} MiB")
-    free = (
-        shutil.disk_usage(path.parent).free if path is not None else None
-    )  # how full a server's disk is, only it knows
+    # How full a server's disk is, only it knows.
+    free = shutil.disk_usage(path.parent).free if path is not None else None
     yield growing(size / last, last - early, now - since, free, advice)
 
 

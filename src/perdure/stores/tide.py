@@ -72,9 +72,8 @@ class Tide:
         try:
             if self._path is None:
                 raise FileNotFoundError
-            fd = os.open(
-                self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-            )  # writing would wake who watches for deaths
+            # Writing would wake who watches for deaths.
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             yield []
             return

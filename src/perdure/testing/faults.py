@@ -70,9 +70,8 @@ class Proxy:
     def close(self) -> None:
         """Cut everything and stop listening. Idempotent."""
         with contextlib.suppress(OSError):
-            self._listener.shutdown(
-                socket.SHUT_RDWR
-            )  # closing alone wakes nobody: he would accept for who gets its number next
+            # Closing alone wakes nobody: he would accept for who gets its number next.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listener.close()
         with self._mutex:

@@ -117,9 +117,8 @@ def resume(own: Counterpart, context: Context) -> Beside:
     with context.scratch() as folder, tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as quick:
         ran(own.peer, "begun", Path(quick), count)
         seconds = min(_resumed(own, Path(quick), folder / str(number), count) for number in range(2))
-    unit = (
-        f"s, {count:,} steps" if own.ours else "s"
-    )  # a time, in contrast to a ratio, is another one where less is done
+    # A time, in contrast to a ratio, is another one where less is done.
+    unit = f"s, {count:,} steps" if own.ours else "s"
     return Beside(seconds, unit, own.detail(f"{count:,} steps"))
 
 

@@ -211,13 +211,14 @@ CACHES: tuple[Rule, ...] = (
     ),
 )
 
+# In this order: a store may depend on what is durable, a place on the store.
 RULES = (
     *LASTING,
     *STORES,
     *PLACES,
     *RUNTIMES,
     *CACHES,
-)  # in this order: a store may depend on what is durable, a place on the store
+)
 
 SCENARIOS: tuple[tuple[Scenario, When], ...] = (  # the first that holds
     (Scenario.LOCAL, {"store": (Store.MEMORY, Store.FILES, Store.SQLITE)}),

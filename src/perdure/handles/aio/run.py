@@ -116,9 +116,8 @@ class AsyncRun(AsyncOutward):
 
     def _drawn(self) -> bytes:
         place = self._here().next_place(self._driving.cut)
-        what_if = (
-            self.record.what_if
-        )  # which draws what the other run drew: or it would go another way before the place
+        # Which draws what the other run drew: or it would go another way before the place.
+        what_if = self.record.what_if
         uid = self._driving.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
         return hashlib.sha256(b"perdure run random\0" + uid + place.encode()).digest()
 

@@ -228,9 +228,8 @@ class AsyncSending:
             following.mine = False
             self._give_slot(following.sends)
             await self._take_back(error, after)
-            if isinstance(error, Conflict) and not isinstance(
-                error, Stale
-            ):  # the next one has moved: that is looked at then
+            # The next one has moved: that is looked at then.
+            if isinstance(error, Conflict) and not isinstance(error, Stale):
                 return await self.move(arrow, answering, verb, *args)
             raise
         return record

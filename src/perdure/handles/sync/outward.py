@@ -207,9 +207,8 @@ class Outward(Placed):
         call has no id of its own: nothing is sent then.
         """
         batch: list[Meant] = []
-        tools = tools_by_name(
-            tools
-        ).values()  # before the model is paid for: what is wrong with them would cost its answer
+        # Before the model is paid for: what is wrong with them would cost its answer.
+        tools = tools_by_name(tools).values()
 
         def keep(step: tuple[Any, ...], value: Any) -> None:
             batch.extend(self._mean(value, tools))

@@ -229,9 +229,8 @@ class Sending:
             following.mine = False
             self._give_slot(following.sends)
             self._take_back(error, after)
-            if isinstance(error, Conflict) and not isinstance(
-                error, Stale
-            ):  # the next one has moved: that is looked at then
+            # The next one has moved: that is looked at then.
+            if isinstance(error, Conflict) and not isinstance(error, Stale):
                 return self.move(arrow, answering, verb, *args)
             raise
         return record

@@ -145,9 +145,8 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_LENIENT = json.JSONDecoder(
-    strict=False, parse_constant=_refuse_constant
-)  # strict: control characters in text are let pass
+# Not strict: control characters in text are let pass.
+_LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 
 # -- whole documents ---------------------------------------------------------------------------------------------

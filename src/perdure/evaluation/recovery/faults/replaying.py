@@ -42,9 +42,8 @@ class File:
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
-        self.syncs: list[
-            tuple[int, int]
-        ] = []  # (the number of the call, how many operations were durable from then on)
+        # (the number of the call, how many operations were durable from then on).
+        self.syncs: list[tuple[int, int]] = []
         self.size = 0
 
     @property

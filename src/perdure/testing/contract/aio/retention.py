@@ -105,9 +105,8 @@ class AsyncRetentionContract:
             assert len(await session.events(limit=1000)) == events
             done = await store.retain(EVERYTHING, dry_run=False)
             assert replace(said, dry_run=False) == done
-            assert done.bytes > 3 * len(
-                BIG
-            )  # three results are blobs of their own; the other session has said the first one too
+            # Three results are blobs of their own; the other session has said the first one too.
+            assert done.bytes > 3 * len(BIG)
             assert [(each.kind, each.name) for each in done.streams] == [("session", "a")]
             again = await store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)

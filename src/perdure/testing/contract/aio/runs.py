@@ -299,9 +299,8 @@ class AsyncRunsContract:
             (handle,) = await store.runs()
             assert handle.record.cuts == sum(saved)
             await store.answer((await store.asks())[0].id, "y")
-            assert (
-                await store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
-            )  # the last one does not hold itself
+            # The last one does not hold itself.
+            assert await store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
             assert outside.calls == [1, 2, 3, 4]
             assert (await store.verify()).ok
 

@@ -138,11 +138,12 @@ class AsyncSupposingContract:
                 forked = await handle.fork(place, value)
                 await store.recover(agents=[asks])
                 supposed.append(forked)
+            # A person is asked anew, as the program does.
             assert [len(await each.waits()) for each in supposed] == [
                 1,
                 1,
                 0,
-            ]  # a person is asked anew, as the program does
+            ]
             assert await supposed[2].result() == [{"number": 1}, "merge", 2]
             assert (await supposed[0].effects())[0].record.result == {"number": 70}
             assert outside.done == ["it"]

@@ -41,9 +41,8 @@ class Text(str):
         raise RuntimeError("no words")
 
 
-RAISED: dict[
-    str, tuple[Exception, str, str | None]
-] = {  # what is raised, the state that follows, the code that is kept
+# What is raised, the state that follows, the code that is kept.
+RAISED: dict[str, tuple[Exception, str, str | None]] = {
     "a number for a code": (Failed("no", code=404), "failed", "404"),  # type: ignore[arg-type]
     "a code past all bounds": (Failed("no", code="c" * 9_000), "failed", "c" * 200),
     "a code that no database takes": (Failed("no", code="a\0b\ud800"), "failed", "ab?"),

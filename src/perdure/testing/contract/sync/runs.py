@@ -298,7 +298,8 @@ class RunsContract:
             (handle,) = store.runs()
             assert handle.record.cuts == sum(saved)
             store.answer((store.asks())[0].id, "y")
-            assert store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]  # the last one does not hold itself
+            # The last one does not hold itself.
+            assert store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
             assert outside.calls == [1, 2, 3, 4]
             assert (store.verify()).ok
 

@@ -139,11 +139,12 @@ class SupposingContract:
                 forked = handle.fork(place, value)
                 store.recover(agents=[asks])
                 supposed.append(forked)
+            # A person is asked anew, as the program does.
             assert [len(each.waits()) for each in supposed] == [
                 1,
                 1,
                 0,
-            ]  # a person is asked anew, as the program does
+            ]
             assert supposed[2].result() == [{"number": 1}, "merge", 2]
             assert (supposed[0].effects())[0].record.result == {"number": 70}
             assert outside.done == ["it"]

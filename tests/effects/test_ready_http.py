@@ -21,9 +21,11 @@ from typing import Any
 
 import pytest
 
+import perdure
 from perdure.effects.ready import http as module
 from perdure.effects.ready.http import BODY_MAX_BYTES, http_probe, http_request, http_tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, Unavailable
+from perdure.handles.callers import Caller
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 from perdure.model.values import encode
 
@@ -76,6 +78,9 @@ class Answers(BaseHTTPRequestHandler):
     def on_status(self, rest: str, key: str, body: bytes) -> None:
         status, _, where = rest.partition("/")
         self.answer(int(status), b"because", **({"Location": f"/{where}"} if where else {}))
+
+    def on_busy(self, rest: str, key: str, body: bytes) -> None:
+        self.answer(429, b"busy", Retry_After=rest)
 
     def on_hang(self, rest: str, key: str, body: bytes) -> None:
         self.server.released.wait(30)
@@ -199,6 +204,35 @@ def test_every_status_is_a_no_or_later_or_doubt(server: Server, status: int, err
     assert refused.value.facts["status"] == status
     assert str(status) in str(refused.value)
     assert server.arrived == {"k": 1}  # neither a retry nor a redirect
+
+
+AT_NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("later", "now", "seconds"),
+    [
+        ("30", "", 30),
+        ("9" * 5_000, "", 9_999_999_999),
+        ("Wed, 21 Oct 2026 12:01:30 GMT", AT_NOON, 90),
+        ("Wed, 21 Oct 2026 11:00:00 GMT", AT_NOON, 0),
+        ("Wed, 21 Oct 9999999 12:00:00 GMT", AT_NOON, 0),
+        ("-5", "", 0),
+        ("soon", AT_NOON, 0),
+        ("\u0661\u0662", "", 0),
+    ],
+)
+def test_when_to_come_back_is_told_in_seconds_or_by_their_clock(later: str, now: str, seconds: int) -> None:
+    assert module._seconds_until(later, now) == seconds
+
+
+def test_it_comes_back_when_it_is_told_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr(Caller, "pause", lambda _caller, seconds, _check=None: paused.append(seconds))
+    with perdure.open("memory:") as store, pytest.raises(Failed, match="429: busy"):
+        store.session("s").act(http_tool("busy", retries=2), "POST", server.url("busy/30"), key="k")
+    assert paused == [30.0, 30.0]
+    assert server.arrived.total() == 3
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 303])

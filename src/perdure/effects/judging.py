@@ -18,6 +18,7 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.values import to_plain
 
 LATE = "a late answer"
+RETRY_AFTER_MAX_SECONDS = 600.0
 
 
 _NOT_TOOLS = (
@@ -109,6 +110,11 @@ def outcome_of(record: EffectRecord) -> Any:
     raise Failed(error.message or f"{record.tool} is {record.state}", code=error.code, path=record.id, effect=record.id)
 
 
-def backoff_seconds(first: float, attempt: int) -> float:
-    """How long to wait before the next attempt: doubled each time, at most a minute."""
-    return min(first * 2 ** max(attempt - 1, 0), 60.0)
+def backoff_seconds(first: float, attempt: int, said: BaseException | None = None) -> float:
+    """How long to wait before the next attempt: doubled each time, at most a minute; longer if the other side says so.
+
+    said: what the attempt raised. `Unavailable(…, retry_after=30)` asks for so many seconds; at most ten minutes are given.
+    """
+    wished = said.facts.get("retry_after") if isinstance(said, Unavailable) else None
+    least = float(wished) if isinstance(wished, (int, float)) and wished > 0 else 0.0
+    return max(min(first * 2 ** max(attempt - 1, 0), 60.0), min(least, RETRY_AFTER_MAX_SECONDS))

@@ -22,6 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
@@ -357,11 +358,26 @@ def _value(data: bytes, kind: str, *, whole: bool) -> Any:
     return data if "\0" in text else text
 
 
+def _seconds_until(later: str | None, now: str | None) -> int:
+    """What Retry-After asks for: seconds, or an instant by the other side's own clock. 0 for what says neither."""
+    if later is None:
+        return 0
+    if later.strip().isdecimal() and later.isascii():
+        return int(later[:10])
+    try:
+        return max(int((parsedate_to_datetime(later) - parsedate_to_datetime(now or "")).total_seconds()), 0)
+    except (ValueError, TypeError, OverflowError):
+        return 0
+
+
 def _refusal(status: int, data: bytes, headers: Mapping[str, str]) -> Error:
     said = f"{status}: {shortened(data.decode(errors='replace').replace(chr(0), ' '))}".removesuffix(": ")
     if status in _LATER:
         later = headers.get("Retry-After")
-        return Unavailable(said, path="url", hint=f"it says: retry after {later:.40}" if later else "", status=status)
+        hint = f"it says: retry after {later:.40}" if later else ""
+        return Unavailable(
+            said, path="url", hint=hint, status=status, retry_after=_seconds_until(later, headers.get("Date"))
+        )
     if status in _DOUBT or not 200 <= status < 500:  # below 200: not the answer yet
         moved = headers.get("Location") if status in (301, 302) else None
         hint = f"it has moved to {moved:.200}" if moved else "call it again with the same key"

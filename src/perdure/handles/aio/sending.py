@@ -307,12 +307,12 @@ class AsyncSending:
         if record.failures > tool.rule.retries:
             return await self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
         planned = await self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
-        await self._pause(tool, record)
+        await self._pause(tool, record, error)
         return planned
 
-    async def _pause(self, tool: Tool, record: EffectRecord) -> None:
+    async def _pause(self, tool: Tool, record: EffectRecord, said: BaseException | None = None) -> None:
         """Wait before the next attempt; a run whose process is about to end goes on elsewhere meanwhile."""
-        await self._caller.pause(backoff_seconds(tool.backoff, record.failures), self._staying)
+        await self._caller.pause(backoff_seconds(tool.backoff, record.failures, said), self._staying)
 
     async def _doubt(
         self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None

@@ -306,12 +306,12 @@ class Sending:
         if record.failures > tool.rule.retries:
             return self.move("fail", answering, ledger.fail_quiet, record.seq, record.attempt, outcome)
         planned = self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
-        self._pause(tool, record)
+        self._pause(tool, record, error)
         return planned
 
-    def _pause(self, tool: Tool, record: EffectRecord) -> None:
+    def _pause(self, tool: Tool, record: EffectRecord, said: BaseException | None = None) -> None:
         """Wait before the next attempt; a run whose process is about to end goes on elsewhere meanwhile."""
-        self._caller.pause(backoff_seconds(tool.backoff, record.failures), self._staying)
+        self._caller.pause(backoff_seconds(tool.backoff, record.failures, said), self._staying)
 
     def _doubt(self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None) -> EffectRecord:
         return self.move("doubt", partial(ledger.doubt, quiet=quiet, epoch=epoch), record.seq, record.attempt, said)

@@ -410,8 +410,9 @@ def test_it_is_looked_for_where_it_is_pushed_to(repo: Path, remote: Path, tmp_pa
     first, second = commit(repo), commit(repo, "k2", "two")
     mirror = tmp_path / "mirror.git"
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", mirror], check=True)
-    said(repo, "remote", "set-url", "--push", "origin", str(mirror))
     git_push(str(repo), "origin", "main", first)
+    said(repo, "remote", "set-url", "--push", "origin", str(mirror))
+    git_push(str(repo), "origin", "main", first)  # what it is fetched from has it already
     assert probe_push(repo, first) == Happened({"sha": first, "branch": "main"})
     git_push(str(repo), "origin", "main", second)
     assert git_push(str(repo), "origin", "main", first)["sha"] == first  # rejected, and yet there

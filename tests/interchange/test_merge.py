@@ -692,6 +692,18 @@ def test_a_store_that_began_by_itself_is_not_merged_for_it_may_drive_its_runs(fo
         assert ours.run(run).record.reason == "imported"
 
 
+def test_a_clone_in_which_somebody_is_at_work_is_not_merged(folder, tmp_path):
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(folder), str(clone))
+    with perdure.open(url(clone)) as store:
+        sending = store.session("s").begin("send", key="k").dispatch()
+        with pytest.raises(Refused, match="at work in their clone") as told:
+            merge(url(folder), str(clone))
+        assert told.value.path == "theirs"
+        sending.commit("sent")
+    assert merge(url(folder), str(clone)).added  # the control: nobody is, any more
+
+
 def test_control_without_the_look_its_runs_are_ready_on_both_sides(folder, tmp_path, monkeypatch):
     run = another_store(tmp_path / "another")
     monkeypatch.setattr(Theirs, "shares_a_past_with", lambda *_: True)

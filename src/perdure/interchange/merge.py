@@ -76,8 +76,8 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Merged:
     """Merge another log into a files store. where: a folder or a git ref; None: the conflict that `git merge` left in the log.
 
-    Raises Refused (not a files store, one with a segment of each side, or theirs is another store or was moved away), NotFound
-    or Invalid (no such other side), Damaged (its blobs are not there).
+    Raises Refused (not a files store, one with a segment of each side, or theirs is another store, at work or moved away),
+    NotFound or Invalid (no such other side), Damaged (its blobs are not there).
     """
     address = parse(url)
     if address.scheme != "files" or address.path is None:
@@ -116,6 +116,9 @@ def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
         hint = "perdure export there, perdure import here: copies, whose runs wait for somebody (git merge --abort undoes git's)"
         message = "their side is another store, which may be at work: its runs would be driven here too"
         raise Refused(message, path="theirs", hint=hint)
+    if theirs.alive:
+        message = "somebody is at work in their clone: what he does there would be done here too"
+        raise Refused(message, path="theirs", hint="end his workers and agents first, and let only one clone go on")
     _check_stayed(theirs)
 
 

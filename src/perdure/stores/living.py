@@ -138,6 +138,15 @@ class Living:
         return gone + [each for each in old if each.endswith(_NEW) and _can_be_locked(each, inside)]
 
 
+def is_anyone_alive(folder: Path) -> bool:
+    """Whether some process holds a lock in the folder of a store: it leases or sends there."""
+    with suppress(OSError), _entered(folder) as inside:
+        if inside is not None:
+            names = [each.name for each in folder.iterdir() if _HOLDER.fullmatch(each.name)]
+            return not all(_can_be_locked(name, inside) for name in names)
+    return False
+
+
 def _made(folder: Path, holder: str) -> int | None:
     """The folder, and a lock file in it; returns the descriptor that holds its lock. None when the folder is not ours."""
     for _ in range(_TRIES):
@@ -242,13 +251,18 @@ def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | Non
     else could put another folder in its place.
     """
     if path is not None:
-        return path.with_name(path.name + ".live")
+        return beside(path)
     if not remote:
         return None
     from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed for databases elsewhere only
 
     above = Path(gettempdir())
     return above / f"perdure-{os.geteuid()}-{store_uid}" if _keeps_folders(above) else None
+
+
+def beside(path: Path) -> Path:
+    """Where the lock files of a store lie whose tables are in this file."""
+    return path.with_name(path.name + ".live")
 
 
 def _keeps_folders(above: Path) -> bool:

@@ -23,6 +23,7 @@ import msgspec
 from perdure.errors import Damaged, Invalid, NotFound, Refused
 from perdure.log.event import GENESIS
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.stores import living
 from perdure.stores.copies import sync
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
@@ -36,11 +37,12 @@ _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>>
 
 
 class Theirs(msgspec.Struct, frozen=True):
-    """What the other side wrote, in its order: all of its log. blobs: where its blobs lie."""
+    """What the other side wrote, in its order: all of its log. blobs: where its blobs lie. alive: somebody is at work there."""
 
     name: str
     lines: list[Line]
     blobs: Path
+    alive: bool = False
 
     @property
     def store(self) -> WrittenStore | None:
@@ -123,7 +125,8 @@ def in_folder(folder: Path, name: str) -> Theirs:
     """The log of a files store."""
     layout = Layout(folder)
     entries = [each for _, found in Journal(layout).read_on(START) for _, each in found]
-    return Theirs(name, [each.line for each in entries if isinstance(each, Found)], layout.blobs)
+    lines = [each.line for each in entries if isinstance(each, Found)]
+    return Theirs(name, lines, layout.blobs, living.is_anyone_alive(living.beside(layout.cache)))
 
 
 def _take_out(folder: Path, ref: str, target: Path) -> None:

@@ -95,7 +95,8 @@ def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, e
     """Withdraw what a person did not approve of, or not in time. What was planned before a restore is in doubt: in what was
     lost somebody may have approved of it. Who sent it then is taken to be gone.
     """
-    why = f"{approval.met_by} did not approve"
+    late = approval.state is WaitState.EXPIRED
+    why = "nobody approved in time" if late else f"{approval.met_by} did not approve"
     if record.epoch != epoch or record.state is EffectState.IN_DOUBT:
         return hold_back(tx, stream, record, why, epoch)
     error = EffectError("Refused", why)

@@ -221,7 +221,7 @@ class AsyncWaitsContract:
         async with await opener() as store:
             await driven(store, made)
             opener.clock.advance("1h")
-            assert await store.drive(made, key="k") == ["never", "the clock did not approve"]
+            assert await store.drive(made, key="k") == ["never", "nobody approved in time"]
             assert outside.count == 0
 
 

@@ -220,7 +220,7 @@ class WaitsContract:
         with opener() as store:
             driven(store, made)
             opener.clock.advance("1h")
-            assert store.drive(made, key="k") == ["never", "the clock did not approve"]
+            assert store.drive(made, key="k") == ["never", "nobody approved in time"]
             assert outside.count == 0
 
 

@@ -85,9 +85,8 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
         WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
     )
     signals = _signals(reads, stream)
-    awaited = [each.name for each in found if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN]
     # Each is a past of its own.
-    beside = [] if isinstance(reads, PastReader) else [runs.find(reads, name) for name in awaited]
+    beside = [] if isinstance(reads, PastReader) else _children(reads, stream)
     children = [_envelope(reads, child, witness, sealed=sealed, depth=depth + 1) for child in beside]
     checkpoint = _checkpoint(reads, stream, row)
     pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
@@ -142,6 +141,19 @@ def _steps(reads: Reads, stream: Stream, after: int) -> list[tuple[Any, ...]]:
 def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
     """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
     return ledger.all_effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
+
+
+def _children(reads: Reads, stream: Stream) -> list[Stream]:
+    """The runs that a run waits for, and those that were tried again with it and that it has not come to since: left behind,
+    such a one would be begun anew elsewhere, and do again what it did.
+    """
+    found = {each.name: runs.find(reads, each.name) for each in waits.waiting(reads, stream, kind=WaitKind.CHILD)}
+    for each in waits.waits(reads, stream, _row(reads, stream)["cut_seq"]):
+        if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN and each.name not in found:
+            child = runs.own_child(reads, stream, each.name)
+            if child is not None and RunStatus(_row(reads, child)["status"]) not in ENDED:
+                found[each.name] = child
+    return [*found.values()]
 
 
 def _quieted(part: EffectPart, witness: Witness, now_us: int) -> EffectPart:
@@ -337,8 +349,8 @@ def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
     """Who has, or sent something for, a run and the runs that it waits for: whose death is worth proving."""
     found = {_row(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
     if depth <= CHILDREN_MAX_DEPTH:
-        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
-            found |= holders(reads, runs.find(reads, child.name), depth + 1)
+        for child in _children(reads, stream):
+            found |= holders(reads, child, depth + 1)
     return {each for each in found if each}
 
 
@@ -364,8 +376,8 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
 def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
     yield stream
     if depth <= CHILDREN_MAX_DEPTH:
-        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
-            yield from _family(reads, runs.find(reads, child.name), depth + 1)
+        for child in _children(reads, stream):
+            yield from _family(reads, child, depth + 1)
 
 
 def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused
+from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused, TooLarge
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes import checkpoints, elsewhere, runs, waits
@@ -24,7 +24,10 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 CHANGED = "changed"  # why a run is parked whose program does not do what it did
-UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
+UNSTORABLE, UNKEPT = (
+    "Unstorable",
+    "unkept",
+)  # the code of a step whose value could not be kept, and what is noted of that
 
 
 class Drive(NamedTuple):
@@ -91,8 +94,20 @@ def replayed(step: StepRecord) -> Any:
     if step.error is None:
         return step.value
     if step.error.code == UNSTORABLE:
-        raise Invalid(step.error.message, path=f"step {step.name}", step=step.place)
+        raise unkept(step.notes.get(UNKEPT) or {"message": step.error.message, "path": f"step {step.name}"}, step.place)
     raise failed_step(step.place, step.name, step.error)
+
+
+def unkept_notes(error: Invalid) -> dict[str, Any]:
+    """What is kept of the error of a value that could not be: all that its program can see of it."""
+    said = {"message": text_of(error.message), "path": text_of(error.path), "hint": text_of(error.hint)}
+    return {UNKEPT: {"too_large": isinstance(error, TooLarge), **said}}
+
+
+def unkept(noted: dict[str, Any], place: str) -> Invalid:
+    """The error of a step whose value could not be kept, now and at every replay."""
+    kind = TooLarge if noted.get("too_large") else Invalid
+    return kind(noted["message"], path=noted["path"], hint=noted.get("hint", ""), step=place)
 
 
 def failed_step(place: str, name: str, said: EffectError) -> Failed:

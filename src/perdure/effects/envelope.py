@@ -94,7 +94,7 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(steps),
+        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(reads, steps),
         workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
@@ -211,10 +211,10 @@ def _said(reads: Reads, document: Document) -> dict[str, Any]:
     return stored_fields(doc_of(reads, body), "document")
 
 
-def _pins(steps: list[StepPart]) -> Any:
-    """The pins of the newest step that called a model."""
+def _pins(reads: Reads, steps: list[StepPart]) -> Any:
+    """The pins of the newest step that called a model; its answer may be long, and lie elsewhere."""
     for step in reversed(steps):
-        notes = (step.meant.doc or {}).get("notes") if isinstance(step.meant.doc, dict) else None
+        notes = _said(reads, step.meant).get("notes")
         if isinstance(notes, dict) and notes.get("model"):
             return notes["model"]
     return None

@@ -152,7 +152,7 @@ def _redo_child(tx: Tx, stream: Stream, place: str, since: int) -> None:
 
 def _child(tx: Tx, stream: Stream, name: str) -> Stream:
     """A run that this run had started. Conflict if there is none here to try again: begun anew, it would do again what it did."""
-    child = runs.own_child(tx, stream, name)
+    child = waits.own_child(tx, stream, name)
     if child is not None:
         return child
     what_if = runs.run(tx, stream).what_if

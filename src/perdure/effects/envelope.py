@@ -150,7 +150,7 @@ def _children(reads: Reads, stream: Stream) -> list[Stream]:
     found = {each.name: runs.find(reads, each.name) for each in waits.waiting(reads, stream, kind=WaitKind.CHILD)}
     for each in waits.waits(reads, stream, _row(reads, stream)["cut_seq"]):
         if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN and each.name not in found:
-            child = runs.own_child(reads, stream, each.name)
+            child = waits.own_child(reads, stream, each.name)
             if child is not None and RunStatus(_row(reads, child)["status"]) not in ENDED:
                 found[each.name] = child
     return [*found.values()]

@@ -157,13 +157,6 @@ def find(reads: Reads, name: str) -> Stream:
     return Stream(*rows[0])
 
 
-def own_child(reads: Reads, stream: Stream, name: str) -> Stream | None:
-    """The run of a name, if this run started it. None if it is not here, or another one's: of a what-if, the other run's."""
-    rows = reads.query(Q.run_by_name, tenant=reads.tenant, name=name)
-    found = Stream(*rows[0]) if rows else None
-    return found if found is not None and _row(reads, found)["parent"] == stream.name else None
-
-
 # -- leasing -------------------------------------------------------------------------------------------------
 
 

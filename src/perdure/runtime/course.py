@@ -24,10 +24,8 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 CHANGED = "changed"  # why a run is parked whose program does not do what it did
-UNSTORABLE, UNKEPT = (
-    "Unstorable",
-    "unkept",
-)  # the code of a step whose value could not be kept, and what is noted of that
+UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
+UNKEPT = "unkept"  # what is noted of such a step's error
 
 
 class Drive(NamedTuple):
@@ -54,15 +52,23 @@ def cut(
     Only between branches: an ask, a sleep or a signal that is still open was waited for in one that was stopped (it lost a
     race), and is withdrawn in the same commit.
     """
-    if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
-        raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
-    left = waits.waiting(tx, stream)
-    if any(each.kind in (WaitKind.CHILD, WaitKind.APPROVAL) for each in left):
-        raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
-    for each in left:
+    if in_the_way := left_open(tx, stream, since):
+        hint = (
+            "settle and await it first; or give the agent a policy (checkpoint=…), which then waits for a better moment"
+        )
+        raise Refused(f"a checkpoint would lose sight of {in_the_way}", path="checkpoint", hint=hint)
+    for each in waits.waiting(tx, stream):
         waits.withdraw(tx, stream, each.seq, "a checkpoint")
     checkpoints.save(tx, stream, prepared)
     return runs.cut(tx, stream, noted), tx.seq(stream)
+
+
+def left_open(reads: Reads, stream: Stream, since: int) -> str:
+    """What keeps a run from being cut, for people; empty if nothing does. When a child ends is chance: so is this."""
+    if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
+        return "effects that are not settled"
+    kept = (WaitKind.CHILD, WaitKind.APPROVAL)
+    return "what the run waits for" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
 
 
 def last_cut_us(reads: Reads, stream: Stream) -> int:

@@ -131,6 +131,22 @@ def test_what_was_handed_over_goes_on_nowhere_else(url_of, world) -> None:
         assert store.recover().runs == ()
 
 
+def test_it_is_handed_over_once(url_of, world) -> None:
+    """A second envelope could be adopted in another store than the first; one that was lost is made anew once it is back."""
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:0+")
+    handed_over(url)
+    with pytest.raises(errors.Conflict, match="was handed over.*never adopted anywhere.*perdure unpark"):
+        handed_over(url)
+    with perdure.open(url, actor="mover") as store:
+        store.runs(agent="move_house")[0].unpark()
+    envelope, artifacts = handed_over(url)
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        assert store.adopt(envelope, artifacts).status == "ready"
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
 def test_a_run_that_somebody_drives_is_not_handed_over(url_of, world) -> None:
     def hand_over(run: perdure.Run) -> str:
         with pytest.raises(errors.Conflict, match="is being driven"):
@@ -316,7 +332,7 @@ def test_a_run_that_failed_is_tried_again_elsewhere(url_of, world) -> None:
         with pytest.raises(errors.Failed):
             store.drive(greet, world, key="k")
         failed = next(run for run in store.runs() if run.record.key == "k")
-        with pytest.raises(errors.Conflict, match="nothing to hand over"):
+        with pytest.raises(errors.Conflict, match="nothing to hand over.*perdure retry"):
             failed.hand_over()
         envelope = failed.envelope()
     with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:

@@ -358,8 +358,9 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
     """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
     and so are the runs that it waits for. What was under way outside is in doubt.
 
-    Conflict when it is over, is being driven, or belongs to a run that stays.
+    Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could go on with it.
     """
+    runs.check_here(tx, stream)
     parent = _row(tx, stream)["parent"]
     if parent is not None and RunStatus(_row(tx, runs.find(tx, parent))["status"]) not in ENDED:
         hint = f"hand over run {parent}: what it waits for goes with it"
@@ -383,7 +384,8 @@ def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
 def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
     row = _row(tx, stream)
     if RunStatus(row["status"]) in ENDED:
-        raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run")
+        again = "`perdure retry` it first, if it shall go on elsewhere" if row["status"] != RunStatus.COMPLETED else ""
+        raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run", hint=again)
     holder = row["holder"]
     if holder is not None and holder not in witness.dead and presence.is_alive(tx, holder):
         raise Conflict(f"run {stream.name} is being driven by {holder}", path="run", holder=holder)

@@ -131,12 +131,24 @@ def test_what_was_handed_over_goes_on_nowhere_else(url_of, world) -> None:
         assert store.recover().runs == ()
 
 
+def test_what_is_taken_back_comes_with_its_children(url_of, world) -> None:
+    """They stayed parked as moved, and the run waited for them."""
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:3+")
+    handed_over(url)
+    with perdure.open(url, actor="mover") as store:
+        store.runs(agent="move_house")[0].unpark()
+        assert {run.record.reason for run in store.runs()} == {None}
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
 def test_it_is_handed_over_once(url_of, world) -> None:
     """A second envelope could be adopted in another store than the first; one that was lost is made anew once it is back."""
     url = url_of("sqlite", "one")
     drive_until_killed(url, world, "answers:0+")
     handed_over(url)
-    with pytest.raises(errors.Conflict, match="was handed over.*never adopted anywhere.*perdure unpark"):
+    with pytest.raises(errors.Conflict, match=r"was handed over.*never adopted anywhere.*perdure unpark"):
         handed_over(url)
     with perdure.open(url, actor="mover") as store:
         store.runs(agent="move_house")[0].unpark()
@@ -332,7 +344,7 @@ def test_a_run_that_failed_is_tried_again_elsewhere(url_of, world) -> None:
         with pytest.raises(errors.Failed):
             store.drive(greet, world, key="k")
         failed = next(run for run in store.runs() if run.record.key == "k")
-        with pytest.raises(errors.Conflict, match="nothing to hand over.*perdure retry"):
+        with pytest.raises(errors.Conflict, match=r"nothing to hand over.*perdure retry"):
             failed.hand_over()
         envelope = failed.envelope()
     with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:

@@ -381,6 +381,22 @@ def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
             yield from _family(reads, child, depth + 1)
 
 
+def unpark(tx: Tx, stream: Stream) -> None:
+    """The verb behind `unpark`: let a parked run go on. With one that was handed over, and adopted nowhere, the runs that were
+    handed over with it come back: it would wait for them for ever.
+    """
+    with_it = [each for each in _family(tx, stream) if each != stream] if _is_moved(tx, stream) else []
+    runs.unpark(tx, stream)
+    for each in with_it:
+        if _is_moved(tx, each):
+            runs.unpark(tx, each)
+
+
+def _is_moved(reads: Reads, stream: Stream) -> bool:
+    row = _row(reads, stream)
+    return row["status"] == RunStatus.PARKED and row["reason"] == elsewhere.MOVED
+
+
 def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
     row = _row(tx, stream)
     if RunStatus(row["status"]) in ENDED:

@@ -131,6 +131,34 @@ def test_what_was_handed_over_goes_on_nowhere_else(url_of, world) -> None:
         assert store.recover().runs == ()
 
 
+def test_what_is_taken_back_comes_with_its_children(url_of, world) -> None:
+    """They stayed parked as moved, and the run waited for them."""
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:3+")
+    handed_over(url)
+    with perdure.open(url, actor="mover") as store:
+        store.runs(agent="move_house")[0].unpark()
+        assert {run.record.reason for run in store.runs()} == {None}
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
+def test_it_is_handed_over_once(url_of, world) -> None:
+    """A second envelope could be adopted in another store than the first; one that was lost is made anew once it is back."""
+    url = url_of("sqlite", "one")
+    drive_until_killed(url, world, "answers:0+")
+    handed_over(url)
+    with pytest.raises(errors.Conflict, match=r"was handed over.*never adopted anywhere.*perdure unpark"):
+        handed_over(url)
+    with perdure.open(url, actor="mover") as store:
+        store.runs(agent="move_house")[0].unpark()
+    envelope, artifacts = handed_over(url)
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        assert store.adopt(envelope, artifacts).status == "ready"
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
+
+
 def test_a_run_that_somebody_drives_is_not_handed_over(url_of, world) -> None:
     def hand_over(run: perdure.Run) -> str:
         with pytest.raises(errors.Conflict, match="is being driven"):
@@ -171,6 +199,9 @@ def test_what_was_not_handed_over_is_refused_unless_its_store_is_lost(url_of, wo
         assert [(each.tool, each.state, each.error and each.error.code) for each in doubted] == [
             ("push", "in_doubt", "Restored")
         ]
+        with pytest.raises(errors.Waiting):
+            store.drive(moving.move_house, world, key=moving.KEY)
+        run.resume(vouch=True)
         assert moving.finish(store, world) == moving.EXPECTED
     check_world(world)
 
@@ -193,6 +224,43 @@ def test_what_was_only_planned_is_doubt_when_its_store_is_lost(url_of, world) ->
     check_world(world)
 
 
+def test_what_a_lost_store_did_after_the_envelope_was_made_is_not_done_again_unasked(url_of) -> None:
+    """Neither by the run nor by the run that it starts. Control: before, both were paid a second time."""
+    paid: list[str] = []
+
+    @perdure.tool(name="pay late")
+    def pay(what: str) -> str:
+        paid.append(what)
+        return what
+
+    @perdure.agent(name="late child")
+    def child(run: perdure.Run) -> str:
+        return run.act(pay, "child")
+
+    @perdure.agent(name="late payer")
+    def payer(run: perdure.Run) -> str:
+        run.act(pay, "early")
+        run.wait("go")
+        run.act(pay, "late")
+        return run.call(child)
+
+    with perdure.open(url_of("sqlite", "one"), actor="mover") as store:
+        handle = store.start(payer, key="k")
+        store.recover(agents=[payer, child])
+        envelope = handle.envelope()
+        handle.signal("go")
+        assert store.drive(payer, key="k") == "child"
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        store.adopt(envelope, lost=True).signal("go")
+        for _ in ("late", "child"):
+            with pytest.raises(errors.Waiting) as waiting:
+                store.drive(payer, key="k")
+            (doubt,) = waiting.value.facts["doubts"]
+            store.effect(doubt).settle(perdure.Happened("child"), by="alice")
+        assert store.drive(payer, key="k") == "child"
+    assert paid == ["early", "late", "child"]
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------
 
 
@@ -206,6 +274,27 @@ def test_it_is_adopted_once(url_of, world) -> None:
             store.adopt(envelope, artifacts)
     with perdure.open(first, actor="mover") as store, pytest.raises(errors.Conflict, match="already"):
         store.adopt(envelope, artifacts)
+
+
+def test_nobody_is_told_to_go_on_where_a_run_was_before(url_of, world) -> None:
+    """It came back: what is known of it here is old, and unparked here it would do again what it did since."""
+    first, second = url_of("sqlite", "one"), url_of("sqlite", "two")
+    drive_until_killed(first, world, "answers:0+")
+    envelope, artifacts = handed_over(first)
+    with perdure.open(second, actor="adopter") as store:
+        run = store.adopt(envelope, artifacts)
+        with pytest.raises(errors.Conflict, match="already") as refused:
+            store.adopt(envelope, artifacts)
+        assert "unpark" not in (refused.value.hint or "")
+        moving.finish(store, world, 1)
+    envelope, artifacts = handed_over(second)
+    with perdure.open(first, actor="mover") as store, pytest.raises(errors.Conflict, match="already") as refused:
+        store.adopt(envelope, artifacts)
+    assert "where the envelope was made" in (refused.value.hint or "")
+    with perdure.open(second, actor="adopter") as store:
+        store.run(run.id).unpark()
+        assert moving.finish(store, world) == moving.EXPECTED
+    check_world(world)
 
 
 def test_a_key_that_stands_for_another_run_is_a_conflict(url_of, world) -> None:
@@ -255,7 +344,7 @@ def test_a_run_that_failed_is_tried_again_elsewhere(url_of, world) -> None:
         with pytest.raises(errors.Failed):
             store.drive(greet, world, key="k")
         failed = next(run for run in store.runs() if run.record.key == "k")
-        with pytest.raises(errors.Conflict, match="nothing to hand over"):
+        with pytest.raises(errors.Conflict, match=r"nothing to hand over.*perdure retry"):
             failed.hand_over()
         envelope = failed.envelope()
     with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
@@ -263,4 +352,70 @@ def test_a_run_that_failed_is_tried_again_elsewhere(url_of, world) -> None:
         assert run.status == "failed"
         Path(world, "user").touch()
         run.retry()
+        with pytest.raises(errors.Waiting) as waiting:  # it may have been tried again where it was, too
+            store.drive(greet, world, key="k")
+        store.effect(waiting.value.facts["doubts"][0]).settle(perdure.Absent(), by="alice")
         assert store.drive(greet, world, key="k") == "somebody"
+
+
+# -- runs that were started ------------------------------------------------------------------------------------
+
+
+@perdure.tool(name="pay once")
+def pay_once(folder: str) -> str:
+    moving.arrive(folder, "payments")
+    return "paid"
+
+
+def look_for(folder: str) -> str:
+    if not Path(folder, "user").exists():
+        raise ValueError("nobody is there")
+    return "somebody"
+
+
+@perdure.agent(name="pays and looks")
+def pays_and_looks(run: perdure.Run, folder: str) -> str:
+    run.act(pay_once, folder)
+    return run.step(look_for, folder)
+
+
+@perdure.agent(name="lets pay")
+def lets_pay(run: perdure.Run, folder: str) -> str:
+    return run.call(pays_and_looks, folder)
+
+
+def test_a_child_that_is_tried_again_goes_along(url_of, world) -> None:
+    """Left behind, it was begun anew where its parent went on, and paid again; and it went on where it was, too."""
+    with perdure.open(url_of("sqlite", "one"), actor="mover") as store:
+        with pytest.raises(errors.Failed):
+            store.drive(lets_pay, world, key="k")
+        handle = next(run for run in store.runs() if run.record.key == "k").retry()
+        envelope = handle.hand_over()
+        Path(world, "user").touch()
+        assert [each.run.agent for each in envelope.children] == ["pays and looks"]
+        assert {run.record.reason for run in store.runs()} == {"moved"}
+        assert store.recover(agents=[lets_pay, pays_and_looks]).runs == ()
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        store.adopt(envelope)
+        assert store.drive(lets_pay, world, key="k") == "somebody"
+        assert store.verify().ok
+    assert moving.arrived(world, "payments") == 1
+
+
+def test_a_child_that_failed_elsewhere_is_not_begun_anew(url_of, world) -> None:
+    with perdure.open(url_of("sqlite", "one"), actor="mover") as store:
+        with pytest.raises(errors.Failed):
+            store.drive(lets_pay, world, key="k")
+        child, parent = (run.envelope() for run in store.runs())
+    Path(world, "user").touch()
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        run = store.adopt(parent, lost=True)
+        with pytest.raises(errors.Conflict, match="is not in this store") as refused:
+            run.retry()
+        assert f"adopt the envelope of run {child.run.name}" in (refused.value.hint or "")
+        assert run.refresh().status == "failed"
+        assert run.envelope().children == ()
+        store.adopt(child, lost=True)
+        run.retry()
+        assert store.drive(lets_pay, world, key="k") == "somebody"
+    assert moving.arrived(world, "payments") == 1

@@ -232,7 +232,7 @@ def test_cursor_pins_and_program(store) -> None:
 def test_the_pins_of_the_newest_model_step(store) -> None:
     def work(run: perdure.Run) -> None:
         run.model(lambda: {"usage": {"tokens": 3}}, pins={"model": "m-1"})
-        run.model(lambda: {"usage": {"tokens": 3}}, pins={"model": "m-2"})
+        run.model(lambda: {"usage": {"tokens": 3}, "text": "long " * 4_000}, pins={"model": "m-2"})
         run.ask("?")
 
     assert envelope_of(store, work).pins == {"model": "m-2"}

@@ -8,12 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import perdure
 from perdure.errors import Invalid, Parked, Waiting
 from perdure.runtime import workspace
-from perdure.runtime.workspace import PATHS_KEPT, look
+from perdure.runtime.workspace import PATHS_KEPT, Known, check, look
 
 ENV = {
     **os.environ, "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_COMMITTER_NAME": "Ada",
@@ -247,6 +248,31 @@ def test_in_another_one_it_is_parked_with_the_difference(store, repo):
     assert git(repo, "rev-parse", "--short=12", "HEAD") in str(error.value)
     record = handle.refresh().record
     assert (record.status, record.reason, record.error.code) == ("parked", "workspace", "workspace")
+
+
+@pytest.mark.parametrize("switch", [("switch", "-qc", "other"), ("switch", "-q", "--detach")])
+def test_on_another_branch_it_would_commit_there(store, repo, switch):
+    """At the same commit: until then nobody had noticed."""
+    handle = begun(store, agent(repo))
+    git(repo, *switch)
+    with pytest.raises(Parked, match="the branch was main and is"):
+        store.drive(agent(repo), 1, key="k")
+    git(repo, "switch", "-q", "main")
+    handle.resume()
+    assert store.drive(agent(repo), 1, key="k") == "done"
+
+
+def test_a_checkpoint_that_noted_no_branch_is_compared_without(repo):
+    then = look(str(repo))
+    old = msgspec.structs.replace(then, branch="")
+    git(repo, "switch", "-qc", "other")
+    check(str(repo), Known(old, "", acted=False))
+    with pytest.raises(Parked):
+        check(str(repo), Known(then, "", acted=False))
+    change(repo)
+    with pytest.raises(Parked, match=r"left it: changed: kept\.py \(") as parked:
+        check(str(repo), Known(old, "", acted=False))
+    check(str(repo), Known(old, parked.value.facts["found"], acted=False))
 
 
 def test_when_the_folder_is_restored_it_goes_on(store, repo):

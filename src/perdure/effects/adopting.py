@@ -24,7 +24,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, SignalPart, StepPart, WaitPart
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
-from perdure.planes import conversation, runs, waits
+from perdure.planes import conversation, elsewhere, runs, waits
 from perdure.planes.tables import CHECKPOINTS, EFFECTS, RUNS, SIGNALS, STEPS, WAITS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
@@ -215,18 +215,30 @@ class _Adoption:
             self._renumbered[part.seq] = self._write(part)
         if run.became is not None:
             self._record("run.adopted", RUNS, Op.SET, doc=self._outcome(run.became), mark="outcome_seq")
+        if not (self._envelope.sealed or run.restored):  # what its store did since is not known: as after a restore
+            self._record("run.adopted", RUNS, Op.SET, set={"known_seq": self._tx.seq(self._stream)})
         return self._stream
 
     def _refuse_known(self, run: RunPart) -> None:
         tx = self._tx
         if tx.query(LOG.stream_by_uid, uid=bytes.fromhex(run.uid), tenant=None):
-            raise Conflict(
-                f"this store has run {run.name} already", path="run", hint="`perdure unpark` lets it go on here"
-            )
+            raise self._known(run)
         if tx.find_stream("run", run.name) is not None:
             raise Conflict(f"this store has another run {run.name}", path="envelope.run.name")
         if run.key is not None and tx.query(runs.Q.run_by_key, tenant=tx.tenant, agent=run.agent, key=run.key):
             raise Conflict(f"the key {run.key!r} stands for another run of {run.agent}", path="envelope.run.key")
+
+    def _known(self, run: RunPart) -> Conflict:
+        """The error of a run that this store has already. What it has may be old by now: then nobody is told to go on from it."""
+        here = self._tx.find_stream("run", run.name)  # None: it is another tenant's
+        standing = None if here is None else runs.run(self._tx, here)
+        hint = f"`perdure show {run.name}` tells how it stands here"
+        if standing is not None and standing.reason == elsewhere.MOVED:
+            hint = (
+                f"it was handed over from here, and what it did since is not known here: `perdure unpark {run.name}` where the "
+                "envelope was made, or adopt it in a store that never had it"
+            )
+        return Conflict(f"this store has run {run.name} already", path="run", hint=hint)
 
     def _begin_run(self, run: RunPart) -> None:
         tx, envelope = self._tx, self._envelope

@@ -145,9 +145,24 @@ def _redo_child(tx: Tx, stream: Stream, place: str, since: int) -> None:
     for ended in waits.waits(tx, stream, since):
         if ended.kind is WaitKind.CHILD and ended.place == place and ended.state is WaitState.MET:
             waits.forget(tx, stream, ended.seq)
-            child = runs.find(tx, ended.name)
+            child = _child(tx, stream, ended.name)
             if runs.run(tx, child).status in (RunStatus.FAILED, RunStatus.CANCELLED):
                 retry(tx, child)
+
+
+def _child(tx: Tx, stream: Stream, name: str) -> Stream:
+    """A run that this run had started. Conflict if there is none here to try again: begun anew, it would do again what it did."""
+    child = waits.own_child(tx, stream, name)
+    if child is not None:
+        return child
+    what_if = runs.run(tx, stream).what_if
+    if what_if is not None:
+        hint = "fork that run anew, with another result at the place where it started it"
+        raise Conflict(f"run {name}, by which it ended, is not its own", path="run", hint=hint)
+    hint = (
+        f"adopt the envelope of run {name} from where it ran (lost=True, as it is over there), then try this one again"
+    )
+    raise Conflict(f"run {name}, by which it ended, ran elsewhere and is not in this store", path="run", hint=hint)
 
 
 def _ask_anew(tx: Tx, stream: Stream, since: int) -> None:
@@ -167,4 +182,4 @@ def _left_with_it(tx: Tx, stream: Stream, since: int) -> list[Stream]:
         for each in waits.waits(tx, stream, since)
         if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN
     }
-    return [runs.find(tx, name) for name in sorted(left)]
+    return [_child(tx, stream, name) for name in sorted(left)]

@@ -85,9 +85,8 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
         WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
     )
     signals = _signals(reads, stream)
-    awaited = [each.name for each in found if each.kind is WaitKind.CHILD and each.state is WaitState.OPEN]
     # Each is a past of its own.
-    beside = [] if isinstance(reads, PastReader) else [runs.find(reads, name) for name in awaited]
+    beside = [] if isinstance(reads, PastReader) else _children(reads, stream)
     children = [_envelope(reads, child, witness, sealed=sealed, depth=depth + 1) for child in beside]
     checkpoint = _checkpoint(reads, stream, row)
     pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
@@ -95,7 +94,7 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(steps),
+        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(reads, steps),
         workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
@@ -142,6 +141,19 @@ def _steps(reads: Reads, stream: Stream, after: int) -> list[tuple[Any, ...]]:
 def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
     """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
     return ledger.all_effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
+
+
+def _children(reads: Reads, stream: Stream) -> list[Stream]:
+    """The runs that a run waits for, and those that were tried again with it and that it has not come to since: left behind,
+    such a one would be begun anew elsewhere, and do again what it did.
+    """
+    found = {each.name: runs.find(reads, each.name) for each in waits.waiting(reads, stream, kind=WaitKind.CHILD)}
+    for each in waits.waits(reads, stream, _row(reads, stream)["cut_seq"]):
+        if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN and each.name not in found:
+            child = waits.own_child(reads, stream, each.name)
+            if child is not None and RunStatus(_row(reads, child)["status"]) not in ENDED:
+                found[each.name] = child
+    return [*found.values()]
 
 
 def _quieted(part: EffectPart, witness: Witness, now_us: int) -> EffectPart:
@@ -199,10 +211,10 @@ def _said(reads: Reads, document: Document) -> dict[str, Any]:
     return stored_fields(doc_of(reads, body), "document")
 
 
-def _pins(steps: list[StepPart]) -> Any:
-    """The pins of the newest step that called a model."""
+def _pins(reads: Reads, steps: list[StepPart]) -> Any:
+    """The pins of the newest step that called a model; its answer may be long, and lie elsewhere."""
     for step in reversed(steps):
-        notes = (step.meant.doc or {}).get("notes") if isinstance(step.meant.doc, dict) else None
+        notes = _said(reads, step.meant).get("notes")
         if isinstance(notes, dict) and notes.get("model"):
             return notes["model"]
     return None
@@ -337,8 +349,8 @@ def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
     """Who has, or sent something for, a run and the runs that it waits for: whose death is worth proving."""
     found = {_row(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
     if depth <= CHILDREN_MAX_DEPTH:
-        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
-            found |= holders(reads, runs.find(reads, child.name), depth + 1)
+        for child in _children(reads, stream):
+            found |= holders(reads, child, depth + 1)
     return {each for each in found if each}
 
 
@@ -346,8 +358,9 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
     """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
     and so are the runs that it waits for. What was under way outside is in doubt.
 
-    Conflict when it is over, is being driven, or belongs to a run that stays.
+    Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could go on with it.
     """
+    runs.check_here(tx, stream)
     parent = _row(tx, stream)["parent"]
     if parent is not None and RunStatus(_row(tx, runs.find(tx, parent))["status"]) not in ENDED:
         hint = f"hand over run {parent}: what it waits for goes with it"
@@ -364,14 +377,31 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
 def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
     yield stream
     if depth <= CHILDREN_MAX_DEPTH:
-        for child in waits.waiting(reads, stream, kind=WaitKind.CHILD):
-            yield from _family(reads, runs.find(reads, child.name), depth + 1)
+        for child in _children(reads, stream):
+            yield from _family(reads, child, depth + 1)
+
+
+def unpark(tx: Tx, stream: Stream) -> None:
+    """The verb behind `unpark`: let a parked run go on. With one that was handed over, and adopted nowhere, the runs that were
+    handed over with it come back: it would wait for them for ever.
+    """
+    with_it = [each for each in _family(tx, stream) if each != stream] if _is_moved(tx, stream) else []
+    runs.unpark(tx, stream)
+    for each in with_it:
+        if _is_moved(tx, each):
+            runs.unpark(tx, each)
+
+
+def _is_moved(reads: Reads, stream: Stream) -> bool:
+    row = _row(reads, stream)
+    return row["status"] == RunStatus.PARKED and row["reason"] == elsewhere.MOVED
 
 
 def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
     row = _row(tx, stream)
     if RunStatus(row["status"]) in ENDED:
-        raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run")
+        again = "`perdure retry` it first, if it shall go on elsewhere" if row["status"] != RunStatus.COMPLETED else ""
+        raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run", hint=again)
     holder = row["holder"]
     if holder is not None and holder not in witness.dead and presence.is_alive(tx, holder):
         raise Conflict(f"run {stream.name} is being driven by {holder}", path="run", holder=holder)

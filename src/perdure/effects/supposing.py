@@ -93,7 +93,7 @@ def suppose(
 
     steps = tuple(replaced(each) for each in was.steps)
     effects = tuple(replaced(_left(each)) for each in was.effects)
-    kept = tuple(replaced(each) for each in was.waits if each.state is not WaitState.OPEN)
+    kept = tuple(replaced(each) for each in was.waits if _is_over(each))
     if wanted.seq not in {each.seq for each in (*steps, *effects, *kept)}:
         raise Invalid("it has nothing to replace there", path="at")
     run = _run(was.run, said, WhatIf(stream.name, stream.uid.hex(), wanted.seq, wanted.place, acts))
@@ -113,6 +113,12 @@ def _run(run: RunPart, said: dict[str, Any], what_if: WhatIf) -> RunPart:
         run, uid=uid, name=uid[: runs.ID_CHARS], key=None, parent=None, status=RunStatus.READY, ended_at=None, timeout_at=None,
         cancelling=False, pinned=False, reason=None, became=None, given=Document(doc=doc),
     )  # fmt: skip
+
+
+def _is_over(part: WaitPart) -> bool:
+    """Whether a wait is known to the new run too. A run that was started and is to be waited for anew is the other run's."""
+    forgotten = part.kind is WaitKind.CHILD and part.state is WaitState.WITHDRAWN
+    return part.state is not WaitState.OPEN and not forgotten
 
 
 def _left(part: EffectPart) -> EffectPart:
@@ -135,4 +141,5 @@ def _replaced(part: StepPart | EffectPart | WaitPart, plain: Any, said: dict[str
         case EffectPart():
             became = Document(doc={"result": plain})
             return msgspec.structs.replace(part, state=EffectState.COMMITTED, error=None, became=became)
-    return msgspec.structs.replace(part, state=WaitState.MET, became=Document(doc={"answer": plain}))
+    answer = {"status": RunStatus.COMPLETED.value, "result": plain} if part.kind is WaitKind.CHILD else plain
+    return msgspec.structs.replace(part, state=WaitState.MET, became=Document(doc={"answer": answer}))

@@ -226,6 +226,14 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: 
     return meet(tx, stream, opened.seq, _said(found.status, found.result, found.error), child.name)
 
 
+def own_child(reads: Reads, stream: Stream, name: str) -> Stream | None:
+    """The run of a name, if this run started it. None if it is not here, or another one's: of a what-if, the other run's."""
+    rows = reads.query(runs.Q.run_by_name, tenant=reads.tenant, name=name)
+    child = Stream(*rows[0]) if rows else None
+    row = None if child is None else reads.row(RUNS, child)
+    return child if row is not None and row["parent"] == stream.name else None
+
+
 def end_run(
     tx: Tx,
     stream: Stream,

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused
+from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused, TooLarge
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes import checkpoints, elsewhere, runs, waits
@@ -25,6 +25,7 @@ from perdure.stores.tx import Tx
 
 CHANGED = "changed"  # why a run is parked whose program does not do what it did
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
+UNKEPT = "unkept"  # what is noted of such a step's error
 
 
 class Drive(NamedTuple):
@@ -51,15 +52,23 @@ def cut(
     Only between branches: an ask, a sleep or a signal that is still open was waited for in one that was stopped (it lost a
     race), and is withdrawn in the same commit.
     """
-    if ledger.effects(tx, stream, after=since, open_only=True, limit=1):
-        raise Refused("a checkpoint would lose sight of effects that are not settled", path="checkpoint")
-    left = waits.waiting(tx, stream)
-    if any(each.kind in (WaitKind.CHILD, WaitKind.APPROVAL) for each in left):
-        raise Refused("a checkpoint would lose sight of what the run waits for", path="checkpoint")
-    for each in left:
+    if in_the_way := left_open(tx, stream, since):
+        hint = (
+            "settle and await it first; or give the agent a policy (checkpoint=…), which then waits for a better moment"
+        )
+        raise Refused(f"a checkpoint would lose sight of {in_the_way}", path="checkpoint", hint=hint)
+    for each in waits.waiting(tx, stream):
         waits.withdraw(tx, stream, each.seq, "a checkpoint")
     checkpoints.save(tx, stream, prepared)
     return runs.cut(tx, stream, noted), tx.seq(stream)
+
+
+def left_open(reads: Reads, stream: Stream, since: int) -> str:
+    """What keeps a run from being cut, for people; empty if nothing does. When a child ends is chance: so is this."""
+    if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
+        return "effects that are not settled"
+    kept = (WaitKind.CHILD, WaitKind.APPROVAL)
+    return "what the run waits for" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
 
 
 def last_cut_us(reads: Reads, stream: Stream) -> int:
@@ -91,8 +100,20 @@ def replayed(step: StepRecord) -> Any:
     if step.error is None:
         return step.value
     if step.error.code == UNSTORABLE:
-        raise Invalid(step.error.message, path=f"step {step.name}", step=step.place)
+        raise unkept(step.notes.get(UNKEPT) or {"message": step.error.message, "path": f"step {step.name}"}, step.place)
     raise failed_step(step.place, step.name, step.error)
+
+
+def unkept_notes(error: Invalid) -> dict[str, Any]:
+    """What is kept of the error of a value that could not be: all that its program can see of it."""
+    said = {"message": text_of(error.message), "path": text_of(error.path), "hint": text_of(error.hint)}
+    return {UNKEPT: {"too_large": isinstance(error, TooLarge), **said}}
+
+
+def unkept(noted: dict[str, Any], place: str) -> Invalid:
+    """The error of a step whose value could not be kept, now and at every replay."""
+    kind = TooLarge if noted.get("too_large") else Invalid
+    return kind(noted["message"], path=noted["path"], hint=noted.get("hint", ""), step=place)
 
 
 def failed_step(place: str, name: str, said: EffectError) -> Failed:

@@ -1,10 +1,10 @@
 """The workspace of an agent: what its folder held at a checkpoint, and whether it still does when the run goes on (DESIGN §7).
 
-A checkpoint notes the git HEAD and a digest of everything that differs from it, untracked files included, ignored ones not. If
-that is another one at resume, the run is parked with the difference: a person restores the folder, or resumes the run and thereby
-accepts what is there. Only what nobody of the run itself can have changed is judged: once it acted or had children after its
-checkpoint, it is not. Git is only asked: index, objects and refs stay as they are. Callers: `run.checkpoint` and the driving of
-runs. Keeps P13 and P15.
+A checkpoint notes the git HEAD, its branch and a digest of everything that differs from it, untracked files included, ignored
+ones not. If that is another one at resume, the run is parked with the difference: a person restores the folder, or resumes the
+run and thereby accepts what is there. Only what nobody of the run itself can have changed is judged: once it acted or had
+children after its checkpoint, it is not. Git is only asked: index, objects and refs stay as they are. Callers: `run.checkpoint`
+and the driving of runs. Keeps P13 and P15.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NOBODY = "(initial)"  # what git calls HEAD before the first commit
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a folder held. tree: a digest of all that differs from `head`; paths: the first of it, each with a digest of its own.
 
-    state: "git", or why there is nothing to compare; `why` says more.
+    state: "git", or why there is nothing to compare; `why` says more. branch: "" if it was not noted.
     """
 
     folder: str
@@ -67,11 +67,17 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     paths: dict[str, str] = {}
     count: int = 0  # of all paths that differ
     why: str = ""
+    branch: str = ""
+
+    @property
+    def held(self) -> str:
+        """What was in it, on whatever branch."""
+        return f"{self.state} {self.head} {self.tree}"
 
     @property
     def mark(self) -> str:
-        """What two looks are compared by."""
-        return f"{self.state} {self.head} {self.tree}"
+        """What two looks are compared by: what is committed next would land on another branch."""
+        return f"{self.held} {self.branch}" if self.branch else self.held
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------------
@@ -100,13 +106,14 @@ def _looked(place: Path, deadline: float) -> Workspace:
     if not place.is_dir():
         raise _Unclear(NO_FOLDER, "there is no such folder")
     top = Path(os.fsdecode(_git(place, deadline, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
-    head, changed = _status(_git(place, deadline, *_STATUS, "--", "."))
+    head, branch, changed = _status(_git(place, deadline, *_STATUS, "--", "."))
     found = {_text(path): _digest(top / os.fsdecode(path), deadline) for path in sorted(changed)}
     tree = hashlib.sha256(b"perdure workspace 1\0")
     for path, digest in found.items():
         tree.update(f"{digest} {path}\0".encode())
     kept = {path: digest[:12] for path, digest in list(found.items())[:PATHS_KEPT]}
-    return Workspace(str(place), head=head, tree=tree.hexdigest() if found else "", paths=kept, count=len(found))
+    digest = tree.hexdigest() if found else ""
+    return Workspace(str(place), head=head, tree=digest, paths=kept, count=len(found), branch=branch)
 
 
 def _git(place: Path, deadline: float, *command: str) -> bytes:
@@ -126,19 +133,21 @@ def _git(place: Path, deadline: float, *command: str) -> bytes:
     raise _Unclear(NO_REPOSITORY if "not a git repository" in said else UNKNOWN, said)
 
 
-def _status(said: bytes) -> tuple[str, set[bytes]]:
-    """HEAD, and the paths that differ from it, of what `git status` said."""
-    head, changed = "", set()
+def _status(said: bytes) -> tuple[str, str, set[bytes]]:
+    """HEAD, its branch, and the paths that differ from it, of what `git status` said."""
+    head, branch, changed = "", "", set()
     lines = iter(said.split(b"\0"))
     for line in lines:
         kind, _, rest = line.partition(b" ")
         if kind == b"#" and rest.startswith(b"branch.oid "):
             head = rest.removeprefix(b"branch.oid ").decode()
+        elif kind == b"#" and rest.startswith(b"branch.head "):
+            branch = _text(rest.removeprefix(b"branch.head "))
         elif kind in _FIELDS_BEFORE_PATH:
             changed.add(line.split(b" ", _FIELDS_BEFORE_PATH[kind])[-1])
             if kind == b"2":
                 next(lines)
-    return "" if head == _NOBODY else head, changed
+    return "" if head == _NOBODY else head, branch, changed
 
 
 def _digest(path: Path, deadline: float) -> str:
@@ -148,7 +157,7 @@ def _digest(path: Path, deadline: float) -> str:
     try:
         found = path.lstat()
         if stat.S_ISDIR(found.st_mode):
-            return hashlib.sha256(look(str(path), deadline - time.monotonic()).mark.encode()).hexdigest()
+            return hashlib.sha256(look(str(path), deadline - time.monotonic()).held.encode()).hexdigest()
         return _hashed(path, found.st_mode, deadline).hexdigest()
     except FileNotFoundError:
         return "gone"
@@ -224,6 +233,8 @@ def check(folder: str, known: Known) -> None:
     if then is None or then.state != GIT or known.acted:
         return
     now = look(folder)
+    if not then.branch:  # noted by an earlier version
+        now = msgspec.structs.replace(now, branch="")
     if now.mark not in (then.mark, known.accepted):
         raise Parked(
             f"the workspace {now.folder} is not as the last checkpoint left it: {'; '.join(differences(then, now))}",
@@ -238,6 +249,8 @@ def differences(then: Workspace, now: Workspace) -> Iterator[str]:
         return
     if then.head != now.head:
         yield f"HEAD was {then.head[:12] or 'nothing'} and is {now.head[:12] or 'nothing'}"
+    if then.branch != now.branch:
+        yield f"the branch was {then.branch} and is {now.branch}"
     changed = [path for path in now.paths if then.paths.get(path) != now.paths[path]]
     changed += [f"{path} (as in HEAD now)" for path in then.paths if path not in now.paths]
     if changed:

@@ -41,10 +41,12 @@ from perdure.planes import presence
 from perdure.planes.spans import store_now
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
-FORGOTTEN = EffectError(settling.RESTORED, "the store was restored since; what came after the backup is not known")
+FORGOTTEN = EffectError(
+    settling.RESTORED, "its store was restored or lost since; what came after the backup or the envelope is not known"
+)
 STRAYED = EffectError(
     settling.STRAYED,
-    "the store was restored, and the run has found things out anew: it may have done this otherwise before",
+    "its store was restored or lost, and the run has found things out anew: it may have done this otherwise before",
 )
 
 

@@ -26,7 +26,8 @@ class AsyncAdopting(AsyncStoreHandle):
         """Go on here with a run of another store, from its envelope and its blobs alone; returns its handle.
 
         Atomic: all of it or nothing. It keeps its name, its key and the keys of its effects; its entries get new numbers.
-        lost: its store is gone for good, and the run was not handed over; then whatever was planned or under way is doubt.
+        lost: its store is gone for good, and the run was not handed over; then whatever was planned or under way is doubt, and
+        what is sent next is asked about as after a restore, because that store may have sent it.
         Raises Refused for a run that was not handed over, Conflict if this store has it (or its name or key) already, NotFound
         for a blob that is missing, Invalid or Damaged for what is no envelope or was altered.
         """

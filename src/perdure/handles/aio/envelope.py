@@ -30,7 +30,8 @@ class AsyncEnveloping(AsyncStreamHandle):
         """The same, and from this commit on the run goes on nowhere but where the envelope is adopted (`store.adopt`).
 
         Atomic. It is parked here with the reason `moved`, and so are the runs that it waits for; `unpark` takes it back, as
-        long as nobody has adopted it. Raises Conflict when it is over, is being driven, or another run waits for it.
+        long as nobody has adopted it. Raises Conflict when it is over, is being driven, was handed over (unpark it first, if its
+        envelope was lost), or another run waits for it.
         """
         return await self._write(envelope.hand_over, await self._witness())
 

@@ -19,7 +19,7 @@ from perdure.effects.ledger import Intent, error_of
 from perdure.effects.meaning import named_args
 from perdure.effects.settling import Action
 from perdure.effects.tool import DECLARED, Refuse, Tool, as_tool, digest_of
-from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
+from perdure.errors import Failed, InDoubt, Invalid, Parked, Refused, Unavailable
 from perdure.handles.aio.acting import FORGOTTEN, STRAYED
 from perdure.handles.aio.placed import AsyncPlaced
 from perdure.handles.aio.sending import Then
@@ -251,7 +251,7 @@ class AsyncOutward(AsyncPlaced):
             return
         try:
             meant.gave(await self._step(driving.known(meant.sends), meant.sends.named, (), meant.args, {}))
-        except Failed as error:
+        except (Failed, Invalid) as error:
             meant.failed(error_of(error))
 
     # -- undoing -------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from perdure.model.values import digest
 from perdure.planes import checkpoints, runs, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course
-from perdure.runtime.agent import as_agent
+from perdure.runtime.agent import Policy, as_agent
 from perdure.runtime.journal import Known
 
 NOW = Known("run.now", is_async=False)
@@ -190,7 +190,8 @@ class AsyncRun(AsyncOutward):
         """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
 
         It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
-        the branches of a run, outside its sagas, and when none of its effects is open.
+        the branches of a run, outside its sagas, and when none of its effects and children is open: a policy then waits for
+        another offer, any other is Refused.
         """
         driving = self._driving
         if driving.sagas:
@@ -198,13 +199,19 @@ class AsyncRun(AsyncOutward):
                           hint="do it before or after the saga")  # fmt: skip
         if self._here() is not driving.trunk or driving.has_branches:
             raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
-        elapsed_us = driving.caller.core.clocks.now() - driving.cut_at_us
-        due = driving.agent.policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)
-        if driving.replaying or not (now or due):
+        policy, replaying = driving.agent.policy, driving.replaying
+        elapsed_us = 0 if replaying else driving.caller.core.clocks.now() - driving.cut_at_us
+        if not (now or policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)):
+            return False
+        frozen = checkpoints.freeze(state)  # at a replay too: what was refused then is refused again
+        if replaying:
             return False
         driving.check_going()
         await self._undo_left()
-        prepared = await driving.read(checkpoints.prepare, checkpoints.freeze(state))
+        by_policy = not now and policy != Policy()
+        if by_policy and await driving.read(course.left_open, driving.stream, driving.cut_seq):
+            return False
+        prepared = await driving.read(checkpoints.prepare, frozen)
         driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted()))
         return True
 

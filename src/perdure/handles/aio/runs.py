@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from perdure.effects import adopting, deciding, ending, ledger, supposing
+from perdure.effects import adopting, deciding, ending, envelope, ledger, supposing
 from perdure.effects.judging import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
@@ -158,8 +158,10 @@ class AsyncRunHandle(AsyncEnveloping):
         return await self._told(deciding.retry)
 
     async def unpark(self) -> AsyncRunHandle:
-        """Let a parked run go on; one that was handed over only if it was adopted nowhere. Conflict if it is not parked."""
-        return await self._told(runs.unpark)
+        """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
+        back too. Conflict if it is not parked.
+        """
+        return await self._told(envelope.unpark)
 
     async def pin(self, program: str | None) -> AsyncRunHandle:
         """Let only workers with this very program take it; None: any."""

@@ -20,7 +20,7 @@ from perdure.effects.ledger import Intent, error_of
 from perdure.effects.meaning import named_args
 from perdure.effects.settling import Action
 from perdure.effects.tool import DECLARED, Refuse, Tool, as_tool, digest_of
-from perdure.errors import Failed, InDoubt, Parked, Refused, Unavailable
+from perdure.errors import Failed, InDoubt, Invalid, Parked, Refused, Unavailable
 from perdure.handles.sync.acting import FORGOTTEN, STRAYED
 from perdure.handles.sync.placed import Placed
 from perdure.handles.sync.sending import Then
@@ -252,7 +252,7 @@ class Outward(Placed):
             return
         try:
             meant.gave(self._step(driving.known(meant.sends), meant.sends.named, (), meant.args, {}))
-        except Failed as error:
+        except (Failed, Invalid) as error:
             meant.failed(error_of(error))
 
     # -- undoing -------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
 from perdure.errors import Cancelled, Changed, Invalid, Parked
-from perdure.model.records.effects import EffectError
+from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
 from perdure.planes import checkpoints, inputs, runs, waits
 from perdure.planes.spans import Duration
@@ -100,10 +100,9 @@ class Placed:
             (driving.write(runs.step, doc, given) if keep is None else keep((doc, given), value))
             return value
         except Invalid as error:
-            unkept = EffectError(course.UNSTORABLE, str(error))
-            driving.keep_error(runs.step_document(place, known.name, mark, None, unkept, {}))
-            error.facts["step"] = place
-            raise
+            noted, said = course.unkept_notes(error), EffectError(course.UNSTORABLE, text_of(error))
+            driving.keep_error(runs.step_document(place, known.name, mark, None, said, noted))
+            raise course.unkept(noted[course.UNKEPT], place) from error
         except Exception:
             raise
         except BaseException:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from perdure.effects import adopting, deciding, ending, ledger, supposing
+from perdure.effects import adopting, deciding, ending, envelope, ledger, supposing
 from perdure.effects.judging import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
@@ -159,8 +159,10 @@ class RunHandle(Enveloping):
         return self._told(deciding.retry)
 
     def unpark(self) -> RunHandle:
-        """Let a parked run go on; one that was handed over only if it was adopted nowhere. Conflict if it is not parked."""
-        return self._told(runs.unpark)
+        """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
+        back too. Conflict if it is not parked.
+        """
+        return self._told(envelope.unpark)
 
     def pin(self, program: str | None) -> RunHandle:
         """Let only workers with this very program take it; None: any."""

@@ -321,6 +321,47 @@ class AsyncRunsContract:
                 True,
             ]
 
+    @pytest.mark.parametrize("policy", ["every 1 steps", None])
+    async def test_an_offer_while_a_child_is_under_way(self, opener: AsyncOpener, policy: str | None) -> None:
+        """A policy waits for another offer: when a child ends is chance, and no reason to fail. By hand it is refused."""
+
+        @agent(name="waits to be let go")
+        async def child(run: AsyncRun) -> str:
+            return await run.ask("Go?")
+
+        async def offering(run: AsyncRun) -> list[bool]:
+            await run.start(child)
+            await run.step(str, 1)
+            saved = [await run.checkpoint("while it is")]
+            await run.ask("Next?")
+            return [*saved, await run.checkpoint("after it")]
+
+        made = program(offering, checkpoint=policy)
+        async with await opener() as store:
+            ended = await driven(store, made)
+            if policy is None:
+                assert (ended.code, "give the agent a policy" in ended.message) == ("Refused", True)
+                return
+            for question in ("Go?", "Next?"):
+                await store.recover(agents=[child])
+                (asked,) = [each for each in await store.asks() if each.question == question]
+                await store.answer(asked.id, "yes")
+            await store.recover(agents=[child])
+            assert await store.drive(made, key="k") == [False, True]
+
+    async def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: AsyncOpener) -> None:
+        async def careful(run: AsyncRun) -> str:
+            try:
+                await run.checkpoint({"bad": object()})
+            except Invalid as error:
+                return await run.ask(await run.step(str.lower, str(error)))
+            return "saved"
+
+        async with await opener() as store:
+            assert type(await driven(store, program(careful))) is Waiting
+            await store.answer((await store.asks())[0].id, "seen")
+            assert await store.drive(program(careful), key="k") == "seen"
+
     async def test_what_came_before_a_checkpoint_is_not_looked_at_again(self, opener: AsyncOpener) -> None:
         outside = Outside()
 

@@ -148,6 +148,56 @@ class AsyncSupposingContract:
             assert (await supposed[0].effects())[0].record.result == {"number": 70}
             assert outside.done == ["it"]
 
+    async def test_the_result_of_a_run_that_it_started(self, opener: AsyncOpener) -> None:
+        @agent(name="supposed adder")
+        async def adder(run: AsyncRun, number: int) -> int:
+            return await run.step(lambda: number + 1)
+
+        @agent(name="supposed caller")
+        async def caller(run: AsyncRun) -> Any:
+            return ["got", await run.call(adder, 1)]
+
+        async with await opener() as store:
+            handle = await store.start(caller, key="c")
+            assert await store.drive(caller, key="c") == ["got", 2]
+            forked = await handle.fork("0//1", 70)
+            await store.recover(agents=[caller])
+            assert await forked.result() == ["got", 70]
+            again = await forked.fork("0//1", {"result": 71})
+            await store.recover(agents=[caller])
+            assert await again.result() == ["got", {"result": 71}]
+
+    async def test_what_the_other_run_started_is_not_tried_again(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        send = outside.sending()
+
+        @agent(name="supposed failing")
+        async def failing(run: AsyncRun) -> Any:
+            await run.step(lambda: 1)
+            raise ValueError("bad")
+
+        @agent(name="supposed parent")
+        async def parent(run: AsyncRun) -> Any:
+            child = await run.start(failing)
+            try:
+                return await child.result()
+            except Failed:
+                await run.act(send, "regrets")
+                return await child.result()
+
+        async with await opener() as store:
+            handle = await store.start(parent, key="p")
+            with pytest.raises(Failed):
+                await store.drive(parent, key="p")
+            forked = await handle.fork("0//2", {"number": 9})
+            await store.recover(agents=[parent, failing])
+            assert (await forked.refresh()).status is RunStatus.FAILED
+            with pytest.raises(Conflict, match="is not its own"):
+                await forked.retry()
+            (child,) = await store.runs(agent="supposed failing")
+            assert (child.status, (await forked.refresh()).status) == (RunStatus.FAILED, RunStatus.FAILED)
+            assert outside.done == ["regrets"]
+
     async def test_before_a_cut(self, opener: AsyncOpener) -> None:
         @agent(name="supposed cuts")
         async def cuts(run: AsyncRun) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Failed, Invalid
+from perdure.errors import Failed, Invalid, Waiting
 from perdure.handles.aio.run import AsyncRun
+from perdure.model.limits import VALUE_MAX_BYTES
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -17,6 +18,11 @@ from perdure.testing.openers import AsyncOpener
 async def odd_step() -> Any:
     """Gives what nobody can keep."""
     return {"x": [object()]}
+
+
+def told(said: list[str]) -> list[str]:
+    """What a program makes of an error."""
+    return said
 
 
 class AsyncUnkeptContract:
@@ -79,4 +85,58 @@ class AsyncUnkeptContract:
                 (handle,) = await store.runs()
                 await handle.retry()
             assert await driven(store, program(careful)) == "result.x"
+            assert outside.count == 1
+
+    async def test_who_catches_it_reads_the_same_at_every_replay(self, opener: AsyncOpener) -> None:
+        """What it says may go into what is done next, as a model is told what went wrong."""
+
+        async def large() -> str:
+            return "x" * (VALUE_MAX_BYTES + 1)
+
+        async def careful(run: AsyncRun) -> list[str]:
+            said = []
+            for made in (odd_step, large):
+                try:
+                    await run.step(made)
+                except Invalid as error:
+                    said.append(
+                        await run.step(told, [str(error), error.message, error.path, error.hint, type(error).__name__])
+                    )
+            await run.wait("go")
+            return said
+
+        async with await opener() as store:
+            assert type(await driven(store, program(careful))) is Waiting
+            (handle,) = await store.runs()
+            await handle.signal("go")
+            (odd, too_large) = await driven(store, program(careful))
+            assert (odd[2], odd[4], too_large[4]) == ("result.x[0]", "Invalid", "TooLarge")
+
+    async def test_a_model_is_told_of_a_reading_that_cannot_be_kept(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool(kind="read")
+        async def look() -> Any:
+            return object()
+
+        @tool
+        async def send() -> str:
+            outside.seen("effect")
+            return "sent"
+
+        def model() -> Any:
+            return {"calls": [{"id": "a", "tool": "look", "args": {}}, {"id": "b", "tool": "send", "args": {}}]}
+
+        async def loop(run: AsyncRun) -> Any:
+            reply = await run.respond(model, tools=[look, send])
+            said = await run.step(told, [str(each.error or each.result) for each in reply.answers])
+            await run.wait("go")
+            return said
+
+        async with await opener() as store:
+            assert type(await driven(store, program(loop))) is Waiting
+            (handle,) = await store.runs()
+            await handle.signal("go")
+            look_said, send_said = await driven(store, program(loop))
+            assert (look_said.partition(": an object")[0], send_said) == ("Invalid: result", "sent")
             assert outside.count == 1

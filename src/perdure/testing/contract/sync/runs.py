@@ -320,6 +320,47 @@ class RunsContract:
                 True,
             ]
 
+    @pytest.mark.parametrize("policy", ["every 1 steps", None])
+    def test_an_offer_while_a_child_is_under_way(self, opener: Opener, policy: str | None) -> None:
+        """A policy waits for another offer: when a child ends is chance, and no reason to fail. By hand it is refused."""
+
+        @agent(name="waits to be let go")
+        def child(run: Run) -> str:
+            return run.ask("Go?")
+
+        def offering(run: Run) -> list[bool]:
+            run.start(child)
+            run.step(str, 1)
+            saved = [run.checkpoint("while it is")]
+            run.ask("Next?")
+            return [*saved, run.checkpoint("after it")]
+
+        made = program(offering, checkpoint=policy)
+        with opener() as store:
+            ended = driven(store, made)
+            if policy is None:
+                assert (ended.code, "give the agent a policy" in ended.message) == ("Refused", True)
+                return
+            for question in ("Go?", "Next?"):
+                store.recover(agents=[child])
+                (asked,) = [each for each in store.asks() if each.question == question]
+                store.answer(asked.id, "yes")
+            store.recover(agents=[child])
+            assert store.drive(made, key="k") == [False, True]
+
+    def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: Opener) -> None:
+        def careful(run: Run) -> str:
+            try:
+                run.checkpoint({"bad": object()})
+            except Invalid as error:
+                return run.ask(run.step(str.lower, str(error)))
+            return "saved"
+
+        with opener() as store:
+            assert type(driven(store, program(careful))) is Waiting
+            store.answer((store.asks())[0].id, "seen")
+            assert store.drive(program(careful), key="k") == "seen"
+
     def test_what_came_before_a_checkpoint_is_not_looked_at_again(self, opener: Opener) -> None:
         outside = Outside()
 

@@ -149,6 +149,56 @@ class SupposingContract:
             assert (supposed[0].effects())[0].record.result == {"number": 70}
             assert outside.done == ["it"]
 
+    def test_the_result_of_a_run_that_it_started(self, opener: Opener) -> None:
+        @agent(name="supposed adder")
+        def adder(run: Run, number: int) -> int:
+            return run.step(lambda: number + 1)
+
+        @agent(name="supposed caller")
+        def caller(run: Run) -> Any:
+            return ["got", run.call(adder, 1)]
+
+        with opener() as store:
+            handle = store.start(caller, key="c")
+            assert store.drive(caller, key="c") == ["got", 2]
+            forked = handle.fork("0//1", 70)
+            store.recover(agents=[caller])
+            assert forked.result() == ["got", 70]
+            again = forked.fork("0//1", {"result": 71})
+            store.recover(agents=[caller])
+            assert again.result() == ["got", {"result": 71}]
+
+    def test_what_the_other_run_started_is_not_tried_again(self, opener: Opener) -> None:
+        outside = Outside()
+        send = outside.sending()
+
+        @agent(name="supposed failing")
+        def failing(run: Run) -> Any:
+            run.step(lambda: 1)
+            raise ValueError("bad")
+
+        @agent(name="supposed parent")
+        def parent(run: Run) -> Any:
+            child = run.start(failing)
+            try:
+                return child.result()
+            except Failed:
+                run.act(send, "regrets")
+                return child.result()
+
+        with opener() as store:
+            handle = store.start(parent, key="p")
+            with pytest.raises(Failed):
+                store.drive(parent, key="p")
+            forked = handle.fork("0//2", {"number": 9})
+            store.recover(agents=[parent, failing])
+            assert (forked.refresh()).status is RunStatus.FAILED
+            with pytest.raises(Conflict, match="is not its own"):
+                forked.retry()
+            (child,) = store.runs(agent="supposed failing")
+            assert (child.status, (forked.refresh()).status) == (RunStatus.FAILED, RunStatus.FAILED)
+            assert outside.done == ["regrets"]
+
     def test_before_a_cut(self, opener: Opener) -> None:
         @agent(name="supposed cuts")
         def cuts(run: Run) -> Any:

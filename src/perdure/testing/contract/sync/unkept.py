@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Failed, Invalid
+from perdure.errors import Failed, Invalid, Waiting
 from perdure.handles.sync.run import Run
+from perdure.model.limits import VALUE_MAX_BYTES
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.runs import driven, program
 from perdure.testing.openers import Opener
@@ -18,6 +19,11 @@ from perdure.testing.openers import Opener
 def odd_step() -> Any:
     """Gives what nobody can keep."""
     return {"x": [object()]}
+
+
+def told(said: list[str]) -> list[str]:
+    """What a program makes of an error."""
+    return said
 
 
 class UnkeptContract:
@@ -80,4 +86,58 @@ class UnkeptContract:
                 (handle,) = store.runs()
                 handle.retry()
             assert driven(store, program(careful)) == "result.x"
+            assert outside.count == 1
+
+    def test_who_catches_it_reads_the_same_at_every_replay(self, opener: Opener) -> None:
+        """What it says may go into what is done next, as a model is told what went wrong."""
+
+        def large() -> str:
+            return "x" * (VALUE_MAX_BYTES + 1)
+
+        def careful(run: Run) -> list[str]:
+            said = []
+            for made in (odd_step, large):
+                try:
+                    run.step(made)
+                except Invalid as error:
+                    said.append(
+                        run.step(told, [str(error), error.message, error.path, error.hint, type(error).__name__])
+                    )
+            run.wait("go")
+            return said
+
+        with opener() as store:
+            assert type(driven(store, program(careful))) is Waiting
+            (handle,) = store.runs()
+            handle.signal("go")
+            (odd, too_large) = driven(store, program(careful))
+            assert (odd[2], odd[4], too_large[4]) == ("result.x[0]", "Invalid", "TooLarge")
+
+    def test_a_model_is_told_of_a_reading_that_cannot_be_kept(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="read")
+        def look() -> Any:
+            return object()
+
+        @tool
+        def send() -> str:
+            outside.seen("effect")
+            return "sent"
+
+        def model() -> Any:
+            return {"calls": [{"id": "a", "tool": "look", "args": {}}, {"id": "b", "tool": "send", "args": {}}]}
+
+        def loop(run: Run) -> Any:
+            reply = run.respond(model, tools=[look, send])
+            said = run.step(told, [str(each.error or each.result) for each in reply.answers])
+            run.wait("go")
+            return said
+
+        with opener() as store:
+            assert type(driven(store, program(loop))) is Waiting
+            (handle,) = store.runs()
+            handle.signal("go")
+            look_said, send_said = driven(store, program(loop))
+            assert (look_said.partition(": an object")[0], send_said) == ("Invalid: result", "sent")
             assert outside.count == 1

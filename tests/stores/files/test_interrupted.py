@@ -275,3 +275,13 @@ def test_an_epoch_whose_append_has_no_known_outcome_is_an_error_of_ours(url, fol
         with pytest.raises(perdure.Unavailable):
             epoch(url)
     assert epoch(url) >= 2
+
+
+def test_what_killed_writers_of_views_left_is_removed_and_what_is_being_written_is_not(url, folder):
+    behind(url, folder)
+    dead, alive = (folder / ".perdure" / f"view.{name}.partial" for name in ("dead", "alive"))
+    for path in (dead, alive):
+        path.write_text("half a page")
+    os.utime(dead, (0, 0))
+    with opened(url):
+        assert (dead.exists(), alive.exists()) == (False, True)

@@ -60,6 +60,11 @@ def fault_of(error: apsw.Error, file: str = "") -> Fault:
     return Fault(kind, f"{file}: {error}" if file and kind not in _NOT_OF_THE_FILE else error)
 
 
+def no_text(error: UnicodeDecodeError) -> str:
+    """SQLite itself does not look whether a text is one: a damaged page may hold any bytes."""
+    return f"a text is no UTF-8: {bytes(error.object[:60])!r}"
+
+
 def foreign(file: str) -> Fault:
     """It is something else: nothing in it was touched."""
     return Fault(FaultKind.FOREIGN, f"{file}: this is not an SQLite database")
@@ -124,6 +129,8 @@ class SqliteConnection:
         except apsw.Error as error:
             self._check_still()
             raise self._fault(error) from error
+        except UnicodeDecodeError as error:
+            raise self._fault(apsw.CorruptError(no_text(error))) from error
         self._check_still()
         return found
 
@@ -144,6 +151,8 @@ class SqliteConnection:
         except apsw.Error as error:
             self._check_still()
             raise self._fault(error) from error
+        except UnicodeDecodeError as error:
+            raise self._fault(apsw.CorruptError(no_text(error))) from error
         self._check_still()
         return found
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
 from perdure.errors import NotFound
+from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
 from perdure.stores.url import NO_FOLDER
@@ -32,7 +32,7 @@ SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
 UNFINISHED_VIEW = "view."
-_DEAD_SECONDS = 3600.0  # nobody writes one file for so long
+_DEAD_US = 3600 * SECOND_US  # nobody writes one file for so long
 _UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
 _NAME = re.compile(r"([0-9]{6,18})\.jsonl(\.zst)?")
 _ATTRIBUTES = "log/* -text\nblobs/** binary\nviews/** text eol=lf -merge\n"
@@ -136,7 +136,7 @@ class Layout:
         """Under the lock: remove what a crash left unfinished. Views are written without it, so theirs have an age."""
         for path in self.own.glob(f"{UNFINISHED_VIEW}*.partial"):
             with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _DEAD_SECONDS:
+                if system_clock() - path.stat().st_mtime_ns // 1000 > _DEAD_US:
                     path.unlink()
         shutil.rmtree(self._over, ignore_errors=True)
 

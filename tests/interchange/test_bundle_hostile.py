@@ -428,6 +428,16 @@ def test_what_only_a_database_or_a_digest_tells_is_found_without_the_store(case,
         bundle_in.look(made(case[1], sound, tmp_path / "x.perdure"))
 
 
+@pytest.mark.parametrize("said", [{"program": "x" * 5_000}, {"ended_at": -1}])
+def test_a_run_that_says_what_no_envelope_may_say_is_damaged_and_no_bug(said, sound, empty, tmp_path) -> None:
+    """Nothing in the history itself is wrong, so it is imported; whoever looks at the run is told."""
+    forged = bodies(lambda body: body["set"].update(said), "runs", "run")
+    empty.import_(made(forged, sound, tmp_path / "x.perdure"))
+    (run,) = empty.runs()
+    with pytest.raises(errors.Damaged, match="no place in an envelope"):
+        run.envelope()
+
+
 def test_control_the_same_corpus_gets_through_when_nobody_checks(sound, tmp_path, monkeypatch) -> None:
     """Hashes and folding are not looked at: edited histories and forgeries are written, and the corpus sees it."""
 

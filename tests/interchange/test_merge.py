@@ -12,6 +12,7 @@ import pytest
 import perdure
 from perdure.errors import Damaged, NotFound, Refused
 from perdure.interchange import merge as merging
+from perdure.interchange import move as moving
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
 from perdure.model import points
@@ -19,10 +20,13 @@ from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.retention import Retention
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
+from perdure.stores.files.journal import Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
-from perdure.stores.files.theirs import Theirs
+from perdure.stores.files.theirs import Theirs, in_conflict
 from perdure.stores.scripts import raise_epoch
+from perdure.stores.sqlite import SqliteConnection
+from perdure.stores.store import Fault, FaultKind
 from perdure.stores.url import parse
 from stores.files import purging, rebuilt
 from stores.files.in_git import commit, git, url
@@ -189,6 +193,55 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     disarm()
     merge(url(folder), None)
     check(folder, "other")
+
+
+def test_a_merge_that_is_killed_while_it_clears_up_is_over(tmp_path, monkeypatch):
+    """Of two segments that git left in conflict one was still kept: the merge that was done was refused from then on."""
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 3_000))
+    place = tmp_path / "store"
+    with perdure.open(url(place)) as store:
+        store.session("both").say("user", "common")
+    git(place, "init", "-q")
+    commit(place, "common")
+    for branch, words in (("other", "theirs"), ("main", "ours")):
+        git(place, "checkout", "-q", *(["-b"] if branch == "other" else []), branch)
+        with perdure.open(url(place)) as store:
+            for number in range(6):
+                store.session("both").say("user", f"{words} {number}")
+        commit(place, words)
+    conflicted(place)
+    assert sum(b"<<<<<<<" in path.read_bytes() for path in (place / "log").iterdir()) > 1
+
+    def stop(path: Path, **_: object) -> None:
+        if path.exists():
+            min(path.iterdir()).unlink()
+            raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", stop)
+        with pytest.raises(Stopped):
+            merge(url(place), None)
+    assert not in_conflict(Layout(place))
+    with perdure.open(url(place)) as store:
+        assert turns(store, "both@other") == ["common", *(f"theirs {number}" for number in range(6))]
+        assert store.verify().ok
+    assert not [path.name for path in (place / ".perdure").iterdir() if "merge" in path.name]
+
+
+def test_a_merge_is_told_though_its_cache_could_not_follow(folder, monkeypatch):
+    """The append is the commit: on a disk that is full right after it the merge is done, and it was told as a bug."""
+
+    def full(_connection: object) -> None:
+        raise Fault(FaultKind.FULL, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        disarm = points.arm("files.synced", lambda: patched.setattr(SqliteConnection, "commit", full))
+        done = merge(url(folder), "other")
+        disarm()
+    assert {each.now for each in done.forked} == {"both@other", "twig@other", "same name@other"}
+    check(folder, "other")
+    with moving._opened(url(folder)) as core:
+        assert core.epoch == done.epoch
 
 
 def test_what_was_written_since_a_merge_was_cut_off_stays(folder):

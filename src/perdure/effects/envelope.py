@@ -113,6 +113,14 @@ def _document(stored: bytes | None) -> Document:
     return Document(blob=body.doc_blob) if body.doc_blob else Document(doc=body.doc)
 
 
+def _part(part: type[P], fields: dict[str, Any]) -> P:
+    """A row as a part. Damaged when no envelope may say so: an imported history says what it likes."""
+    try:
+        return msgspec.convert(fields, part, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise Damaged(f"what is stored has no place in an envelope: {error}", path="envelope") from None
+
+
 def _parts(part: type[P], names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[P]:
     """Rows with their two documents as parts."""
     found = []
@@ -120,7 +128,7 @@ def _parts(part: type[P], names: tuple[str, ...], rows: Iterable[tuple[Any, ...]
         fields = dict(zip(names, columns, strict=True))
         fields["meant"] = _document(meant)
         fields["became"] = None if became is None else _document(became)
-        found.append(msgspec.convert(fields, part, from_attributes=True))
+        found.append(_part(part, fields))
     return found
 
 
@@ -185,7 +193,7 @@ def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
         "given": _document(_event(reads, stream, row["doc_seq"])),
         "became": None if became is None else _document(became),
     }
-    return msgspec.convert({"uid": stream.uid.hex(), **fields, **documents}, RunPart, from_attributes=True)
+    return _part(RunPart, {"uid": stream.uid.hex(), **fields, **documents})
 
 
 def _checkpoint(reads: Reads, stream: Stream, row: Row) -> CheckpointPart | None:

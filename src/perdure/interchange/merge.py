@@ -160,8 +160,7 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
         _bring_blobs(core, theirs)
         branch = _NOT_IN_A_NAME.sub("-", theirs.name).strip("-")[:BRANCH_MAX_CHARS] or "theirs"
         merging: Merging = core.write(verb, theirs, branch, actor=actor, tenant=0)
-        epoch = scripts.identity_of(core.engine).epoch
-        return Merged(branch, merging.added, merging.forked, merging.refused, epoch)
+        return Merged(branch, merging.added, merging.forked, merging.refused, merging.epoch or core.epoch)
     finally:
         core.close()
 
@@ -207,7 +206,7 @@ def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
     merging = Merging(tx, theirs, branch)
     merging.run()
     if merging.added or merging.forked:
-        _raise_epoch(tx, theirs)
+        merging.epoch = _raised_epoch(tx, theirs)
     return merging
 
 
@@ -216,16 +215,18 @@ def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
     merging = Merging(tx, since, branch)
     merging.go_on()
     if merging.added:
-        _raise_epoch(tx, since)
+        merging.epoch = _raised_epoch(tx, since)
     return merging
 
 
-def _raise_epoch(tx: Tx, theirs: Theirs) -> None:
-    """What was under way on either side is settled anew: the other one may have done it. In the commit that brings it."""
+def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
+    """What was under way on either side is settled anew: the other one may have done it. In the commit that brings it. Known
+    from here: what was merged is reported without another look at a cache that may be left behind.
+    """
     least = theirs.store.epoch if theirs.store else 0
     connection = tx.lend()
     assert isinstance(connection, SqliteConnection)
-    migrate.next_epoch(scripts.SqliteScript(connection), least)
+    return migrate.next_epoch(scripts.SqliteScript(connection), least)
 
 
 class Merging:
@@ -245,6 +246,7 @@ class Merging:
         self._copies: dict[str, imported.Copied] = {}  # of their streams, those that they imported
         self._seen: dict[int, Seen] = {}  # what a stream's events mean here: some are copies of another store's
         self.added = 0
+        self.epoch = 0  # the new one, if what came over raised it
         self.forked: list[Forked] = []
         self.refused: list[tuple[str, str]] = []
         for line in theirs.lines:

@@ -13,6 +13,8 @@ import msgspec
 
 from perdure.errors import Damaged, Error, ReadOnly, Refused, Unavailable
 from perdure.stores import url
+from perdure.stores.files.connection import remake
+from perdure.stores.files.layout import Layout
 from perdure.stores.store import FaultKind
 
 REMOUNT = "mount the disk for writing, or copy the store to another one"
@@ -34,13 +36,20 @@ class Advice(msgspec.Struct, frozen=True):
         """The URL as a shell takes it."""
         return shlex.quote(url.without_password(self.address.url))
 
+    @property
+    def _cache(self) -> Path | None:
+        """The tables of a files store, which can be made again."""
+        return Layout(self.address.path).cache if self.address.scheme == "files" and self.address.path else None
+
     def command(self, verb: str) -> str:
         """A command on this store."""
         return f"perdure {verb} --store {self.shown}"
 
     @property
     def restore(self) -> str:
-        """How to go back to a backup: nothing is restored over anything."""
+        """How to go back to a backup: nothing is restored over anything. Of a files store the log is what counts."""
+        if self._cache is not None:
+            return remake(self._cache)
         away = "rename the schema" if self.address.path is None else "move the file away"
         return f"{away}, then {self.command('restore BACKUP')}"
 
@@ -64,7 +73,7 @@ class Advice(msgspec.Struct, frozen=True):
 
     def about(self, kind: FaultKind) -> str:
         """What to do about a failed call."""
-        path = self.address.path
+        path = self._cache or self.address.path
         if path is not None and (kind is FaultKind.REFUSED or path.is_dir()):
             return way_in(path, is_read_only(path))
         return {

@@ -15,7 +15,7 @@ import apsw
 
 from perdure.model.limits import VALUE_MAX_BYTES
 from perdure.stores.scripts import told
-from perdure.stores.sqlite import opened_untouched
+from perdure.stores.sqlite import fault_of, opened_untouched
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Rows
 
@@ -61,6 +61,24 @@ class Foreign:
         """The rows of a named statement, all at once: statements have a limit of their own."""
         with told(self._path):
             return self._connection.query(statement, params)
+
+    def readable(self, statement: Statement, **params: Any) -> tuple[Rows, int]:
+        """The same, but for rows with a text that is none; and how many those are."""
+        rows, broken = [], 0
+        with told(self._path):
+            try:
+                found = self._connection.raw.execute(statement.text("sqlite", params), params)
+                while True:
+                    try:
+                        row = found.fetchone()
+                    except UnicodeDecodeError:
+                        broken += 1
+                        continue
+                    if row is None:
+                        return rows, broken
+                    rows.append(row)
+            except apsw.Error as error:
+                raise fault_of(error, self._path) from error
 
     def __enter__(self) -> Self:
         return self

@@ -60,6 +60,11 @@ def fault_of(error: apsw.Error, file: str = "") -> Fault:
     return Fault(kind, f"{file}: {error}" if file and kind not in _NOT_OF_THE_FILE else error)
 
 
+def no_text(error: UnicodeDecodeError) -> str:
+    """SQLite itself does not look whether a text is one: a damaged page may hold any bytes."""
+    return f"a text is no UTF-8: {bytes(error.object[:60])!r}"
+
+
 def foreign(file: str) -> Fault:
     """It is something else: nothing in it was touched."""
     return Fault(FaultKind.FOREIGN, f"{file}: this is not an SQLite database")
@@ -123,9 +128,15 @@ class SqliteConnection:
             found = self._cursor.execute(statement.text("sqlite", params), params).fetchall()
         except apsw.Error as error:
             self._check_still()
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
+        except UnicodeDecodeError as error:
+            raise self._fault(apsw.CorruptError(no_text(error))) from error
         self._check_still()
         return found
+
+    def _fault(self, error: apsw.Error) -> Fault:
+        """What kind of failure this is."""
+        return fault_of(error, self.file)
 
     def _check_still(self) -> None:
         """What was read as a file that does not change has not changed: else it is opened again, as one that does."""
@@ -139,7 +150,9 @@ class SqliteConnection:
             found = self._cursor.execute(_select_row(table), (*owner, *key)).get
         except apsw.Error as error:
             self._check_still()
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
+        except UnicodeDecodeError as error:
+            raise self._fault(apsw.CorruptError(no_text(error))) from error
         self._check_still()
         return found
 
@@ -148,7 +161,7 @@ class SqliteConnection:
         try:
             return self._cursor.execute("PRAGMA data_version").get
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def begin(self) -> None:
         """Take the write lock."""
@@ -157,14 +170,14 @@ class SqliteConnection:
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def begin_reading(self) -> None:
         """Hold one snapshot: a deferred transaction takes it with its first read."""
         try:
             self._cursor.execute("BEGIN DEFERRED")
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - the file is locked
         """The heads of these streams, in one statement: each lets go of the interpreter, which others then take."""
@@ -177,14 +190,14 @@ class SqliteConnection:
             )
             return {stream: (seq, digest) for stream, seq, digest in rows}
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def new_stream_ids(self, count: int) -> list[int]:
         """The next ids; nobody else can take them while the file is locked."""
         try:
             last = self.raw.execute("SELECT coalesce(max(id), 0) FROM streams").get
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
         first = max(last, self._given_id) + 1
         self._given_id = first + count - 1
         return list(range(first, first + count))
@@ -194,7 +207,7 @@ class SqliteConnection:
         try:
             return self.raw.execute("INSERT INTO tenants (uid, name) VALUES (?, ?) RETURNING id", (uid, name)).get
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush one statement a table, then commit if asked."""
@@ -203,7 +216,7 @@ class SqliteConnection:
         try:
             self._flush(writes)
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
         if commit:
             self.commit()
             self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
@@ -213,7 +226,7 @@ class SqliteConnection:
         try:
             self._cursor.execute("COMMIT")
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def _check_place(self) -> None:
         """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""
@@ -256,7 +269,7 @@ class SqliteConnection:
         try:
             self.raw.executemany(_DROP_BLOB, [(tenant, address) for address in addresses])
         except apsw.Error as error:
-            raise fault_of(error, self.file) from error
+            raise self._fault(error) from error
 
     def rollback(self) -> None:
         """Forget what was not committed."""
@@ -342,14 +355,16 @@ class SqliteEngine(WithoutLines):
             self._memory.close()
 
 
-def opened_to_read(path: Path, busy_wait_ms: int = BUSY_WAIT_MS) -> SqliteConnection:
+def opened_to_read(
+    path: Path, busy_wait_ms: int = BUSY_WAIT_MS, made: type[SqliteConnection] = SqliteConnection
+) -> SqliteConnection:
     """A connection that changes nothing, also where nothing can be written (a read-only medium or folder).
 
     There SQLite cannot make the files that it shares a WAL by. If there is nothing to share, the file is read as
     one that does not change; whoever may write it after all must not do so meanwhile. If there is something to
     share that cannot be read so, the fault is READ_ONLY and says the way out.
     """
-    return _opened(path, apsw.SQLITE_OPEN_READONLY, busy_wait_ms, immutable=_is_still(path))
+    return _opened(path, apsw.SQLITE_OPEN_READONLY, busy_wait_ms, immutable=_is_still(path), made=made)
 
 
 def opened_untouched(path: Path) -> SqliteConnection:

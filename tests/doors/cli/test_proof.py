@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import stat
 
+import apsw
 import pytest
 
 import perdure
@@ -180,6 +182,22 @@ def test_a_damaged_page_names_the_stream_and_the_last_good_event(run, torn_path)
         assert good[-1].seq == problem["seq"] - 1
         with pytest.raises(errors.Damaged):
             store.session("long").events(after=problem["seq"] - 1, limit=1)
+
+
+def test_a_text_that_is_none_any_more_is_named_and_the_rest_is_looked_at(run, tmp_path) -> None:
+    """SQLite gives any bytes for a text: one flipped bit in a name was told as a bug, and nothing was verified."""
+    path = tmp_path / "flipped.db"
+    with perdure.open(f"sqlite:///{path}") as store:
+        for name in ("fine", "flipped"):
+            store.session(name).say("user", "x")
+    with contextlib.closing(apsw.Connection(str(path))) as raw:
+        raw.execute("UPDATE streams SET name = CAST(x'66ff' AS TEXT) WHERE name = 'flipped'")
+    result = run("verify", "--store", f"sqlite:///{path}", "--json")
+    assert result.exit_code == errors.Damaged.exit_code
+    found = json.loads(result.stdout)
+    assert {problem["kind"] for problem in found["problems"]} == {"database-damaged"}
+    assert "no UTF-8" in found["problems"][0]["message"]
+    assert found["counts"]["streams"] == 1
 
 
 def test_what_verify_found_is_never_shortened(run, torn_path) -> None:

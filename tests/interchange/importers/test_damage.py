@@ -5,11 +5,13 @@ The corpus is generated: every damage at every line of a file, with the file as 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import pytest
@@ -18,7 +20,9 @@ from interchange.importers.conftest import FOREIGN, Take
 from interchange.importers.telling import ours
 from perdure.interchange.importers import claude_code, reading
 from perdure.interchange.importers.items import LeftOut, Mended, Said
+from perdure.interchange.importers.langgraph import Q
 from perdure.interchange.importers.reading import Source
+from perdure.interchange.importers.rows import Tables
 
 TEXTS = [f"line {number} — ü" for number in range(8)]
 LINES = [
@@ -183,6 +187,52 @@ def test_a_broken_row_costs_no_other(
     report = take(broken)
     assert [each.place.startswith(f"{file}:{place}") for each in report.left_out] == [True]
     assert sum(report.read.values()) >= sum(before.values()) - 4
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "statement"),
+    [
+        ("openai-agents", "sessions.db", "UPDATE agent_messages SET created_at = CAST(x'32ff' AS TEXT) WHERE id = 2"),
+        ("google-adk", "sessions.db", "UPDATE events SET invocation_id = CAST(x'32ff' AS TEXT) WHERE rowid = 2"),
+        ("langgraph", "checkpoints.sqlite", "UPDATE checkpoints SET type = CAST(x'32ff' AS TEXT) WHERE rowid = 3"),
+    ],
+)
+def test_a_row_with_a_text_that_is_none_costs_no_other(
+    store: Any, take: Take, tmp_path: Path, name: str, file: str, statement: str
+) -> None:
+    """SQLite gives any bytes for a text: a flipped bit in a name stopped the import of a whole folder."""
+    (tmp_path / "f").mkdir()
+    broken = Path(shutil.copy(FOREIGN / name / file, tmp_path / "f" / file))
+    with contextlib.closing(apsw.Connection(str(broken))) as connection:
+        connection.execute(statement)
+    (tmp_path / "f" / "z.json").write_text('{"messages": [{"role": "user", "content": "behind it"}]}')
+    before = take(FOREIGN / name / file).read
+    report = take(tmp_path / "f")
+    assert "UTF-8" in report.left_out[0].why
+    assert report.left_out_count == 1
+    assert sum(report.read.values()) >= sum(before.values()) - 4
+    assert ours(store.session("messages/z"))[0] == ("user", "behind it")
+
+
+def test_rows_that_a_damaged_index_gives_again_and_again_end() -> None:
+    """Each page begins behind the last row of the one before, which need not be behind it: an import went on for ever."""
+
+    class Circling:
+        def readable(self, _statement: Any, *, after: str) -> tuple[list[tuple[str]], int]:
+            return [("a",) if after == "b" else ("b",)], 0
+
+    tables = Tables(cast("Any", Circling()), Source(Path("a.db"), "a.db"))
+    told = list(itertools.islice(tables.pages(Q.line_page, {"after": ""}), 10))
+    assert told[:2] == [("b",), ("a",)]
+    assert isinstance(told[-1], LeftOut)
+    assert "circle" in told[-1].why
+
+
+def test_columns_whose_names_are_no_text_are_left_out(take: Take, tmp_path: Path) -> None:
+    whole = (FOREIGN / "openai-agents" / "sessions.db").read_bytes()
+    (tmp_path / "a.db").write_bytes(whole.replace(b"created_at", b"cr\xffated_at"))
+    report = take(tmp_path / "a.db")
+    assert "UTF-8" in report.left_out[0].why
 
 
 def test_a_database_that_was_cut_off(take: Take, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -152,6 +153,32 @@ def test_links_are_not_followed(take: Take, tmp_path: Path) -> None:
     report = take(folder)
     assert report.read == {}
     assert report.ok
+
+
+def test_what_belongs_to_others_is_left_out_and_said(
+    store: Any, take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that may not be looked into, and one that may only be listed; nothing is forbidden to root, so it is played."""
+    for name in ("mine", "closed", "listed"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "a.json").write_text('{"messages": [{"role": "user", "content": "hello"}]}')
+
+    def forbidding(function: Any, name: str) -> Any:
+        def asked(path: Any, *args: Any, **options: Any) -> Any:
+            if name in Path(path).parts:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return function(path, *args, **options)
+
+        return asked
+
+    monkeypatch.setattr(os, "scandir", forbidding(os.scandir, "closed"))
+    for name in ("lstat", "stat", "open"):
+        monkeypatch.setattr(Path, name, forbidding(getattr(Path, name), "listed"))
+    report = take(tmp_path / "in")
+    assert [each.place for each in report.left_out] == ["closed", "listed/a.json"]
+    assert all("Permission denied" in each.why for each in report.left_out)
+    assert report.added["turns"] == 1
+    assert not report.ok
 
 
 def test_a_name_with_everything_in_it(store: Any, take: Take, tmp_path: Path) -> None:

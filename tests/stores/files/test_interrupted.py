@@ -8,15 +8,20 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import perdure
+from perdure.interchange.move import Q as BRING
 from perdure.model import points
+from perdure.stores.core import open_core
 from perdure.stores.files import connection as connections
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.load import Loader
+from perdure.stores.finding import Severity
+from perdure.stores.health import examine
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import Fault, FaultKind
 from stores.files import rebuilt
@@ -275,3 +280,84 @@ def test_an_epoch_whose_append_has_no_known_outcome_is_an_error_of_ours(url, fol
         with pytest.raises(perdure.Unavailable):
             epoch(url)
     assert epoch(url) >= 2
+
+
+def test_what_killed_writers_of_views_left_is_removed_and_what_is_being_written_is_not(url, folder):
+    behind(url, folder)
+    dead, alive = (folder / ".perdure" / f"view.{name}.partial" for name in ("dead", "alive"))
+    for path in (dead, alive):
+        path.write_text("half a page")
+    os.utime(dead, (0, 0))
+    with opened(url):
+        assert (dead.exists(), alive.exists()) == (False, True)
+
+
+# -- a cache that is damaged ------------------------------------------------------------------------------------------
+
+
+def damage(folder: Path) -> None:
+    """Garbage in the pages where the events begin, and what finds them."""
+    path = folder / ".perdure" / "cache.db"
+    with contextlib.closing(apsw.Connection(str(path))) as raw:
+        pages = [
+            page for (page,) in raw.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'events'") if page
+        ]
+        size = raw.pragma("page_size")
+        raw.pragma("wal_checkpoint", "truncate")
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * size)
+            file.write(b"\xa5" * size)
+
+
+@pytest.mark.parametrize("while_open", [True, False])
+def test_a_cache_that_turns_out_to_be_damaged_is_made_anew_by_who_opens_the_store_next(url, folder, while_open):
+    """A worker that is started again must not meet it for ever, and nobody is sent to a backup: the log has it all."""
+    behind(url, folder)
+    before, was = everything(url), epoch(url)
+    if not while_open:
+        damage(folder)
+    with opened(url) as store:
+        if while_open:
+            damage(folder)
+        with pytest.raises(perdure.Damaged, match="open the store again") as told:
+            store.core.read(lambda reads: reads.query(BRING.events_count), tenant=0)
+    assert "restore" not in told.value.hint
+    assert everything(url) == before
+    assert epoch(url) == was
+    rebuilt.check(folder)
+
+
+def test_who_only_looks_removes_nothing_and_says_what_to_remove(url, folder):
+    behind(url, folder)
+    with opened(url):
+        pass
+    damage(folder)
+    with contextlib.closing(open_core(url, read_only=True)) as core, pytest.raises(perdure.Damaged) as told:
+        core.read(lambda reads: reads.query(BRING.events_count), tenant=0)
+    assert (folder / ".perdure" / "cache.db").exists()
+    assert f"rm {folder}/.perdure/cache.db" in told.value.hint
+    fixes = {finding.fix for finding in examine(url).findings if finding.severity is Severity.ERROR}
+    assert fixes
+    assert all(f"rm {folder}/.perdure/cache.db" in fix for fix in fixes)
+
+
+def test_control_a_cache_that_somebody_else_made_meanwhile_is_not_removed(url, folder, tmp_path):
+    behind(url, folder)
+    cache = folder / ".perdure" / "cache.db"
+    with opened(url) as store:
+        damage(folder)
+        cache.rename(tmp_path / "damaged")
+        cache.write_bytes(b"another")
+        with contextlib.suppress(perdure.Error):
+            store.core.read(lambda reads: reads.query(BRING.events_count), tenant=0)
+        assert cache.read_bytes() == b"another"
+
+
+def test_a_cache_that_is_gone_while_the_store_is_open_is_said_to_be(url, folder):
+    behind(url, folder)
+    with opened(url) as store:
+        (folder / ".perdure" / "cache.db").unlink()
+        with pytest.raises(Fault, match="while it was open") as told:
+            store.core.engine.connect()
+    assert "open the store again" in told.value.hint

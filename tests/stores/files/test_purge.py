@@ -19,6 +19,7 @@ from perdure.stores import health
 from perdure.stores.core import open_core
 from perdure.stores.files import layout as layouts
 from perdure.stores.files import purge
+from perdure.stores.files.connection import FilesConnection
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import START, Journal, Mark
 from perdure.stores.files.layout import Layout
@@ -388,3 +389,26 @@ def test_who_has_the_store_open_goes_on_and_nothing_is_lost(url, emptied, folder
         assert store._caller.core.epoch == 1
     assert not words_in(folder, emptied)
     check(url, folder, state(url))
+
+
+# -- a disk that takes no more ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_that_cannot_be_scrubbed_is_an_error_of_the_store_and_purged_the_next_time(
+    url, folder, emptied, monkeypatch
+):
+    """It was told as a bug, in SQLite's own words."""
+    made = FilesEngine._files
+
+    def watched(engine: FilesEngine, journal: Journal, *, unsure: bool) -> FilesConnection:
+        connection = made(engine, journal, unsure=unsure)
+        points.arm("purge.settled", lambda: connection.raw.set_progress_handler(lambda: True, 1))
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FilesEngine, "_files", watched)
+        with pytest.raises(perdure.Error):
+            retained(url)
+    points.arm("purge.settled", lambda: None)()
+    assert purged(url) == 0
+    assert not words_in(folder, emptied)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -46,8 +47,8 @@ def import_files(
     Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
     """
     given = _given(format_name, mapping)
-    sources = [source for path in paths for source in _sources(path)]
     tally = Tally()
+    sources = [source for path in paths for source in _sources(path, tally)]
     for done, source in enumerate(sources):
         progress(done, len(sources))
         told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
@@ -110,24 +111,40 @@ def _unknown(source: Source) -> Remark:
     return PassedOver("file of no known format")
 
 
-def _sources(path: Path) -> Iterator[Source]:
+def _sources(path: Path, tally: Tally) -> Iterator[Source]:
     """A file, or the files below a folder in the order of their names. Links in a folder are not followed."""
     _check_there(path)
     if path.is_file():
         yield Source(path, path.name, is_named=True)
     else:
-        yield from _below(path)
+        yield from _below(path, tally)
 
 
-def _below(folder: Path) -> Iterator[Source]:
+def _below(folder: Path, tally: Tally) -> Iterator[Source]:
+    """What cannot be looked into is left out, and does not stop the others: somebody else's folder, mostly."""
+
+    def closed(error: OSError) -> None:
+        place = Path(error.filename).relative_to(folder).as_posix()
+        tally.leave_out(LeftOut(place, f"cannot be looked into: {error.strerror}"))
+
     count = 0
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=closed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             file = Path(place, name)
-            if name.startswith(".") or name.endswith(_BESIDE) or not file.is_file() or file.is_symlink():
+            if name.startswith(".") or name.endswith(_BESIDE) or not _may_be_read(file):
                 continue
             count += 1
             if count > FILES_MAX:
                 raise Invalid(f"more than {FILES_MAX} files", path=str(folder), hint="import its folders one by one")
             yield Source(file, file.relative_to(folder).as_posix())
+
+
+def _may_be_read(file: Path) -> bool:
+    """Whether this is a plain file, or one of which nobody tells us what it is: who reads it says why not."""
+    try:
+        return stat.S_ISREG(file.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

@@ -34,20 +34,27 @@ class Tables:
     def pages(self, statement: Statement, after: dict[str, Any], **params: Any) -> Iterator[tuple[Any, ...] | LeftOut]:
         """All rows of a statement that gives a page. after: where it begins; its names are those of the first columns.
 
-        Where the file is damaged the rows end with a remark: what comes behind cannot be read.
+        Where the file is damaged the rows end with a remark: what comes behind cannot be read. A row with a text that is none
+        costs no other.
         """
+        begun: set[tuple[Any, ...]] = set()
         while True:
+            place = self.place(statement.name, list(after.values()))
             try:
-                rows = self.foreign.query(statement, **after, **params)
+                rows, broken = self.foreign.readable(statement, **after, **params)
             except (Damaged, Unavailable) as error:
-                yield LeftOut(
-                    self.place(statement.name, list(after.values())), f"what follows cannot be read: {error.message}"
-                )
+                yield LeftOut(place, f"what follows cannot be read: {error.message}")
                 return
+            if broken:
+                yield LeftOut(place, f"{broken} of the rows that follow: their text is no UTF-8")
             yield from rows
             if not rows:
                 return
             after = dict(zip(after, rows[-1], strict=False))
+            if tuple(after.values()) in begun:  # a damaged index gives any order
+                yield LeftOut(place, "what follows cannot be read: its rows lead in a circle")
+                return
+            begun.add(tuple(after.values()))
 
     def each(
         self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perdure.interchange.views.forms import FORMS
 from perdure.model.ids import new_uid
-from perdure.stores.files.layout import Layout
+from perdure.stores.files.layout import UNFINISHED_VIEW, Layout
 from perdure.stores.files.seal import content, is_edited
 
 INDEX = "README.md"
@@ -67,7 +67,7 @@ class Folder:
 
     def replace(self, path: Path, data: bytes) -> None:
         """Write a view, whatever is there: only when the edits in it were recorded, or are to go."""
-        partial = self.own / f"view.{new_uid().hex()}.partial"
+        partial = self.own / f"{UNFINISHED_VIEW}{new_uid().hex()}.partial"
         partial.write_bytes(data)
         partial.replace(path)
 

@@ -9,8 +9,11 @@ lane and readers, through `engine`. Keeps P1, P5, P9.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -32,12 +35,18 @@ from perdure.stores.files.load import Loader, Q, facts_of, put_facts
 from perdure.stores.lane import HINTS_MAX
 from perdure.stores.sqlite import SqliteConnection, place_of
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, NewEvent, Params, Rows, Writes
+from perdure.stores.store import Fault, FaultKind, NewEvent, Params, Rows, Writes
 
 log = logging.getLogger("perdure.store")
 
+_USELESS = (FaultKind.DAMAGED, FaultKind.FOREIGN)
 _NEVER = (-1,)  # a look that no log has
 _RESTATING = (migrate.Q.meta_put, sealing.Q.meta_drop)
+
+
+def remake(cache: Path) -> str:
+    """What to do about a cache that cannot be used, for who may not do it himself."""
+    return f"nothing is lost: rm {shlex.quote(str(cache))}, and whoever opens the store to write makes it anew from the log"
 
 
 def mark_of(cache: SqliteConnection) -> Mark:
@@ -64,16 +73,42 @@ def raised(journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenSt
     return facts, mark
 
 
-class FilesConnection(SqliteConnection):
-    """A connection to the cache that keeps it at the end of the log, and appends to that."""
+class CacheReader(SqliteConnection):
+    """A connection that only reads a cache. Damage in it is no loss, and a backup is not the way out."""
 
     is_cache = True
+
+    def _fault(self, error: apsw.Error) -> Fault:
+        fault = super()._fault(error)
+        return Fault(fault.kind, str(fault), remake(Path(self.file))) if fault.kind in _USELESS else fault
+
+
+class CacheConnection(CacheReader):
+    """One that may write. A cache that turns out to be damaged is given up: whoever opens the store next has another."""
+
+    def _fault(self, error: apsw.Error) -> Fault:
+        fault = super()._fault(error)
+        if fault.kind not in _USELESS:
+            return fault
+        with suppress(OSError):
+            self._give_up()
+        return Fault(fault.kind, str(fault), "nothing is lost: open the store again, and it is made anew from the log")
+
+    def _give_up(self) -> None:
+        """Unless somebody else has made another one by now."""
+        if self._place is not None and place_of(self.file) == self._place:
+            log.warning("the cache is damaged, and is given up", extra={"cache": self.file})
+            Path(self.file).unlink()
+
+
+class FilesConnection(CacheConnection):
+    """A connection to the cache that keeps it at the end of the log, and appends to that."""
 
     def __init__(self, connection: apsw.Connection, journal: Journal, wait_seconds: float, *, unsure: bool) -> None:
         super().__init__(connection)
         self._journal = journal
         self._wait_seconds = wait_seconds
-        self._cache = SqliteConnection(connection)  # the same connection, without a log
+        self._cache = CacheConnection(connection)  # the same connection, without a log
         self._mark = START
         self._look = _NEVER
         self._unsure = unsure  # whether the end of the log must be known, and not only may be

@@ -24,13 +24,13 @@ from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors, sync
 from perdure.stores.files import aside, purge
 from perdure.stores.files.aside import gathered
-from perdure.stores.files.connection import FilesConnection, mark_of, put_mark, raised
-from perdure.stores.files.journal import START, Journal, Mark
+from perdure.stores.files.connection import CacheReader, FilesConnection, mark_of, put_mark, raised
+from perdure.stores.files.journal import START, Journal, Mark, replaced
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
 from perdure.stores.files.line import Piece, WrittenStore
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
 from perdure.stores.lane import Unknown
-from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_write
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_read, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
 
 log = logging.getLogger("perdure.store")
@@ -66,7 +66,14 @@ class FilesEngine(SqliteEngine):
             return super()._new_reader()
         return self._files(self.journal(), unsure=False)
 
+    def _open(self, path: Path) -> SqliteConnection:
+        """To read alone: who writes follows the log (`_files`)."""
+        return opened_to_read(path, self.busy_wait_ms, CacheReader)
+
     def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
+        if not self.layout.cache.exists():  # it was there when the store was opened
+            raise replaced(self.layout.cache)
+
         def made(raw: apsw.Connection) -> FilesConnection:
             return FilesConnection(raw, journal, self.busy_wait_ms / 1000, unsure=unsure)
 
@@ -129,6 +136,7 @@ class FilesEngine(SqliteEngine):
 
     def _settle(self, journal: Journal) -> None:
         """Under the lock: whatever became of log and cache, they belong together after this."""
+        self.layout.sweep_dead()
         self.layout.unite()
         cached, noted = self._cached(), journal.noted()
         if not self.layout.numbers():

@@ -9,6 +9,7 @@
       cache.db                  the tables, rebuilt from the log at any time
       head                      how far the log went when this machine saw it last
       set-aside/                what could not be loaded
+      merge/                    a log with conflict marks, until it is merged; unmerged-N/ if not all of it could be
 
 Callers: `journal`, `engine`, `merge`. Holds no state.
 """
@@ -16,10 +17,13 @@ Callers: `journal`, `engine`, `merge`. Holds no state.
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
 from perdure.errors import NotFound
+from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
 from perdure.stores.url import NO_FOLDER
@@ -27,6 +31,8 @@ from perdure.stores.url import NO_FOLDER
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
 _PIECE_BYTES = 64 * 1024
+UNFINISHED_VIEW = "view."
+_DEAD_US = 3600 * SECOND_US  # nobody writes one file for so long
 _UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
 _NAME = re.compile(r"([0-9]{6,18})\.jsonl(\.zst)?")
 _ATTRIBUTES = "log/* -text\nblobs/** binary\nviews/** text eol=lf -merge\n"
@@ -45,6 +51,7 @@ class Layout:
         self.lock = self.own / "lock"
         self.head = self.own / "head"
         self.aside = self.own / "set-aside"
+        self._over = self.own / "over"  # what is being removed
         self._segments: dict[int, Path] = {}
 
     def make(self) -> None:
@@ -120,9 +127,25 @@ class Layout:
         self.place(path, zstd.compress(data) if path.suffix == ".zst" else data)
 
     def sweep(self) -> None:
-        """Under the lock: remove what a crash left unfinished."""
+        """Under the lock: remove what a crash left unfinished, and what somebody else writes just now: he is told so."""
         for path in (*self.own.glob("*.partial"), *self.own.glob("cache.db.new*")):
             path.unlink(missing_ok=True)
+        shutil.rmtree(self._over, ignore_errors=True)
+
+    def sweep_dead(self) -> None:
+        """Under the lock: remove what a crash left unfinished. Views are written without it, so theirs have an age."""
+        for path in self.own.glob(f"{UNFINISHED_VIEW}*.partial"):
+            with suppress(FileNotFoundError):
+                if system_clock() - path.stat().st_mtime_ns // 1000 > _DEAD_US:
+                    path.unlink()
+        shutil.rmtree(self._over, ignore_errors=True)
+
+    def clear_up(self, folder: Path) -> None:
+        """Remove a folder of our own: all of it is gone, or, before that, nothing. FileNotFoundError if there is none."""
+        shutil.rmtree(self._over, ignore_errors=True)
+        folder.rename(self._over)
+        sync(self.own)
+        shutil.rmtree(self._over, ignore_errors=True)
 
     def _unpacked(self, number: int) -> bytes:
         """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""

@@ -122,7 +122,7 @@ class Purge:
         mark = mark_of(cache)
         if mark.segment <= last:
             mark = self._journal.rotate(mark, facts_of(cache), system_clock())
-        cache.raw.execute(Q.fully_synced.source)
+        cache.query(Q.fully_synced, {})
         cache.begin()
         self._journal.note(put_mark(cache, mark))
         cache.write(Writes(), commit=True)
@@ -130,7 +130,7 @@ class Purge:
         reach("purge.settled")
         self._layout.sweep()
         for statement in (Q.scrubbed, Q.drained):
-            cache.raw.execute(statement.source)
+            cache.query(statement, {})
         reach("purge.scrubbed")
 
     def _rewrite(self, connection: FilesConnection, number: int, gone: Gone) -> int:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -213,8 +213,11 @@ def keep_conflict(layout: Layout) -> Path:
 
 
 def conflict_is_over(layout: Layout) -> None:
-    """Everything is merged and durable: what git left is not needed any more."""
-    shutil.rmtree(layout.own / "merge", ignore_errors=True)
+    """Everything is merged and durable: what git left is not needed any more. All at once: a part of it would be taken for
+    a conflict that cannot be merged.
+    """
+    with suppress(FileNotFoundError):  # it was kept elsewhere (`keep_conflict`)
+        layout.clear_up(layout.own / "merge")
 
 
 def _has_marks(layout: Layout, number: int) -> bool:

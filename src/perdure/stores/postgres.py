@@ -358,6 +358,7 @@ class PostgresEars:
             (channel,) = self._raw.execute(_LISTEN).fetchone()
             self._raw.execute(f"LISTEN {channel}")
         except psycopg.Error as error:
+            self.close()
             raise fault_of(error) from error
 
     def fileno(self) -> int:
@@ -446,8 +447,8 @@ class PostgresEngine(WithoutLines):
             self._spare.append(reader)
 
     def ears(self) -> PostgresEars:
-        """A connection that hears of what commits announce."""
-        return PostgresEars(self._connect("perdure-listener"))
+        """A connection that hears of what commits announce. Who listens comes again by himself: nothing is waited for."""
+        return PostgresEars(self._connect_now("perdure-listener"))
 
     def _connect(self, name: str) -> psycopg.Connection[Any]:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""

@@ -268,13 +268,26 @@ class PostgresConnection:
                 self._wants_begin = False
                 self._run(writes, alone=True)  # one statement is a transaction of its own
             else:
-                with self.raw.pipeline():
+                self._run_in_one_trip(writes, commit=commit)
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
+    def _run_in_one_trip(self, writes: Writes, *, commit: bool) -> None:
+        """What broke a pipeline is told when it has ended: left by an error it would warn the user's log of how it ended."""
+        broken: psycopg.Error | None = None
+        try:
+            with self.raw.pipeline():
+                try:
                     self._begin_now()
                     self._run(writes, alone=False)
                     if commit:
                         self.raw.execute("COMMIT")
+                except psycopg.Error as error:
+                    broken = error
         except psycopg.Error as error:
-            raise fault_of(error) from error
+            raise broken or error from None
+        if broken is not None:
+            raise broken
 
     def _run(self, writes: Writes, *, alone: bool) -> None:
         if writes.blobs:

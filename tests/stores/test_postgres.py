@@ -502,6 +502,7 @@ def test_a_read_only_store_refuses_to_write(postgres_store):
         with pytest.raises(ReadOnly) as caught:
             store.write(append, stream, "x")
         assert caught.value.path == "store"
+        assert "standby" in caught.value.hint
 
 
 def test_a_read_that_a_standby_cancels_is_tried_again(postgres_store):
@@ -517,6 +518,15 @@ def test_a_read_that_a_standby_cancels_is_tried_again(postgres_store):
 
     with opened(postgres_store) as store:
         assert store.read(read) == 1
+
+
+def test_who_met_a_standby_looks_for_the_primary(postgres_store):
+    """During a failover its connection had led to one: every later write was refused, until the program was started anew."""
+    with opened(postgres_store) as store:
+        stream = store.write(begin, "a")
+        store.core.lane._connection.raw.execute("SET default_transaction_read_only = on")
+        store.write(append, stream, "x")
+    assert everything(postgres_store) == Counter(["x"])
 
 
 def test_a_lost_race_writes_nothing_into_the_users_log(postgres_store, caplog):

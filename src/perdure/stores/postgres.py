@@ -60,6 +60,12 @@ RIGHTS = (
 )
 
 
+_HINTS = {
+    "42501": RIGHTS,
+    "25006": "open it without read_only; if it was, this server is a standby: name the primary, or all of them with"
+    " target_session_attrs=read-write",
+}
+
 # While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
@@ -73,7 +79,7 @@ def fault_of(error: psycopg.Error) -> Fault:
     for length in (5, 4, 2):
         kind = _FAULTS.get(state[:length])
         if kind is not None:
-            return Fault(kind, error, RIGHTS if state == "42501" else "")
+            return Fault(kind, error, _HINTS.get(state, ""))
     lost = not state and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return Fault(FaultKind.LOST if lost else FaultKind.BROKEN, error)
 

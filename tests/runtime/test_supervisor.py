@@ -80,6 +80,35 @@ class TestEnds:
         assert len([line for line in notes() if line.startswith("ready")]) == 8
 
 
+class TestAway:
+    """Workers that find no store, after others have worked: they wait it out, and who is started meanwhile is tried again."""
+
+    AWAY = f"if 1 < len(open(f'{{folder}}/notes').readlines()) < 9: note('away'); sys.exit({Unavailable.exit_code})\n"
+    FIRST = "if not os.path.exists(f'{folder}/notes'): " + READY.replace("\n", "; time.sleep(0.1); sys.exit(7)\n")
+
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch):
+        monkeypatch.setattr("perdure.runtime.supervisor.AWAY_SECONDS", 0.01)
+
+    def test_they_are_no_deaths_and_the_crew_lives_on(self, tmp_path, notes):
+        """The others, which waited it out, were ended with them, and nobody came back with the store."""
+        text = self.FIRST + "note('begun')\n" + self.AWAY + READY + "os.kill(os.getppid(), 15)\n" + WAIT
+        bounds = Bounds(restarts=2, within_seconds=1000.0, suspects=0)
+        assert Supervisor(command(str(tmp_path), text), bounds).run() == 0
+        said = [line.split()[0] for line in notes()]
+        assert said.count("away") == 4
+        assert said[-2:] == ["ready", "told"]
+
+    def test_control_those_that_end_for_another_reason_are(self, tmp_path, notes):
+        text = self.FIRST + "note('begun'); sys.exit(1)\n"
+        with pytest.raises(Unavailable, match="3 workers died"):
+            Supervisor(command(str(tmp_path), text), Bounds(restarts=2, within_seconds=1000.0, suspects=0)).run()
+
+    def test_a_first_one_that_finds_no_store_ends_it(self, tmp_path, notes):
+        text = f"sys.exit({Unavailable.exit_code})"
+        assert Supervisor(command(str(tmp_path), text), Bounds(suspects=0)).run() == Unavailable.exit_code
+
+
 class TestSignals:
     def supervise(self, tmp_path, text, bounds):
         program = f"""

@@ -46,6 +46,9 @@ class Silence:
         self._over.wait(min(seconds, 0.05))
         return False
 
+    def rest(self, seconds):
+        self._over.wait(seconds)
+
     def interrupt(self):
         self._over.set()
 
@@ -163,6 +166,30 @@ def quick(monkeypatch):
 
 def names(count, prefix="r"):
     return [f"{prefix}{number}" for number in range(count)]
+
+
+class Chatter(Silence):
+    """A watch that hears something all the time, and how long it was rested from."""
+
+    def __init__(self):
+        super().__init__()
+        self.rests: list[float] = []
+
+    def wait(self, seconds):
+        return True
+
+    def rest(self, seconds):
+        self.rests.append(seconds)
+        super().rest(min(seconds, 0.01))
+
+
+def test_after_a_look_that_waited_for_the_store_it_rests_no_longer_than_it_looks_by_itself(monkeypatch):
+    """It was deaf for twenty times the outage, and did not end meanwhile: its supervisor killed it."""
+    watch, desk = Chatter(), Desk()
+    monkeypatch.setattr(desk, "watch", lambda commits: watch)
+    monkeypatch.setattr(module, "CALM_LOOKS", 1e9)
+    work(desk, [agent("a")], lambda _: desk.looks > 3 and watch.rests)
+    assert max(watch.rests) <= 0.01
 
 
 class TestTaking:

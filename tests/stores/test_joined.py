@@ -241,3 +241,94 @@ def test_handles_are_over_with_the_function(store, connection):
     session = store.atomic(lambda tx: tx.session("a"), on=connection)
     with pytest.raises(Refused):
         session.say("user", "x")
+
+
+# -- what his connection may be like ---------------------------------------------------------------------------------------
+
+
+def effects_of(store) -> list[str]:
+    return [str(effect.key) for effect in store.session("a").effects()]
+
+
+def test_temporary_tables_of_his_stand_before_none_of_ours(store, connection, connect, postgres_store):
+    schema = parse(postgres_store).schema
+    for table in ("meta", "streams", "events", "sessions", "effects", "blobs"):
+        connection.execute(f"CREATE TEMP TABLE {table} (LIKE {schema}.{table})")
+    booked(store, connection, connect.table)
+    connection.commit()
+    assert effects_of(store) == ["k7"]
+    assert connection.execute("SELECT count(*) FROM pg_temp.events").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_what_follows_the_end_of_his_transaction_is_not_written_into_the_next(store, connection, connect, ends):
+    """His row was taken back, and the ledger said that it was done."""
+
+    def book(tx):
+        effect = tx.session("a").begin("book", {}, key="k")
+        connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+        getattr(connection, ends)()
+        effect.dispatch()
+        effect.commit(1)
+
+    with pytest.raises(Refused, match="ended before the function did") as caught:
+        store.atomic(book, on=connection)
+    assert "after store.atomic" in caught.value.hint
+    connection.rollback()
+    assert effects_of(store) == []
+    booked(store, connection, connect.table)
+    connection.commit()
+    assert effects_of(store) == ["k7"]
+
+
+def test_a_part_that_is_undone_inside_takes_nothing_else_with_it(store, connection, connect):
+    def book(tx):
+        effect = tx.session("a").begin("book", {}, key="k")
+        with pytest.raises(psycopg.errors.DivisionByZero), connection.transaction():
+            connection.execute("SELECT 1 / 0")
+        connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+        effect.dispatch()
+        effect.commit(1)
+
+    store.atomic(book, on=connection)
+    booked(store, connection, connect.table)
+    connection.commit()
+    assert effects_of(store) == ["k", "k7"]
+
+
+def test_a_pipeline_with_statements_on_their_way(store, connection, connect):
+    """It was told that its transaction could not be committed any more."""
+    with connection.pipeline():
+        connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+        booked(store, connection, connect.table)
+        connection.execute(f"INSERT INTO {connect.table} VALUES (2)")
+    connection.commit()
+    assert effects_of(store) == ["k7"]
+    assert connection.execute(f"SELECT count(*) FROM {connect.table}").fetchone() == (3,)
+
+
+def test_what_a_pipeline_has_not_heard_yet_is_his_own_error(store, connection, connect):
+    connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+
+    def book_after_a_mistake() -> None:
+        with connection.pipeline():
+            connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+            booked(store, connection, connect.table)
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        book_after_a_mistake()
+    connection.rollback()
+    assert effects_of(store) == []
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_his_connection_can_say_every_name(store, connect, encoding):
+    with pytest.raises(Refused, match="cannot say every name") as caught:
+        booked(store, connect(client_encoding=encoding), connect.table)
+    assert "UTF8" in caught.value.hint
+
+
+def test_a_closed_connection_is_called_so(store, connection, connect):
+    connection.close()
+    with pytest.raises(Refused, match="is closed"):
+        booked(store, connection, connect.table)

@@ -502,6 +502,42 @@ def test_a_read_only_store_refuses_to_write(postgres_store):
         with pytest.raises(ReadOnly) as caught:
             store.write(append, stream, "x")
         assert caught.value.path == "store"
+        assert "standby" in caught.value.hint
+
+
+def test_a_read_that_a_standby_cancels_is_tried_again(postgres_store):
+    """What it replays may need a row version gone that is being read: 40001, and the next look gets through."""
+    cancelled = iter([True, False])
+
+    def read(reader: Any) -> int:
+        if next(cancelled):
+            reader.connection._fetch(
+                "DO $$ BEGIN RAISE EXCEPTION 'conflict with recovery' USING ERRCODE = '40001'; END $$", ()
+            )
+        return 1
+
+    with opened(postgres_store) as store:
+        assert store.read(read) == 1
+
+
+def test_who_met_a_standby_looks_for_the_primary(postgres_store):
+    """During a failover its connection had led to one: every later write was refused, until the program was started anew."""
+    with opened(postgres_store) as store:
+        stream = store.write(begin, "a")
+        store.core.lane._connection.raw.execute("SET default_transaction_read_only = on")
+        store.write(append, stream, "x")
+    assert everything(postgres_store) == Counter(["x"])
+
+
+def test_a_lost_race_writes_nothing_into_the_users_log(postgres_store, caplog):
+    """psycopg warned of each: "error ignored terminating <psycopg.Pipeline …>", with host and user."""
+    large = "x" * 9000  # a blob: several statements, one round trip
+    with opened(postgres_store) as one, opened(postgres_store) as other:
+        stream = one.write(begin, "a")
+        for number in range(4):
+            one.write(append, stream, f"{large}{number}a")
+            other.write(append, stream, f"{large}{number}b")
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
 
 
 # -- deadlines, broken keys and foreign clusters ----------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import subprocess
 import sys
 import threading
@@ -139,6 +141,42 @@ def test_control_opening_its_file_to_write_would(store, url):
 def test_it_can_be_interrupted(store):
     with watching(store) as watch:
         assert not heard(watch, watch.interrupt)
+
+
+def test_a_rest_can_be_interrupted_too(store):
+    with watching(store) as watch:
+        resting = threading.Thread(target=watch.rest, args=(10**9,))
+        resting.start()
+        watch.interrupt()
+        resting.join(LONG)
+        assert not resting.is_alive()
+
+
+def test_it_works_beside_any_number_of_open_files(store, url):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("no more than 2048 files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with watching(store) as watch, perdure.open(url) as other:
+            assert heard(watch, lambda: other.start(watched))
+    finally:
+        for number in many:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_cannot_listen_leaves_no_connection_behind(postgres_store, monkeypatch):
+    with perdure.open(postgres_store) as store:
+        engine = store._caller.core.engine
+        made = []
+        connect_now = engine._connect_now
+        monkeypatch.setattr(engine, "_connect_now", lambda name: made.append(connect_now(name)) or made[-1])
+        monkeypatch.setattr("perdure.stores.postgres._LISTEN", "SELECT 1 / 0")
+        with pytest.raises(Fault):
+            engine.ears()
+        assert made[-1].closed
 
 
 def test_waiting_costs_next_to_nothing(store):

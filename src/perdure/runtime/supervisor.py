@@ -35,6 +35,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_SECONDS = 10.0  # beyond their grace, before workers that do not end are killed
 FAILED_START_SECONDS = 1.0  # before another process for suspects is tried, doubled up to the next
 FAILED_START_MAX_SECONDS = 60.0
+AWAY_SECONDS = 5.0  # before another worker is tried after one that found no store
 LOOK_SECONDS = 1.0
 
 
@@ -82,13 +83,15 @@ class Supervisor:
         self._asked = 0  # for how many suspects workers want a process
         self._failed_starts = 0
         self._no_suspects_before = 0.0
+        self._worked = False  # whether a worker ever has
+        self._no_workers_before = 0.0
 
     def run(self) -> int:
         """Supervise; returns an exit status. Raises Unavailable when workers die too often."""
         with _told_of_signals(self._on_signal) as bell:
             try:
                 self._start(Role.WORKER)
-                while self._children and time.monotonic() < self._late_at:
+                while (self._children or not self._stopping) and time.monotonic() < self._late_at:
                     self._wait(bell)
                     self._pass_on()
                     self._hear()
@@ -121,11 +124,12 @@ class Supervisor:
 
     def _missing(self) -> list[Role]:
         """What to start, most urgent first. The first worker is waited for before anything else is started."""
+        wanted = 0 if time.monotonic() < self._no_workers_before else self._bounds.processes
         workers = self._count(Role.WORKER)
         if not any(each.holder for each in self._children if each.role is Role.WORKER):
-            return [] if workers else [Role.WORKER]
+            return [Role.WORKER] if wanted and not workers else []
         missing = [Role.SUSPECTS] * self._missing_for_suspects()
-        missing += [Role.WORKER] * (self._bounds.processes - workers)
+        missing += [Role.WORKER] * (wanted - workers)
         standby = self._bounds.suspects > 0 and time.monotonic() >= self._no_suspects_before
         return missing + [Role.STANDBY] * (standby - self._count(Role.STANDBY))
 
@@ -158,6 +162,7 @@ class Supervisor:
         match words:
             case {"ready": str(holder)}:
                 child.holder = holder
+                self._worked = self._worked or child.role is Role.WORKER
                 self._failed_starts = self._failed_starts if child.role is Role.WORKER else 0
             case {"suspects": int(count)}:
                 self._asked = count
@@ -193,8 +198,12 @@ class Supervisor:
             log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
             if child.role is not Role.WORKER:
                 self._count_suspect(child)
-            elif not child.holder and not self._deaths:
+            elif not self._worked:
                 return status if status > 0 else 1  # it never worked, and has said why
+            elif (
+                not child.holder and status == Unavailable.exit_code
+            ):  # the store is away, which those who work wait out
+                self._no_workers_before = time.monotonic() + AWAY_SECONDS
             else:
                 self._count_death(status)
         return None

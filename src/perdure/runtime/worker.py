@@ -191,7 +191,11 @@ class Worker:
         while not self._leaving.is_set():
             if watch.wait(self._settings.poll_seconds):
                 loop.call_soon_threadsafe(self._wake.set)
-                time.sleep(max(CALM_SECONDS, CALM_LOOKS * self._look_seconds))
+                watch.rest(self._calm_seconds())
+
+    def _calm_seconds(self) -> float:
+        """Never longer than it looks by itself: a look may have waited for a store that was away."""
+        return min(max(CALM_SECONDS, CALM_LOOKS * self._look_seconds), self._settings.poll_seconds)
 
     async def _work(self) -> None:
         failures = 0

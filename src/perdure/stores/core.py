@@ -31,7 +31,7 @@ from perdure.stores.living import Living, folder_for
 from perdure.stores.slots import Slots
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
-from perdure.stores.store import Connection, Engine, Fault, FaultKind, Rows
+from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
 from perdure.stores.tide import Tide
 from perdure.stores.tx import LOG, Clocks, blob_rows, known_blobs
 
@@ -189,7 +189,7 @@ class Core:
                 return self._read_once(lambda reader: verb(reader, *args, **kwargs), tenant)
             except Fault as fault:
                 deadline = deadline or time.monotonic() + self.timeout_seconds
-                if fault.kind not in (FaultKind.LOST, FaultKind.BUSY) or time.monotonic() > deadline:
+                if fault.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise fault.as_error("store") from fault
                 if fault.kind is FaultKind.LOST:
                     self._drop_idle()  # what lost one connection has mostly lost them all

@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from perdure.errors import Conflict, Error, Refused
-from perdure.model.ids import Entropy
+from perdure.model.ids import Entropy, new_uid
 from perdure.stores.core import Core
 from perdure.stores.postgres import PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statements
@@ -27,6 +27,7 @@ Q = Statements("perdure.stores", "joined.sql")
 T = TypeVar("T")
 
 _OPEN = "with psycopg.connect(…) as connection: store.atomic(fn, on=connection)"
+_AFTER = "commit and roll back after store.atomic, not inside its function; a part of it is undone by connection.transaction()"
 _ANEW = "roll back and run your whole transaction again; ask the store before you write rows of your own"
 
 
@@ -48,8 +49,14 @@ class JoinedConnection(PostgresConnection):
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str, timeout_ms: int) -> None:
         super().__init__(_Cursors(connection))  # type: ignore[arg-type] - offers what is used of a connection
-        self._ours = {"search_path": schema, "lock_timeout": f"{timeout_ms}ms"}
+        # Unless it is named, the schema of his temporary tables stands before every other.
+        self._ours = {"search_path": f"{schema}, pg_temp", "lock_timeout": f"{timeout_ms}ms"}
         self._inside = False
+        self._mark = ""
+
+    def mark(self) -> None:
+        """Know this transaction again: if he ends it inside `fn`, what follows is not written into the next one."""
+        ((self._mark, _),) = self.query(Q.transaction_mark, {"mark": new_uid().hex()})
 
     @contextmanager
     def _our_settings(self) -> Iterator[None]:
@@ -66,7 +73,11 @@ class JoinedConnection(PostgresConnection):
         self._put({"search_path": path, "lock_timeout": timeout})
 
     def _put(self, settings: dict[str, str]) -> tuple[str, str]:
-        ((path, timeout, *_),) = super()._fetch(Q.settings_put.text("postgres", settings), settings)
+        ((path, timeout, mark, *_),) = super()._fetch(Q.settings_put.text("postgres", settings), settings)
+        if self._mark and mark != self._mark:
+            raise Refused(
+                "the transaction ended before the function did: nothing of it was recorded", path="on", hint=_AFTER
+            )
         return path, timeout
 
     def _fetch(self, text: str, params: Any) -> list[tuple[Any, ...]]:
@@ -119,13 +130,21 @@ def _joined(core: Core, connection: Any) -> JoinedConnection:
     joined = JoinedConnection(connection, engine.schema, round(core.timeout_seconds * 1000))
     try:
         _check_store(joined, core.uid, engine.schema)
-        joined.query(Q.durable, {})
+        joined.mark()
     except Fault as fault:
         raise _error_of(fault) from fault
     return joined
 
 
 def _check_open(connection: psycopg.Connection[Any]) -> None:
+    if connection.closed:
+        raise Refused("the connection is closed", path="on", hint=_OPEN)
+    if connection.info.encoding != "utf-8":
+        message = f"the connection speaks {connection.info.encoding}, which cannot say every name"
+        raise Refused(message, path="on", hint='psycopg.connect(…, client_encoding="UTF8")')
+    if connection.info.pipeline_status:
+        with connection.pipeline():  # how he hears what is still on its way, and what came of it
+            pass
     status = connection.info.transaction_status
     if status is TransactionStatus.IDLE and connection.autocommit:
         hint = "with connection.transaction(): store.atomic(fn, on=connection)"

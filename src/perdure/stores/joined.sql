@@ -1,11 +1,14 @@
 -- What is said on a connection of the user's own, inside his transaction. PostgreSQL only.
 
--- settings_put: for this transaction, giving those before; a rollback, also one to a savepoint, takes it back.
+-- settings_put: for this transaction, giving those before and its mark; a rollback, also one to a savepoint, takes it back.
 WITH before AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('lock_timeout') AS timeout)
-SELECT path, timeout, set_config('search_path', :search_path, true), set_config('lock_timeout', :lock_timeout, true) FROM before
+SELECT path, timeout, current_setting('perdure.joined', true),
+  set_config('search_path', :search_path, true), set_config('lock_timeout', :lock_timeout, true) FROM before
 
--- durable: a commit that does not wait for its sync would acknowledge what a power loss takes back.
-SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
+-- transaction_mark: give this transaction a mark, which goes with it; a commit that does not wait for its sync would acknowledge
+-- what a power loss takes back.
+SELECT set_config('perdure.joined', coalesce(nullif(current_setting('perdure.joined', true), ''), :mark), true),
+  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
 
 -- store_known: whether this database has such a schema with a store in it; asking does not spoil his transaction.
 SELECT to_regclass(quote_ident(:schema) || '.meta') IS NOT NULL

@@ -382,8 +382,8 @@ class Lane:
         self._raced = [*batch.flushed] if batch else []
         if self._hints:
             self._hints.clear()
-        if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO):
-            self._disconnect()
+        if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO, FaultKind.READ_ONLY):
+            self._disconnect()  # one that can only be read may lead to a standby: the next may find the primary
         elif self._connection is not None:
             self._connection.rollback()
 

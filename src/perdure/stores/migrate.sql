@@ -22,6 +22,9 @@ SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transacti
 -- schema_name: PostgreSQL only; tell the next statement which schema is meant: a name cannot be a parameter there.
 SELECT set_config('perdure.schema', :schema, true)
 
+-- schema_hidden: PostgreSQL only; whether there is such a schema, which this role may not use.
+SELECT current_schema() IS NULL AND EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = :schema)
+
 -- schema_make: PostgreSQL only; make our schema unless somebody made it for us, which needs no right to make one.
 DO $$ BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = current_setting('perdure.schema')) THEN

@@ -9,6 +9,7 @@ whole flush fails and the verbs run again, this time with the heads locked first
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ _FAULTS = {
     "57P03": FaultKind.LOST,  # cannot connect now
     "57P05": FaultKind.LOST,  # idle session timeout
     "25P03": FaultKind.LOST,  # idle in transaction timeout
+    "25P04": FaultKind.LOST,  # transaction timeout
     "26000": FaultKind.LOST,  # psycopg counts on a statement whose preparation a failed pipeline skipped
     "40": FaultKind.RACED,  # serialisation failure, deadlock
     "22012": FaultKind.RACED,  # division by zero: the guard of a head that had moved
@@ -52,6 +54,18 @@ _FAULTS = {
 }
 
 
+RIGHTS = (
+    "GRANT the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables and USAGE on its sequences (for reading"
+    " only: SELECT); CREATE is for who makes or migrates the store"
+)
+
+
+_HINTS = {
+    "42501": RIGHTS,
+    "25006": "open it without read_only; if it was, this server is a standby: name the primary, or all of them with"
+    " target_session_attrs=read-write",
+}
+
 # While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
@@ -65,7 +79,7 @@ def fault_of(error: psycopg.Error) -> Fault:
     for length in (5, 4, 2):
         kind = _FAULTS.get(state[:length])
         if kind is not None:
-            return Fault(kind, error)
+            return Fault(kind, error, _HINTS.get(state, ""))
     lost = not state and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return Fault(FaultKind.LOST if lost else FaultKind.BROKEN, error)
 
@@ -119,6 +133,7 @@ _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
 _FROM_ELSEWHERE = "SELECT 1 FROM events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1"
 _END_PAUSE_SECONDS = 0.002
+_TRANSACTION_TIMEOUT_SINCE = 170000  # an older server refuses a connection that names it
 _ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
 _MOVE_HEAD = """UPDATE streams s SET seq = %s, hash = %s WHERE s.id = %s AND s.seq = %s AND s.hash = %s{} RETURNING 1"""
 _MOVE_HEADS = """
@@ -259,13 +274,26 @@ class PostgresConnection:
                 self._wants_begin = False
                 self._run(writes, alone=True)  # one statement is a transaction of its own
             else:
-                with self.raw.pipeline():
+                self._run_in_one_trip(writes, commit=commit)
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
+    def _run_in_one_trip(self, writes: Writes, *, commit: bool) -> None:
+        """What broke a pipeline is told when it has ended: left by an error it would warn the user's log of how it ended."""
+        broken: psycopg.Error | None = None
+        try:
+            with self.raw.pipeline():
+                try:
                     self._begin_now()
                     self._run(writes, alone=False)
                     if commit:
                         self.raw.execute("COMMIT")
+                except psycopg.Error as error:
+                    broken = error
         except psycopg.Error as error:
-            raise fault_of(error) from error
+            raise broken or error from None
+        if broken is not None:
+            raise broken
 
     def _run(self, writes: Writes, *, alone: bool) -> None:
         if writes.blobs:
@@ -349,6 +377,7 @@ class PostgresEars:
             (channel,) = self._raw.execute(_LISTEN).fetchone()
             self._raw.execute(f"LISTEN {channel}")
         except psycopg.Error as error:
+            self.close()
             raise fault_of(error) from error
 
     def fileno(self) -> int:
@@ -377,14 +406,13 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-def _checked(conninfo: str) -> str:
+def _checked(conninfo: str) -> dict[str, Any]:
     """Refuse what libpq would not understand, in one line and without repeating what may be a password."""
     try:
-        conninfo_to_dict(conninfo)
+        return conninfo_to_dict(conninfo)
     except psycopg.Error as error:
         said = str(error).partition("\n")[0].partition("token: ")[0].strip()
         raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store") from None
-    return conninfo
 
 
 class PostgresEngine(WithoutLines):
@@ -400,7 +428,8 @@ class PostgresEngine(WithoutLines):
     ) -> None:
         self.url = url
         self.schema = schema
-        self._conninfo = _checked(conninfo)
+        self._conninfo = conninfo
+        self._their_options = _checked(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
         self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         self._lost: set[str] = set()
@@ -437,8 +466,8 @@ class PostgresEngine(WithoutLines):
             self._spare.append(reader)
 
     def ears(self) -> PostgresEars:
-        """A connection that hears of what commits announce."""
-        return PostgresEars(self._connect("perdure-listener"))
+        """A connection that hears of what commits announce. Who listens comes again by himself: nothing is waited for."""
+        return PostgresEars(self._connect_now("perdure-listener"))
 
     def _connect(self, name: str) -> psycopg.Connection[Any]:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
@@ -456,27 +485,31 @@ class PostgresEngine(WithoutLines):
             raw = _BoundedConnection.connect(
                 self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),
                 options=self._options(), application_name=name, tcp_user_timeout=self._timeout_ms, keepalives_idle=10,
-                keepalives_interval=5, keepalives_count=4,
+                keepalives_interval=5, keepalives_count=4, client_encoding="UTF8",
             )  # fmt: skip
+            raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
+            if raw.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+                raw.execute("SET transaction_timeout = 0")
         except psycopg.OperationalError as error:
             if error.sqlstate is None and _REFUSALS.search(str(error)):
                 raise Fault(FaultKind.REFUSED, error) from error
             raise fault_of(error) from error
         except psycopg.Error as error:
             raise fault_of(error) from error
-        raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
         return raw
 
     def _options(self) -> str:
+        """What he asked of the server himself, and after it what must be so whatever he, his role or his database say."""
         settings = {
             "search_path": self.schema,
             "statement_timeout": self._timeout_ms,
             "lock_timeout": self._timeout_ms,
             "idle_in_transaction_session_timeout": 2 * self._timeout_ms,
             "default_transaction_read_only": "on" if self.read_only else "off",
+            "default_transaction_isolation": r"read\ committed",  # else waiting for a head's lock is a failure, not a wait
             "synchronous_commit": "on",
         }
-        return " ".join(f"-c {name}={value}" for name, value in settings.items())
+        return " ".join([self._their_options, *(f"-c {name}={value}" for name, value in settings.items())]).strip()
 
     def close(self) -> None:
         """Connections are closed by who holds them: here, the one that nobody asked for."""

@@ -168,7 +168,17 @@ def schema_of(engine: Engine) -> int:
     """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not
     ours."""
     with looking_at(engine) as script:
+        if isinstance(script, PostgresScript):
+            _check_visible(script, _as_postgres(engine).schema)
         return migrate.current(script) if script else 0
+
+
+def _check_visible(script: PostgresScript, schema: str) -> None:
+    """To a role that may not use it, a schema looks as if it were not there."""
+    if script.query(Q.schema_hidden, schema=schema) == [(True,)]:
+        from perdure.stores.postgres import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
+
+        raise Refused(f"this role may not use the schema {schema!r}", path="store", hint=RIGHTS)
 
 
 class Identity(NamedTuple):

@@ -24,6 +24,7 @@ FIRST_PAUSE_SECONDS = 0.001
 LAST_PAUSE_SECONDS = 0.05
 SETTLING_SECONDS = 1.0  # how long after the last write of the WAL its commits are waited for closely
 RECONNECT_SECONDS = 1.0
+LONGEST_SECONDS = 86_400.0  # the kernel takes no number of milliseconds that is longer than a few weeks
 ECHO_SECONDS = 0.02  # a death is told of twice: the kernel says that a file was closed before it lets its lock go
 
 
@@ -69,8 +70,12 @@ class Watch:
                 if self._noted(self._notes):
                     return True
 
+    def rest(self, seconds: float) -> None:
+        """Look at nothing for so long, or until it is interrupted."""
+        _ready([self._bell], seconds)
+
     def interrupt(self) -> None:
-        """Let whoever waits go on: called when the watch is about to be closed."""
+        """Let whoever waits or rests go on: called when the watch is about to be closed."""
         with contextlib.suppress(OSError):
             os.write(self._button, b"x")
 
@@ -84,8 +89,7 @@ class Watch:
         os.close(self._button)
 
     def _select(self, seconds: float) -> list[Any]:
-        held = [each for each in (self._bell, self._notes, self._ears) if each is not None]
-        return select.select(held, [], [], seconds)[0]
+        return _ready([each for each in (self._bell, self._notes, self._ears) if each is not None], seconds)
 
     def _attach(self) -> None:
         """Watch what was not there before, and what has gone meanwhile."""
@@ -154,6 +158,15 @@ class Watch:
             return True
         changed, self._seen = version != self._seen, version
         return changed
+
+
+def _ready(held: list[Any], seconds: float) -> list[Any]:
+    """Which of these can be read. Not with `select`, which takes no numbers from 1024: a program may have many files open."""
+    poll = select.poll()
+    for each in held:
+        poll.register(each, select.POLLIN)
+    numbers = {number for number, _ in poll.poll(math.ceil(min(max(seconds, 0.0), LONGEST_SECONDS) * 1000))}
+    return [each for each in held if (each if isinstance(each, int) else each.fileno()) in numbers]
 
 
 def _inotify() -> Inotify | None:

@@ -65,7 +65,7 @@ def export(asked: Asked, *, output: Path | None, incident: str | None, shape: st
     The same content gives the same bytes. A fork brings its past. Nothing is left out or blackened: look for secrets before you
     give it away.
     """
-    if incident and (any(chosen.values()) or shape != "bundle"):
+    if incident is not None and (any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
     if shape != "bundle":
         if not chosen["sessions"] or chosen["scopes"] or chosen["runs"] or chosen["everything"]:
@@ -75,7 +75,7 @@ def export(asked: Asked, *, output: Path | None, incident: str | None, shape: st
     if output is None:
         raise click.UsageError("a bundle needs a file: -o NAME.perdure")
     with asked.open() as store, progress("exporting") as step:
-        done = store.export_incident(output, incident) if incident else store.export(output, progress=step, **chosen)
+        done = store.export_incident(output, incident) if incident is not None else store.export(output, progress=step, **chosen)
     _say_exported(done, as_json=asked.as_json)
 
 

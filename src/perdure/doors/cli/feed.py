@@ -91,7 +91,7 @@ def tail(
     """
     with asked.open() as store:
         wanted = Wanted(store, name, kind)
-        start = after if after or from_start else store.feed_end()
+        start = after if after is not None or from_start else store.feed_end()
         cursor = _say_feed(store, start, wanted, once=once, limit=limit, as_json=asked.as_json)
         more = any(wanted.among(page) for page in follow(store, cursor, once=True))
     note(f"more events: add --after {cursor}" if more else f"for what comes later: add --after {cursor}")

@@ -59,6 +59,8 @@ def views(asked: Asked, *, sessions: tuple[str, ...], form: str, where: Path | N
     """
     from perdure.interchange.views import keeping  # noqa: PLC0415 - as above
 
+    if discard and (sessions or where is not None):
+        raise click.UsageError("--discard names the page that is forgotten: it goes with no SESSION and not with --to")
     if where is not None:
         with _opened(asked, read_only=True) as (core, tenant):
             return _say(asked, keeping.write_to(core, tenant, where, sessions))

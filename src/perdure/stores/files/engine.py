@@ -111,8 +111,9 @@ class FilesEngine(SqliteEngine):
     def prepare(self) -> None:
         """Make the folder if it is new, and bring the cache to the end of the log, whatever became of both.
 
-        Safe beside anybody and after any crash. Raises Fault, or NotFound.
+        Safe beside anybody and after any crash. Raises Fault, NotFound, or Invalid for what is no folder.
         """
+        self.layout.check()
         if self.read_only:
             return self._prepare_to_read()
         with disk_errors(self.layout.folder, "store"):

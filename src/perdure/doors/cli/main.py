@@ -211,5 +211,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # whoever started us closed it: nobody reads what is said there
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
+    if "_PERDURE_COMPLETE" in os.environ:
+        import_module("perdure.doors.cli.completion")  # tells click how bash is completed
     cli(prog_name="perdure")
     sys.exit(0)

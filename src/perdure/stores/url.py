@@ -13,6 +13,7 @@ from perdure.errors import Invalid
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 NO_FOLDER = "make it first; a path from the root has four slashes: sqlite:////srv/agent.db"
+NOT_YET = "name another; `perdure init --store URL` or a program that opens it for writing makes it"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OURS = ("schema", "artifacts")

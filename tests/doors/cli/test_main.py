@@ -174,6 +174,19 @@ def test_a_file_that_is_no_database(run, tmp_path, name) -> None:
     assert (tmp_path / "x.db").read_bytes() == b"not a database" * 500
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+def test_the_way_out_of_a_store_that_is_not_yet_there_can_be_taken(run, tmp_path, scheme) -> None:
+    """An empty file or folder: the hint is pasted, and then there is a store."""
+    place = tmp_path / "empty"
+    place.touch() if scheme == "sqlite" else place.mkdir()
+    url = f"{scheme}:///{place}"
+    refused = run("sessions", "--store", url)
+    assert refused.exit_code == errors.NotFound.exit_code
+    assert "`perdure init --store URL`" in refused.stderr
+    assert run("init", "--store", url).exit_code == 0
+    assert run("sessions", "--store", url).exit_code == 0
+
+
 def test_an_unknown_tenant_is_not_made(run, url) -> None:
     for _ in range(2):
         result = run("sessions", "--store", url, "--tenant", "acme")

@@ -32,6 +32,7 @@ from perdure.stores.files.load import Loader, Q, facts_of, put_facts
 from perdure.stores.lane import Unknown
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
+from perdure.stores.url import NOT_YET
 
 log = logging.getLogger("perdure.store")
 
@@ -210,9 +211,7 @@ class FilesEngine(SqliteEngine):
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
             self._check_new(self.layout.cache.exists() or self.journal().noted() is not None)
-            raise NotFound(
-                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
-            )
+            raise NotFound(f"there is no store yet at {self.url}", path="store", hint=NOT_YET)
         journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)

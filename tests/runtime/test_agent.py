@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import perdure
 from perdure.errors import Invalid
 from perdure.runtime.agent import agent
 
@@ -53,3 +54,21 @@ def test_a_method_is_declared_of_an_object_and_not_in_its_class():
     with pytest.raises(Invalid, match="its object would be missing"):
         agent(Service.go)
     assert agent(Service().go).name == "go"
+
+
+def test_a_tool_is_not_driven_as_an_agent():
+    """Its first parameter would be a run, and what it does outside would be in no ledger: done again after a crash."""
+    called: list[object] = []
+
+    @perdure.tool(name="pay-once")
+    def pay(invoice):
+        called.append(invoice)
+
+    with perdure.open("memory:") as store:
+        for verb in (store.drive, store.start, perdure.agent):
+            with pytest.raises(perdure.Invalid, match="pay-once is a tool") as caught:
+                verb(pay)
+            assert caught.value.path == "agent"
+            assert "session.act(pay-once" in caught.value.hint
+        assert list(store.runs()) == []
+    assert called == []

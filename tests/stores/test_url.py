@@ -103,6 +103,11 @@ def test_places_for_artifacts():
         "sqlite:///a.db?x=1",
         "mysql://a/b",
         "sqlite:///a\0b.db",
+        "sqlite:///a%00b.db",
+        "files:///a%00b",
+        "sqlite:///a.db\n",
+        "postgresql://me@h/d\r\n",
+        "memory:\n",
         "sqlite:///a\udcff.db",
         "postgresql://[h/d",
         "redis:",
@@ -140,6 +145,12 @@ def test_a_bare_path_and_a_slash_too_few_are_told_what_was_meant(text, meant):
     with pytest.raises(Invalid) as caught:
         urls.parse(text)
     assert caught.value.hint == f"did you mean {meant} ?"
+
+
+def test_a_line_end_is_told_with_its_place_and_not_made_part_of_a_name():
+    with pytest.raises(Invalid, match="control character at 17") as caught:
+        urls.parse("sqlite:///kept.db\n")
+    assert "line end" in caught.value.hint
 
 
 def test_a_path_that_is_no_text_is_told_so():

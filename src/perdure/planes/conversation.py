@@ -277,8 +277,12 @@ def sessions(
     """A page of sessions, newest first. Sessions whose time is over are left out unless `expired`."""
     size = check_page(limit)
     at, stream = decode_cursor(after, 2) if after is not None else (None, None)
+    wanted = {
+        "label": None if label is None else check_name(label, "label"),
+        "creator": None if creator is None else check_name(creator, "creator"),
+    }
     rows = reads.query(
-        Q.sessions_page, tenant=reads.tenant, label=label, creator=creator, current=None if expired else 1,
+        Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, **wanted,
         at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until)._asdict(),
     )  # fmt: skip
     more = encode_cursor(rows[size - 1][5], rows[size - 1][11]) if len(rows) > size else None

@@ -12,6 +12,7 @@ from functools import update_wrapper
 from typing import Any, NamedTuple, overload
 
 from perdure.effects.meaning import named_args
+from perdure.effects.tool import Tool
 from perdure.errors import Invalid, NotFound
 from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
@@ -125,6 +126,9 @@ def _declare(
     fn: Any, *, name: str | None = None, checkpoint: str | None = None, timeout: Any = None, limit: int | None = None,
     workspace: str | None = None, pins: Mapping[str, Any] | None = None,
 ) -> Agent:  # fmt: skip
+    if isinstance(fn, Tool):
+        hint = f"call it by run.act({fn.name}, …) in an agent, or by session.act({fn.name}, …, key=…)"
+        raise Invalid(f"{fn.name} is a tool: driven as an agent it would act past the ledger", path="agent", hint=hint)
     if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise Invalid("an agent is a function or an async function that takes a run", path="agent")
     if not signature_of(fn, "agent").parameters:

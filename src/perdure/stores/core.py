@@ -272,7 +272,8 @@ class Core:
         try:
             return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
         except ReadOnly:
-            raise NotFound(f"this store has no tenant {name!r}", path="tenant") from None
+            hint = "name another; whoever opens the store for writing with this one makes it"
+            raise NotFound(f"this store has no tenant {name!r}", path="tenant", hint=hint) from None
 
     def close(self) -> None:
         """Finish what is queued, then let everything go. Calling it again does nothing, nor does calling it after a fork."""

@@ -41,7 +41,7 @@ from perdure.stores.sqlite import (
 )
 from perdure.stores.statements import Statement
 from perdure.stores.store import Engine, Fault, FaultKind, Writes
-from perdure.stores.url import NO_FOLDER, without_password
+from perdure.stores.url import NO_FOLDER, NOT_YET, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
 _SMALLEST_BYTES = 512  # no SQLite database is smaller than one page of this size
@@ -234,7 +234,7 @@ def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> 
     migrate.check(found, known)
     if found == 0:
         where = without_password(engine.url)
-        raise NotFound(f"there is no store yet at {where}", path="store", hint="name another, or open it for writing")
+        raise NotFound(f"there is no store yet at {where}", path="store", hint=NOT_YET)
     if found < known:
         message = f"the database has schema {found}; this Perdure reads {known}"
         raise Refused(message, path="meta.schema", hint="open it once for writing, or run: perdure migrate")

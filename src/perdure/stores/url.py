@@ -13,7 +13,9 @@ from perdure.errors import Invalid
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 NO_FOLDER = "make it first; a path from the root has four slashes: sqlite:////srv/agent.db"
+NOT_YET = "name another; `perdure init --store URL` or a program that opens it for writing makes it"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OURS = ("schema", "artifacts")
 
 
@@ -34,8 +36,11 @@ def parse(url: str) -> Address:
     """Read a store URL; Invalid names what is wrong with it."""
     if not isinstance(url, str):
         raise Invalid(f"expected a store URL such as {_SCHEMES}, got {type(url).__name__}", path="store")
-    if not url or "\0" in url or not _is_unicode(url):
+    if not url or not _is_unicode(url):
         raise Invalid(f"expected a store URL such as {_SCHEMES}", path="store")
+    if found := _CONTROL.search(url):
+        hint = "take it away: a line end often comes with a value that was read from a file"
+        raise Invalid(f"control character at {found.start()} of the store URL", path="store", hint=hint)
     if url in ("memory:", "memory://"):
         return Address(url, "memory")
     if "://" not in url:
@@ -82,7 +87,10 @@ def _on_disk(url: str, scheme: str) -> Address:
         shown = f"{scheme}:///{name}, or {scheme}:////srv/{name} for an absolute one"
         raise Invalid(f"expected a path: {shown}", path="store")
     options = _options(query, ("artifacts",), "store")
-    return Address(url, scheme, path=Path(unquote(place[1:])).absolute(), artifacts=options.get("artifacts"))
+    named = unquote(place[1:])
+    if "\0" in named:
+        raise Invalid("no file has a NUL (%00) in its name", path="store")
+    return Address(url, scheme, path=Path(named).absolute(), artifacts=options.get("artifacts"))
 
 
 def _postgres(url: str) -> Address:

@@ -150,6 +150,21 @@ def test_filters(ask, url, words, expected) -> None:
     assert [item[named] for item in ask(*words, "--store", url)["items"]] == expected
 
 
+@pytest.mark.parametrize("option", ["--label", "--creator"])
+@pytest.mark.parametrize("name", ["", "a\nb", "\udce4", "x" * 300])
+def test_what_is_no_name_is_refused_with_the_option(run, url, option, name) -> None:
+    result = run("sessions", option, name, "--store", url)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"perdure: {option[2:]}: ")
+
+
+def test_an_empty_cursor_is_no_cursor(run, url) -> None:
+    """A script whose variable is empty would otherwise begin at the end, and skip what it has not seen."""
+    result = run("tail", "--once", "--after", "", "--store", url)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "after: this is not a cursor of the feed" in result.stderr
+
+
 def test_nothing_found_is_no_error(run, url) -> None:
     result = run("sessions", "--store", url, "--label", "nobody")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sessions match\n")

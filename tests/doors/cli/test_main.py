@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -172,6 +174,19 @@ def test_a_file_that_is_no_database(run, tmp_path, name) -> None:
     assert (tmp_path / "x.db").read_bytes() == b"not a database" * 500
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+def test_the_way_out_of_a_store_that_is_not_yet_there_can_be_taken(run, tmp_path, scheme) -> None:
+    """An empty file or folder: the hint is pasted, and then there is a store."""
+    place = tmp_path / "empty"
+    place.touch() if scheme == "sqlite" else place.mkdir()
+    url = f"{scheme}:///{place}"
+    refused = run("sessions", "--store", url)
+    assert refused.exit_code == errors.NotFound.exit_code
+    assert "`perdure init --store URL`" in refused.stderr
+    assert run("init", "--store", url).exit_code == 0
+    assert run("sessions", "--store", url).exit_code == 0
+
+
 def test_an_unknown_tenant_is_not_made(run, url) -> None:
     for _ in range(2):
         result = run("sessions", "--store", url, "--tenant", "acme")
@@ -228,6 +243,38 @@ def test_every_error_exits_with_its_own_code(run, url, monkeypatch, error) -> No
 
 
 # -- the real process ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOENT, 3),
+        (errno.ENOTDIR, 2),
+        (errno.EISDIR, 2),
+        (errno.ENAMETOOLONG, 2),
+        (errno.EACCES, 7),
+        (errno.EPERM, 7),
+        (errno.EROFS, 7),
+        (errno.ENOSPC, 5),
+        (errno.EIO, 5),
+    ],
+)
+def test_what_the_system_refuses_is_later_only_if_it_may_be_well_then(run, url, monkeypatch, number, code) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "some/file")
+
+    monkeypatch.setattr("perdure.open", refuse)
+    result = run("sessions", "--store", url)
+    assert result.exit_code == code
+    assert result.stderr == f"perdure: some/file: {os.strerror(number)}\n"
+
+
+@pytest.mark.parametrize("words", ["sessions", "events --json", "tail --once --from-start"])
+def test_nobody_who_reads_is_no_bug(url, words) -> None:
+    """A service may start a command with its output closed."""
+    command = f'exec "{sys.executable}" -m perdure {words} --store "{url}" >&-'
+    ran = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, env=clean_environment())
+    assert (ran.returncode, "bug" in ran.stderr) == (0, False), ran.stderr
 
 
 def test_interrupted_is_quiet_and_130(url) -> None:

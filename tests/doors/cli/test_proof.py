@@ -64,7 +64,16 @@ def test_keys_are_secret_and_never_replaced(run, key, url) -> None:
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     before = key.read_bytes()
     assert run("anchor", "--new-key", key, "--store", url).exit_code == errors.Conflict.exit_code
+    assert run("anchor", "--new-key", "", "--store", url).exit_code == errors.Conflict.exit_code
     assert key.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["-o", "anchor.json"], ["--unsigned"]])
+def test_a_new_key_is_no_anchor_and_says_so(run, url, tmp_path, words) -> None:
+    result = run("anchor", "--new-key", tmp_path / "a.key", *words, "--store", url)
+    assert result.exit_code == 2
+    assert "--new-key makes a key and no anchor" in result.stderr
+    assert not (tmp_path / "a.key").exists()
 
 
 def test_an_anchor_is_made_and_holds(run, ask, key, url, tmp_path) -> None:

@@ -34,6 +34,17 @@ def test_a_page_of_any_store_is_shown_in_each_form(run, ask, url):
     assert run("views", "--store", url).exit_code == 2
 
 
+def test_what_is_to_be_forgotten_is_not_passed_over_in_silence(run, state):
+    page, url = edited(state), f"files:///{state}"
+    before = page.read_bytes()
+    for words in (["a"], ["--to", state.parent / "pages"]):
+        result = run("views", *words, "--discard", page, "--store", url)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--discard" in result.stderr
+    assert page.read_bytes() == before
+    assert not (state.parent / "pages").exists()
+
+
 def test_pages_of_any_store_are_written_and_applied(run, ask, tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with perdure.open(url) as store:

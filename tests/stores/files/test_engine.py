@@ -45,6 +45,16 @@ def lines(folder: Path) -> int:
     return sum(len(Layout(folder).content(number).splitlines()) for number in Layout(folder).numbers())
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_is_no_folder_of_a_store(url, folder, read_only):
+    folder.write_bytes(b"SQLite format 3")
+    with pytest.raises(perdure.Invalid, match="store is a file") as caught:
+        open_core(url, read_only=read_only)
+    assert caught.value.path == "store"
+    assert "sqlite:///FILE" in caught.value.hint
+    assert folder.read_bytes() == b"SQLite format 3"
+
+
 # -- what is appended --------------------------------------------------------------------------------------------------
 
 

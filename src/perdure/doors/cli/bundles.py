@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import run_names
+from perdure.doors.cli.names import argument, run_names, session_names
 from perdure.doors.cli.options import Asked, Body, command, reads
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_facts, say_json
 from perdure.doors.cli.progress import progress
@@ -42,7 +42,7 @@ ARRIVED = (
     "perdure export issue-42 --format markdown",
     "perdure export --incident 4f1c2a9b77d0 -o incident.perdure",
 )
-@click.argument("sessions", nargs=-1)
+@argument("sessions", session_names, nargs=-1)
 @click.option("-o", "--output", type=NEW_FILE, help="The new file; for reading, standard output if it is left out.")
 @click.option("--scope", "scopes", multiple=True, metavar="NAME", help="Also this scope's values.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Also this run.")
@@ -65,7 +65,7 @@ def export(asked: Asked, *, output: Path | None, incident: str | None, shape: st
     The same content gives the same bytes. A fork brings its past. Nothing is left out or blackened: look for secrets before you
     give it away.
     """
-    if incident and (any(chosen.values()) or shape != "bundle"):
+    if incident is not None and (any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
     if shape != "bundle":
         if not chosen["sessions"] or chosen["scopes"] or chosen["runs"] or chosen["everything"]:
@@ -75,7 +75,11 @@ def export(asked: Asked, *, output: Path | None, incident: str | None, shape: st
     if output is None:
         raise click.UsageError("a bundle needs a file: -o NAME.perdure")
     with asked.open() as store, progress("exporting") as step:
-        done = store.export_incident(output, incident) if incident else store.export(output, progress=step, **chosen)
+        done = (
+            store.export_incident(output, incident)
+            if incident is not None
+            else store.export(output, progress=step, **chosen)
+        )
     _say_exported(done, as_json=asked.as_json)
 
 

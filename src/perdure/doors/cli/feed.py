@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.names import argument, session_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
 from perdure.doors.cli.output import compact, moment, note, say_json_line
 from perdure.doors.cli.show import find_session
@@ -48,7 +49,7 @@ COLUMNS = (
 )
 @click.option("--kind", metavar="KIND", help="Only this kind (turn.said), or all below a word ('deploy.*').")
 @click.option("--actor", metavar="NAME", help="Only those of this actor.")
-@click.option("--session", metavar="NAME", help="Only those of this session.")
+@click.option("--session", metavar="NAME", help="Only those of this session.", shell_complete=session_names)
 @click.option("--emitted", is_flag=True, default=None, help="Only what session.emit made.")
 @spans
 @pages
@@ -68,7 +69,7 @@ def events(asked: Asked, **filters: Any) -> None:
     "perdure tail issue-42 --from-start --once --json",
     "perdure tail --kind turn.said | grep alice",
 )
-@click.argument("name", required=False)
+@argument("name", session_names, required=False)
 @click.option("--kind", metavar="KIND", help="Only this kind, or all below a word ('deploy.*').")
 @click.option("--from-start", is_flag=True, help="Everything from the beginning first; else only what is new.")
 @click.option("--once", is_flag=True, help="Stop at the end instead of waiting for more.")
@@ -91,7 +92,7 @@ def tail(
     """
     with asked.open() as store:
         wanted = Wanted(store, name, kind)
-        start = after if after or from_start else store.feed_end()
+        start = after if after is not None or from_start else store.feed_end()
         cursor = _say_feed(store, start, wanted, once=once, limit=limit, as_json=asked.as_json)
         more = any(wanted.among(page) for page in follow(store, cursor, once=True))
     note(f"more events: add --after {cursor}" if more else f"for what comes later: add --after {cursor}")

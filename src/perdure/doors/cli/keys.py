@@ -39,6 +39,7 @@ def new_key_pair(path: Path) -> Path:
         raise Refused("keys need an extra", path="new-key", hint="pip install 'perdure[crypto]'") from None
     key = Ed25519PrivateKey.generate()
     secret = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    check_new(path, "new-key")
     public = path.with_name(f"{path.name}.pub")
     check_new(public, "new-key")
     write_private(path, secret, "new-key")

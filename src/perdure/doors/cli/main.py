@@ -11,16 +11,30 @@ import keyword
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from perdure import __version__
 from perdure.doors.cli.options import log_options
-from perdure.errors import Error, Unavailable
+from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.model.display import visible
 
 INTERRUPTED = 130
+
+# What the system says no with: only what is not named here may be well later.
+OF_SYSTEM: dict[int, type[Error]] = {
+    errno.ENOENT: NotFound,
+    errno.ENOTDIR: Invalid,
+    errno.EISDIR: Invalid,
+    errno.ENAMETOOLONG: Invalid,
+    errno.EACCES: Refused,
+    errno.EPERM: Refused,
+    errno.EROFS: Refused,
+    errno.ENOSPC: Full,
+    errno.EDQUOT: Full,
+}
 
 # section -> command -> (module, what it does)
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -170,7 +184,7 @@ def tell_error(record: dict[str, Any]) -> None:
 
 
 def _of_system(error: OSError) -> Error:
-    found = Unavailable(error.strerror or str(error), path=str(error.filename or ""))
+    found = OF_SYSTEM.get(error.errno or 0, Unavailable)(error.strerror or str(error), path=str(error.filename or ""))
     found.__cause__ = error
     return found
 
@@ -194,5 +208,10 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started us closed it: nobody reads what is said there
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
+    if "_PERDURE_COMPLETE" in os.environ:
+        import_module("perdure.doors.cli.completion")  # tells click how bash is completed
     cli(prog_name="perdure")
     sys.exit(0)

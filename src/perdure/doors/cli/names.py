@@ -1,8 +1,10 @@
-"""Completion of names: runs, effects and asks, as the shell's completion asks for them. Whatever goes wrong completes nothing."""
+"""Completion of names: sessions, runs, effects and asks, as the shell's completion asks for them. Whatever goes wrong completes
+nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +18,15 @@ OFFERED = 100
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _completing(listing: Callable[[Store], Iterable[Any]]) -> Complete:
-    """A completion that offers the ids of what a listing of the store gives."""
+def _completing(listing: Callable[[Store], list[str]]) -> Complete:
+    """A completion that offers the names which a listing of the store gives."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
         given = ctx.params
         asked = Asked(given.get("store") or DEFAULT_STORE, given.get("tenant") or "default", as_json=False)
         try:
             with asked.open() as store:
-                found = [each.id for each in listing(store)]
+                found = listing(store)
         except Exception:  # noqa: BLE001 - a shell that completes must not be disturbed
             return []
         return [name for name in found if name.startswith(incomplete) and name.isprintable()]
@@ -32,11 +34,22 @@ def _completing(listing: Callable[[Store], Iterable[Any]]) -> Complete:
     return complete
 
 
-run_names = _completing(lambda store: store.runs(limit=OFFERED))
-open_effects = _completing(lambda store: store.effects(state="in_doubt", limit=OFFERED))
-open_asks = _completing(lambda store: store.asks(limit=OFFERED))
+def _sessions(store: Store) -> list[str]:
+    return [each.name for each in store.sessions(limit=OFFERED)]
 
 
-def argument(name: str, complete: Complete) -> Callable[[Any], Any]:
+def _runs(store: Store) -> list[str]:
+    return [each.id for each in store.runs(limit=OFFERED)]
+
+
+session_names = _completing(_sessions)
+run_names = _completing(_runs)
+shown_names = _completing(lambda store: _sessions(store) + _runs(store))
+forked_names = _completing(lambda store: _sessions(store) + [f"run:{run}" for run in _runs(store)])
+open_effects = _completing(lambda store: [each.id for each in store.effects(state="in_doubt", limit=OFFERED)])
+open_asks = _completing(lambda store: [each.id for each in store.asks(limit=OFFERED)])
+
+
+def argument(name: str, complete: Complete, **more: Any) -> Callable[[Any], Any]:
     """An argument that the shell completes."""
-    return click.argument(name, shell_complete=complete)
+    return click.argument(name, shell_complete=complete, **more)

@@ -90,7 +90,9 @@ def _say_report(report: Any) -> None:
 @writes_whole
 def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
     """State the ends of all chains, signed, to be kept where this store's administrators cannot change it."""
-    if new_key:
+    if new_key is not None:
+        if key or output or unsigned:
+            raise click.UsageError("--new-key makes a key and no anchor: it stands without --key, -o and --unsigned")
         public = new_key_pair(new_key)
         note(f"made {new_key} (keep it secret) and {public} (give it to whoever verifies)")
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import argument, run_names
+from perdure.doors.cli.names import argument, run_names, session_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
@@ -42,7 +42,7 @@ COLUMNS = (
     "--status", type=click.Choice([status.value for status in RunStatus]), help="Only those with this status."
 )
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
-@click.option("--session", metavar="NAME", help="Only those of this session.")
+@click.option("--session", metavar="NAME", help="Only those of this session.", shell_complete=session_names)
 @click.option("--parent", metavar="RUN", help="Only those that this run started.", shell_complete=run_names)
 @spans
 @pages

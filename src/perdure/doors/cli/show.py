@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import run_names
+from perdure.doors.cli.names import argument, shown_names
 from perdure.doors.cli.options import Asked, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
 from perdure.errors import NotFound, ReadOnly
@@ -54,7 +54,7 @@ def records(page: Any) -> Any:
     "perdure show run:4f1c2a9b77d0 --at 12",
     "perdure show run:4f1c2a9b77d0 --step 17",
 )
-@click.argument("name", shell_complete=run_names)
+@argument("name", shown_names)
 @click.option(
     "--turns",
     "count",

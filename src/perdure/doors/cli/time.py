@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import run_names
+from perdure.doors.cli.names import argument, forked_names, session_names
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import compact, note, plain, say_heading, say_json
 from perdure.doors.cli.show import find_session
@@ -51,8 +51,8 @@ def at_point(store: Store, text: str) -> Session:
     "perdure diff issue-42 try-b",
     "perdure diff issue-42@17 issue-42 --json",
 )
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@argument("a", session_names, metavar="A")
+@argument("b", session_names, metavar="[B]", required=False)
 @reads
 def diff(asked: Asked, *, a: str, b: str | None) -> None:
     """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said.
@@ -137,7 +137,7 @@ def marked(how: str, text: str) -> str:
     "perdure fork run:4f1c2a9b77d0 --at 0//3 --replace '\"hold\"'",
     "perdure fork run:4f1c2a9b77d0 --at 12 --replace '{\"hits\": 0}' --allow-effects",
 )
-@click.argument("name", shell_complete=run_names)
+@argument("name", forked_names)
 @click.option(
     "--at", metavar="SEQ|WHEN|PLACE", help="From there; of a run: a place or number that it shows. Else from now."
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perdure.doors.cli.names import argument, session_names
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import counted, note, say_json
 from perdure.model.display import visible
@@ -40,7 +41,7 @@ def _opened(asked: Asked, *, read_only: bool) -> Iterator[tuple[Core, int]]:
     "perdure views --store files:///state --discard state/views/issue-42.md",
     "perdure views --to pages",
 )
-@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@argument("sessions", session_names, nargs=-1, metavar="[SESSION]...")
 @click.option("--form", type=click.Choice(FORMS), default="md", show_default=True, help="How a page is shown.")
 @click.option("--to", "where", type=click.Path(path_type=Path), metavar="DIR", help="Write the pages into this folder.")
 @click.option(
@@ -59,6 +60,8 @@ def views(asked: Asked, *, sessions: tuple[str, ...], form: str, where: Path | N
     """
     from perdure.interchange.views import keeping  # noqa: PLC0415 - as above
 
+    if discard and (sessions or where is not None):
+        raise click.UsageError("--discard names the page that is forgotten: it goes with no SESSION and not with --to")
     if where is not None:
         with _opened(asked, read_only=True) as (core, tenant):
             return _say(asked, keeping.write_to(core, tenant, where, sessions))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.names import session_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
 from perdure.doors.cli.show import find_session, records
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
@@ -74,7 +75,7 @@ def decisions(asked: Asked, **filters: Any) -> None:
 @click.option("--actor", metavar="NAME", help="Only those that this actor wrote down.")
 @click.option("--stuck", is_flag=True, help="Only those that need a failed or cancelled task.")
 @click.option("--ready", is_flag=True, help="Only those that can be begun now, by priority; needs --session.")
-@click.option("--session", metavar="NAME", help="Of this session alone.")
+@click.option("--session", metavar="NAME", help="Of this session alone.", shell_complete=session_names)
 @spans
 @pages
 @reads

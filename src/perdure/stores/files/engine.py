@@ -32,6 +32,7 @@ from perdure.stores.files.load import Loader, Q, facts_of, put_facts
 from perdure.stores.lane import Unknown
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_read, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
+from perdure.stores.url import NOT_YET
 
 log = logging.getLogger("perdure.store")
 
@@ -118,8 +119,9 @@ class FilesEngine(SqliteEngine):
     def prepare(self) -> None:
         """Make the folder if it is new, and bring the cache to the end of the log, whatever became of both.
 
-        Safe beside anybody and after any crash. Raises Fault, or NotFound.
+        Safe beside anybody and after any crash. Raises Fault, NotFound, or Invalid for what is no folder.
         """
+        self.layout.check()
         if self.read_only:
             return self._prepare_to_read()
         with disk_errors(self.layout.folder, "store"):
@@ -217,9 +219,7 @@ class FilesEngine(SqliteEngine):
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         if not self.layout.numbers():
             self._check_new(self.layout.cache.exists() or self.journal().noted() is not None)
-            raise NotFound(
-                f"there is no store yet at {self.url}", path="store", hint="name another, or open it for writing"
-            )
+            raise NotFound(f"there is no store yet at {self.url}", path="store", hint=NOT_YET)
         journal = self.journal()
         if not self._is_readable(journal):
             engine = SqliteEngine("memory:", None)

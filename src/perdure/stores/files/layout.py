@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
-from perdure.errors import NotFound
+from perdure.errors import Invalid, NotFound
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
@@ -65,6 +65,12 @@ class Layout:
             _write_once(self.folder / ".gitattributes", _ATTRIBUTES)
             sync(self.folder)
             sync(self.folder.parent)
+
+    def check(self) -> None:
+        """Invalid where the folder should be and a file is."""
+        if self.folder.is_file():
+            hint = "name a folder; an SQLite file is opened as sqlite:///FILE"
+            raise Invalid(f"{self.folder} is a file", path="store", hint=hint)
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""

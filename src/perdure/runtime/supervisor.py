@@ -200,9 +200,8 @@ class Supervisor:
                 self._count_suspect(child)
             elif not self._worked:
                 return status if status > 0 else 1  # it never worked, and has said why
-            elif (
-                not child.holder and status == Unavailable.exit_code
-            ):  # the store is away, which those who work wait out
+            elif not child.holder and status == Unavailable.exit_code:
+                # The store is away, which those who work wait out.
                 self._no_workers_before = time.monotonic() + AWAY_SECONDS
             else:
                 self._count_death(status)

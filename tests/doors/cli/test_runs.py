@@ -263,9 +263,7 @@ def test_names_are_completed(ask, runs_url, word, listing) -> None:
 
 
 def completed(word: str, url: str) -> set[str]:
-    env = clean_environment(
-        _PERDURE_COMPLETE="bash_complete", COMP_WORDS=f"perdure {word} ", COMP_CWORD="2", PERDURE_STORE=url
-    )
+    env = clean_environment(_PERDURE_COMPLETE="bash_complete", COMP_LINE=f"perdure {word} ", PERDURE_STORE=url)
     command = [sys.executable, "-c", "from perdure.doors.cli.main import main; main()"]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     return {line.removeprefix("plain,") for line in ran.stdout.splitlines() if line}

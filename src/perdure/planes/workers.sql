@@ -1,7 +1,8 @@
 -- What workers take, and what people see of them.
 
 -- runs_takeable: runs of some agents (|a|b|) that can be taken now, oldest wake first. A filter that both databases have.
-SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'running', 'waiting')
   AND r.wake_at <= :now --? due
@@ -10,7 +11,8 @@ WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'runni
 ORDER BY r.wake_at, r.stream LIMIT :limit
 
 -- runs_held_by: the runs that a holder has.
-SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END, s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.holder = :holder AND r.tenant = :tenant
 ORDER BY r.stream LIMIT :limit

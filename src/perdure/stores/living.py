@@ -142,8 +142,8 @@ def is_anyone_alive(folder: Path) -> bool:
     """Whether some process holds a lock in the folder of a store: it leases or sends there."""
     with suppress(OSError), _entered(folder) as inside:
         if inside is not None:
-            names = [each.name for each in folder.iterdir() if _HOLDER.fullmatch(each.name)]
-            return not all(_can_be_locked(name, inside) for name in names)
+            with os.scandir(inside) as found:
+                return not all(_can_be_locked(each.name, inside) for each in found if _HOLDER.fullmatch(each.name))
     return False
 
 

@@ -216,9 +216,13 @@ def _session_here(reads: Reads, listed: Listed) -> str | None:
 
 def _known(reads: Reads, coming: Plan) -> Plan:
     """The same with how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
-    found, seq = find(reads, template(coming.listed, coming.written, coming.name))
+    sought = template(coming.listed, coming.written, coming.name)
+    found, seq = find(reads, sought)
+    if found is None and (taken := _taken(reads, coming)):
+        found, seq = find(reads, sought)  # whoever took it since that look may have imported this very stream
+        if found is None:
+            raise taken
     if found is None:
-        _check_free(reads, coming)
         return coming._replace(known=coming.written.fork)
     if found.kind != coming.listed.kind:
         raise Conflict(f"this stream is a {found.kind} here", path=coming.listed.path)
@@ -229,14 +233,15 @@ def _known(reads: Reads, coming: Plan) -> Plan:
     return coming._replace(known=min(seq, coming.listed.last), name=found.name, session=session)
 
 
-def _check_free(reads: Reads, coming: Plan) -> None:
-    """Nothing else here may have the name of a new stream, or the key of a new run."""
+def _taken(reads: Reads, coming: Plan) -> Conflict | None:
+    """What another stream here has of a new one: its name, or the key of a run."""
     listed = coming.listed
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
         hint = f"--rename {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
-        raise Conflict(f"another {listed.kind} has this name", path=f"{listed.kind} {coming.name}", hint=hint)
+        return Conflict(f"another {listed.kind} has this name", path=f"{listed.kind} {coming.name}", hint=hint)
     if coming.key and reads.query(runs.Q.run_by_key, tenant=reads.tenant, agent=coming.key[0], key=coming.key[1]):
-        raise Conflict(f"the key {coming.key[1]!r} stands for another run of {coming.key[0]}", path=listed.path)
+        return Conflict(f"the key {coming.key[1]!r} stands for another run of {coming.key[0]}", path=listed.path)
+    return None
 
 
 def _check_beginnings(reads: Reads, path: Path, planned: list[Plan]) -> None:

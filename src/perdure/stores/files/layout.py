@@ -27,7 +27,7 @@ from perdure.errors import Invalid, NotFound
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
-from perdure.stores.url import NO_FOLDER
+from perdure.stores.url import no_folder
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
@@ -58,7 +58,9 @@ class Layout:
     def make(self) -> None:
         """Make what is missing. The folder above must be there. Invalid for a link in it; OSError from the disk."""
         if not self.folder.parent.is_dir():
-            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint=NO_FOLDER)
+            raise NotFound(
+                f"there is no folder {self.folder.parent}", path="store", hint=no_folder("files", self.folder)
+            )
         self._check_links()
         for folder in (self.folder, self.log, self.blobs, self.own):
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure.effects import deciding, ending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
+from perdure.handles.sync.runs import RunHandle
 from perdure.handles.sync.sending import Sending
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
@@ -188,6 +189,21 @@ def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(k
         one.answer(one.asks()[0].id, "approve")
         meanwhile(Sending, "dispatch_permitted", lambda: act(other))
         assert [act(one), act(other), sent] == [1, 1, [1]]
+
+
+@pytest.mark.parametrize("at", ["waits", "effects"])
+def test_who_drives_while_another_answers_goes_on(tmp_path, meanwhile, at):
+    """Found waiting, and with nothing that it waits for: it is looked at again."""
+
+    def asking(run: Any) -> Any:
+        return run.ask("Merge?")
+
+    made, url = program(asking), f"sqlite:///{tmp_path}/agent.db"
+    with perdure.open(url) as one, perdure.open(url) as other:
+        driven(one, made)
+        (ask,) = one.asks()
+        meanwhile(RunHandle, at, lambda: other.answer(ask.id, "yes"))
+        assert one.drive(made, key="k") == "yes"
 
 
 def test_who_cancels_while_another_answers_cancels(two, meanwhile):

@@ -127,8 +127,17 @@ def test_a_conflict_of_versions_names_the_version_that_it_is_about(two, meanwhil
     one, other = two
     session, same = one.session("s"), other.session("s")
     session.set("x", 1)
-    meanwhile(values, "_conflict", lambda: same.delete("x"))
+    meanwhile(values, "_refuse", lambda: same.delete("x"))
     assert session.set("x", 2, expect=0).version == 3
+
+
+def test_a_value_whose_time_ends_while_it_is_looked_at_is_not_there(tmp_path, meanwhile):
+    clock = FakeClock()
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db", clock=clock) as store:
+        session = store.session("s")
+        session.set("x", 1, ttl="1s")
+        meanwhile(values, "_refuse", lambda: clock.advance("1s"))
+        assert session.set("x", 2, expect=0).version == 2
 
 
 def test_of_two_who_settle_at_once_the_later_one_is_told(two, meanwhile):

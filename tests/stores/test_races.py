@@ -15,6 +15,7 @@ from perdure.effects import deciding, ending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.sync.runs import RunHandle
 from perdure.handles.sync.sending import Sending
+from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
 from perdure.planes import runs, turns, values, waits
@@ -112,6 +113,38 @@ def test_what_another_process_wrote_since_is_known_to_who_names_it(two):
 
 
 # -- verbs that others may be in the middle of ------------------------------------------------------------------
+
+
+def long_ago(session: Any) -> None:
+    """A conversation in whose past something long was said, for which a summary stands."""
+    session.say("user", "first")
+    session.say("user", "long" * INLINE_MAX_BYTES, key="long")
+    last = session.say("user", "last")
+    session.say("assistant", "yes")
+    session.summarise(last.seq, "they talked")
+
+
+def let_go(store: Any) -> None:
+    """What a summary stands for goes, and so does the blob of what was long."""
+    assert store.retain(perdure.Retention(turns=0), dry_run=False).blobs == 1
+
+
+@pytest.mark.parametrize("kind", ["postgres", "sqlite", "files"])
+def test_what_others_let_go_while_it_is_read_is_no_damage(kind, request, tmp_path, meanwhile):
+    url = request.getfixturevalue("postgres_store") if kind == "postgres" else f"{kind}:///{tmp_path}/store"
+    with perdure.open(url) as one, perdure.open(url) as other:
+        session = one.session("s")
+        long_ago(session)
+        meanwhile(turns, "body_of", lambda: let_go(other))
+        assert [each.content for each in session.turns()] == ["first", "last", "yes"]
+
+
+def test_a_key_whose_turn_others_let_go_while_it_is_found_is_free(two, meanwhile):
+    one, other = two
+    session = one.session("s")
+    long_ago(session)
+    meanwhile(turns, "body_of", lambda: let_go(other))
+    assert session.say("user", "short", key="long").content == "short"
 
 
 def test_who_says_the_same_with_its_calls_at_once_is_given_the_turn(two, meanwhile):

@@ -457,6 +457,7 @@ class Tx:
         kept = self._kept(raw)
         if kept is not None:
             return kept[2:]
+        self.looks += 1  # whoever named it may have been pruned, and the blob collected, since he was looked at
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
         return rows[0] if rows else None
 

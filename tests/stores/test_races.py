@@ -19,6 +19,7 @@ from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
 from perdure.planes import runs, turns, values, waits
+from perdure.stores.tx import Tx
 from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.runs import claimed, driven, program
 from stores.verbs import append, begin, count_turns, opened
@@ -246,6 +247,18 @@ def test_who_drives_while_another_answers_goes_on(tmp_path, meanwhile, at):
         (ask,) = one.asks()
         meanwhile(RunHandle, at, lambda: other.answer(ask.id, "yes"))
         assert one.drive(made, key="k") == "yes"
+
+
+def test_who_adopts_while_another_adopts_the_same_run_is_told_so(two, tmp_path, meanwhile):
+    one, other = two
+
+    def nothing(run: Any) -> None: ...
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as origin:
+        envelope = origin.start(program(nothing), key="k").hand_over()
+    meanwhile(Tx, "find_stream", lambda: other.adopt(envelope))
+    with pytest.raises(Conflict, match="this store has run"):
+        one.adopt(envelope)
 
 
 def test_who_cancels_while_another_answers_cancels(two, meanwhile):

@@ -284,6 +284,22 @@ def test_who_begins_to_work_while_a_move_looks_is_fenced_too(source, target, mon
         assert store._caller.core.epoch == 2
 
 
+def test_a_store_that_is_taken_back_while_it_is_carried_goes_on_alone(source, target, monkeypatch):
+    prove = moving._prove
+
+    def taken_back_meanwhile(*given):
+        prove(*given)
+        take_back(source, actor="another")
+
+    monkeypatch.setattr(moving, "_prove", taken_back_meanwhile)
+    with pytest.raises(errors.Conflict, match="taken back"):
+        move(source, target, actor="mover")
+    with perdure.open(source) as store:
+        store.session("main").say("user", "it goes on here")
+    with pytest.raises(errors.Refused, match="not finished"):
+        perdure.open(target)
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])
 def test_of_two_who_move_a_store_to_two_places_at_once_one_does(kind, request, tmp_path, monkeypatch):
     """Both have looked whether it was moved, and it was not: what is said in the seal's own transaction counts."""

@@ -190,6 +190,8 @@ def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | Non
         _Carrier(origin, core, progress).run()
         _prove(origin, core)
         reach("move.proved")
+        if sealing.departure(sealing.facts_of(origin.engine)) is None:
+            raise Conflict("this store was taken back while it was carried", path="source", hint="move it to a new place")
         sealing.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
         reach("move.welcomed")
 

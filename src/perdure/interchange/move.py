@@ -191,7 +191,9 @@ def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | Non
         _prove(origin, core)
         reach("move.proved")
         if sealing.departure(sealing.facts_of(origin.engine)) is None:
-            raise Conflict("this store was taken back while it was carried", path="source", hint="move it to a new place")
+            raise Conflict(
+                "this store was taken back while it was carried", path="source", hint="move it to a new place"
+            )
         sealing.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
         reach("move.welcomed")
 

@@ -17,7 +17,7 @@ from perdure.handles.aio import acting, driving, sending
 from perdure.handles.aio import run as running
 from perdure.handles.aio.outward import AsyncSaga as Saga
 from perdure.handles.invoking import Flight
-from perdure.planes import known, runs, waits
+from perdure.planes import known, leasing, runs, steps, waits
 from perdure.runtime import course, places
 from perdure.runtime.journal import Journal
 from perdure.stores.slots import Slots
@@ -140,7 +140,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
     ),
     "a stale lease writes nothing": (
-        runs, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
+        leasing, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
     ),
     "a changed program is noticed": (
         Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
@@ -155,7 +155,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_step_is_done_anew_whatever_its_program_made_of_its_failure", {},
     ),
     "the step that ended its run is done anew": (
-        runs, "redo_step", lambda *_: None, AsyncRetryingContract,
+        steps, "redo", lambda *_: None, AsyncRetryingContract,
         "test_a_failed_step_is_done_anew_though_another_branch_wrote_since", {},
     ),
     "what was only meant is meant again": (

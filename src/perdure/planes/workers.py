@@ -1,6 +1,6 @@
 """Workers: what they can take, who they are, and the tree of who runs what. Keeps P13, P15.
 
-Taking itself is `runs.claim`: what is found here is only a hint, and the claim decides. Whoever's process died is a
+Taking itself is `leasing.claim`: what is found here is only a hint, and the claim decides. Whoever's process died is a
 *suspect* (it may have killed it) and is listed apart: suspects run one to a process. Callers: the handles of workers.
 """
 
@@ -81,7 +81,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Look:
-    """What there is to do for a worker. Only a hint: `runs.claim` decides. limit: 0 when it has no room."""
+    """What there is to do for a worker. Only a hint: `leasing.claim` decides. limit: 0 when it has no room."""
     takeable = [*_takeable(reads, what, limit)] if limit else []
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
     void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]

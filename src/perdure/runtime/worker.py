@@ -29,7 +29,7 @@ from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
-from perdure.planes.runs import Company, Lease
+from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime.agent import Agent

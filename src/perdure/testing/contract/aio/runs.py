@@ -25,7 +25,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.runs import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.runs import RunStatus
-from perdure.planes import runs
+from perdure.planes import leasing, steps
 from perdure.runtime.agent import Agent, agent
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.goods import Price
@@ -46,10 +46,10 @@ async def driven(store: AsyncStore, made: Agent, *args: Any, key: str = "k", **k
         return error
 
 
-async def claimed(store: AsyncStore, handle: AsyncRunHandle) -> runs.Lease | None:
+async def claimed(store: AsyncStore, handle: AsyncRunHandle) -> leasing.Lease | None:
     """Take a run as a worker does."""
     core = store._caller.core
-    return await store._caller.write(runs.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    return await store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
 
 
 class AsyncRunsContract:
@@ -427,8 +427,8 @@ class AsyncRunsContract:
             handle = await a.start(made, key="k")
             with pytest.raises(Conflict):  # b has it
                 await a.drive(made, key="k")
-            steps = await b._caller.read(runs.steps, handle._stream)
-            assert (steps, (await handle.refresh()).record.token) == ([], 2)
+            done = await b._caller.read(steps.steps, handle._stream)
+            assert (done, (await handle.refresh()).record.token) == ([], 2)
             opener.clock.advance("1h")
             assert await b.drive(made, key="k") == 1
             assert (await handle.refresh()).record.token == 3

@@ -26,7 +26,7 @@ from perdure.handles.sync.run import Run
 from perdure.handles.sync.runs import RunHandle
 from perdure.handles.sync.store import Store
 from perdure.model.records.runs import RunStatus
-from perdure.planes import runs
+from perdure.planes import leasing, steps
 from perdure.runtime.agent import Agent, agent
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.goods import Price
@@ -47,10 +47,10 @@ def driven(store: Store, made: Agent, *args: Any, key: str = "k", **kwargs: Any)
         return error
 
 
-def claimed(store: Store, handle: RunHandle) -> runs.Lease | None:
+def claimed(store: Store, handle: RunHandle) -> leasing.Lease | None:
     """Take a run as a worker does."""
     core = store._caller.core
-    return store._caller.write(runs.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    return store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
 
 
 class RunsContract:
@@ -426,8 +426,8 @@ class RunsContract:
             handle = a.start(made, key="k")
             with pytest.raises(Conflict):  # b has it
                 a.drive(made, key="k")
-            steps = b._caller.read(runs.steps, handle._stream)
-            assert (steps, (handle.refresh()).record.token) == ([], 2)
+            done = b._caller.read(steps.steps, handle._stream)
+            assert (done, (handle.refresh()).record.token) == ([], 2)
             opener.clock.advance("1h")
             assert b.drive(made, key="k") == 1
             assert (handle.refresh()).record.token == 3

@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import Invalid
 from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of, takes_by_name
 from perdure.model.instants import duration_us
-from perdure.model.limits import check_name
+from perdure.model.limits import check_name, check_one_of
 from perdure.model.records.effects import Rule, ToolKind, Verdict
 from perdure.model.values import digest
 from perdure.planes.spans import Duration
@@ -206,10 +206,7 @@ def kind_of(kind: object, probe: object = None) -> ToolKind:
     """A kind by its name; if none is given, what follows from whether there is a probe."""
     if kind is None:
         return ToolKind.UNSAFE if probe is None else ToolKind.PROBED
-    try:
-        return ToolKind(kind)  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(ToolKind)}; got {kind!r}", path="kind") from None
+    return check_one_of(ToolKind, kind, "kind")
 
 
 def _us(duration: Duration | None, path: str) -> int | None:

@@ -14,24 +14,26 @@ handles and the worker.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound
+from perdure.errors import Conflict, Damaged, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
-from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
 from perdure.model.values import digest, to_plain
 from perdure.planes import conversation, elsewhere
 from perdure.planes.documents import doc_of, stored_value
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
-from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.listing import Listing
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant, deadline
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import HOLDERS, RUNS
 from perdure.stores.statements import Statements
@@ -310,32 +312,16 @@ def runs_of_store(
     after: str | None = None,
 ) -> Page[tuple[Stream, RunRecord]]:
     """The runs of this tenant, newest first, each with its stream."""
-    count = check_page(limit)
-    at, in_stream = (None, None) if after is None else decode_cursor(after, 2)
-    span = between(reads, since, until)
-    names = {"agent": agent, "session": session, "run": parent}
-    given: dict[str, Any] = {name: None if value is None else check_name(value, name) for name, value in names.items()}
+    listing = Listing(reads, limit, after, since, until, one_each=True)
     rows = reads.query(
         Q.runs_of_store,
-        tenant=reads.tenant,
-        status=None if status is None else _status(status),
-        since=span.since,
-        until=span.until,
-        after_at=at,
-        after_stream=in_stream,
-        limit=count + 1,
-        **given,
+        **listing.asked,
+        status=None if status is None else check_one_of(RunStatus, status, "status").value,
+        agent=None if agent is None else check_name(agent, "agent"),
+        session=None if session is None else check_name(session, "session"),
+        run=None if parent is None else check_name(parent, "run"),
     )
-    found = [(stream := Stream(*row[25:]), _record(reads, stream, row[:25])) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[9], last[25]) if last else None)
-
-
-def _status(status: object) -> str:
-    try:
-        return RunStatus(status).value  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(RunStatus)}; got {status!r}", path="status") from None
+    return listing.page(rows, partial(_record, reads), lambda each: (each.created_at,))
 
 
 SHOWN = (

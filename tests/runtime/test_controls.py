@@ -33,8 +33,8 @@ from perdure.testing.contract.aio.going_on import (
 from perdure.testing.contract.aio.programs import AsyncProgramsContract, Deployed
 from perdure.testing.contract.aio.restored import AsyncRestoredContract
 from perdure.testing.contract.aio.runs import AsyncRunsContract
-from perdure.testing.contract.aio.sagas import AsyncUndoingContract
-from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncSagasContract, AsyncWaitsContract
+from perdure.testing.contract.aio.sagas import AsyncSagasContract, AsyncUndoingContract
+from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncWaitsContract
 from perdure.testing.openers import AsyncOpener
 
 BROKEN = (AssertionError, pytest.fail.Exception, Error, LookupError, ValueError, TimeoutError)

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects.settling import MISHAPS
+from perdure.effects.settling import MISHAPS, has_landed
 from perdure.errors import Conflict, Failed, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
-from perdure.model.instants import instant_us, to_datetime
+from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, text_of
 from perdure.model.values import to_plain
@@ -394,11 +394,6 @@ def _check_undoable(tx: Tx, found: EffectRecord) -> None:
         raise Conflict(
             f"effect {found.id} was given up, and may still arrive: undo it later", path="effect", state="failed"
         )
-
-
-def has_landed(found: EffectRecord, now_us: int) -> bool:
-    """Whether nothing of it can arrive outside any more: its caller is quiet, and what it sent has had its time."""
-    return found.quiet_at is not None and now_us >= instant_us(found.quiet_at, 0) + found.rule.lands_within
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ _STREAM = len(Stream.__struct_fields__)  # columns of a stream, which end every 
 
 class Listing:
     """One page of a listing. `asked` is what its statement takes of it; a row stands where its instant, its stream and, if a
-    stream has several, its number say.
+    stream has several, its number say. one_each: a stream has one alone.
     """
 
     def __init__(

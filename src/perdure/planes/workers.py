@@ -98,9 +98,9 @@ def _takeable(reads: Reads, what: Wanted, limit: int) -> Iterator[Found]:
         yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **given))
 
 
-def held_by(reads: Reads, holder: str, limit: int = ROWS_MAX) -> list[Found]:
+def held_by(reads: Reads, holder: str) -> list[Found]:
     """The runs that a holder has."""
-    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=limit)]
+    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
 
 
 def _found(row: tuple[Any, ...]) -> Found:

@@ -16,7 +16,7 @@ from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 
 ME, OTHER = "a" * 32, "b" * 32
 ANY, FELLOWS, NOBODY = Company
-BOTH = workers.wanted(["one", "two"], ["p1"])
+BOTH = workers.drivable(["one", "two"], ["p1"])
 
 
 @perdure.agent(name="one")
@@ -66,14 +66,14 @@ def test_runs_of_these_agents_oldest_first(store, look):
     assert named(look().takeable) == [started[number].id for number in (0, 1, 3)]
     assert named(look(limit=1).takeable) == [started[0].id]
     assert look(limit=0).takeable == []
-    assert look(workers.wanted(["t", "o|n", "|"], [])).takeable == []
+    assert look(workers.drivable(["t", "o|n", "|"], [])).takeable == []
 
 
 def test_a_pinned_run_is_only_for_its_program(store, look):
     handle = store.start(one)
     handle.pin("p1")
     assert named(look().takeable) == [handle.id]
-    assert look(workers.wanted(["one"], ["p2"])).takeable == []
+    assert look(workers.drivable(["one"], ["p2"])).takeable == []
 
 
 def test_waiting_runs_come_when_they_are_due_and_until_then_it_is_said_how_long(store, look):

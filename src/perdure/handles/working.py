@@ -51,7 +51,7 @@ class AsyncDesk:
     async def look(self, agents: Collection[Agent], limit: int) -> Look:
         """What there is to do: runs of these agents that are ready or due, and runs whose holders are gone."""
         await self._tidy()
-        wanted = workers.wanted([each.name for each in agents], [each.program for each in agents])
+        wanted = workers.drivable([each.name for each in agents], [each.program for each in agents])
         return await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self.holder)
 
     async def _tidy(self) -> None:

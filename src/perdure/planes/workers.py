@@ -61,16 +61,16 @@ class Look(NamedTuple):
     held: int = 0
 
 
-class Wanted(NamedTuple):
+class Drivable(NamedTuple):
     """What a worker can drive: the names of its agents and the digests of their programs."""
 
     agents: str
     programs: str
 
 
-def wanted(agents: Iterable[str], programs: Iterable[str]) -> Wanted:
+def drivable(agents: Iterable[str], programs: Iterable[str]) -> Drivable:
     """What can be driven, as the statements take it."""
-    return Wanted(_listed(agents), _listed(programs))
+    return Drivable(_listed(agents), _listed(programs))
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -80,7 +80,7 @@ def _listed(names: Iterable[str]) -> str:
 # -- what can be taken -----------------------------------------------------------------------------------------
 
 
-def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Look:
+def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> Look:
     """What there is to do for a worker. Only a hint: `leasing.claim` decides. limit: 0 when it has no room."""
     takeable = [*_takeable(reads, what, limit)] if limit else []
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
@@ -91,7 +91,7 @@ def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Lo
     return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held)
 
 
-def _takeable(reads: Reads, what: Wanted, limit: int) -> Iterator[Found]:
+def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[Found]:
     """Ready runs, and waiting ones past their time, oldest first."""
     for status, due in ((RunStatus.READY, None), (RunStatus.WAITING, 1)):
         given = {"status": status.value, "due": due, "limit": limit, **what._asdict()}

@@ -352,7 +352,7 @@ class AsyncRuns(AsyncStoreHandle):
     async def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
         """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
         core = self._caller.core
-        wanted = workers.wanted(known, {each.program for each in known.values()})
+        wanted = workers.drivable(known, {each.program for each in known.values()})
         seen = await self._caller.read(workers.look, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
         mine = await self._caller.read(workers.held_by, core.holder)
         dropped = [each for each in mine if self._is_gone(core.holder, each.stream)]

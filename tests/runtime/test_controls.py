@@ -21,10 +21,12 @@ from perdure.planes import known, leasing, runs, steps, waits
 from perdure.runtime import course, places
 from perdure.runtime.journal import Journal
 from perdure.stores.slots import Slots
+from perdure.testing.contract.aio.acting import AsyncActingContract
 from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
 from perdure.testing.contract.aio.children import AsyncChildrenContract
+from perdure.testing.contract.aio.cuts import AsyncCutsContract
 from perdure.testing.contract.aio.doubt import AsyncDoubtContract, AsyncGuardsContract
-from perdure.testing.contract.aio.effects import AsyncActingContract, AsyncLedgerContract
+from perdure.testing.contract.aio.effects import AsyncLedgerContract
 from perdure.testing.contract.aio.going_on import (
     AsyncForgottenContract,
     AsyncLookingAgainContract,
@@ -221,7 +223,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncRunsContract,
+        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (

@@ -10,23 +10,10 @@ from pathlib import Path
 import pytest
 
 import perdure
+from mailing import SENT, mailing, send
 from perdure.stores import scripts
 from perdure.stores.core import engine_for
 from perdure.stores.url import parse
-
-SENT: list[str] = []
-
-
-@perdure.tool
-def send(what: str) -> str:
-    SENT.append(what)
-    return what
-
-
-@perdure.agent
-def mailing(run: perdure.Run) -> str:
-    run.ask("?")
-    return run.act(send, "mail")
 
 
 @pytest.fixture

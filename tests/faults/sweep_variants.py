@@ -15,7 +15,7 @@ from perdure.effects.ledger import Intent, Outcome
 from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.run import Run
 from perdure.model.points import reach
-from perdure.planes import runs
+from perdure.planes import leasing
 
 
 def unrecorded() -> None:
@@ -43,4 +43,4 @@ def unchecked() -> None:
 
 def unfenced() -> None:
     unchecked()
-    runs.check_lease = lambda *_: None
+    leasing.check_lease = lambda *_: None

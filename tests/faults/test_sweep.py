@@ -39,7 +39,7 @@ from faults.tracing import tracer
 from faults.writer import SEED
 from perdure.effects.ledger import ARROWS
 from perdure.model.records.runs import RunStatus
-from perdure.planes import runs, waits
+from perdure.planes import leasing, runs, steps, waits
 
 log = logging.getLogger(__name__)
 
@@ -224,7 +224,11 @@ IN_ANOTHER = {"undone", "retry"}  # arrows in the commit of something else: its 
 def transitions() -> set[str]:
     """The kinds of events that move an effect, a run or a wait: of the ledger's table, and as the planes write them."""
     literal = re.compile(r'"((?:run|step)\.[a-z_]+)"')
-    of_runs = {kind for module in (runs, waits) for kind in literal.findall(Path(str(module.__file__)).read_text())}
+    of_runs = {
+        kind
+        for module in (runs, leasing, steps, waits)
+        for kind in literal.findall(Path(str(module.__file__)).read_text())
+    }
     ends = {f"run.{status}" for status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)}
     of_waits = {
         f"{what}.{end}" for what in ("ask", "run.wait") for end in ("opened", "answered", "expired", "withdrawn")

@@ -194,9 +194,8 @@ def test_what_was_written_since_git_left_the_conflict_stays(folder):
     rebuilt.check(folder)
 
 
-@pytest.mark.parametrize("point", ["files.before_append", "lane.before_commit"])
-def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
-    conflicted(folder)
+def cut_off(point: str, folder: Path) -> None:
+    """Begin to merge the conflict in a log, and get no further than to this point."""
 
     def stop() -> None:
         raise Stopped
@@ -205,6 +204,12 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
     with pytest.raises(Stopped):
         merge(url(folder), None)
     disarm()
+
+
+@pytest.mark.parametrize("point", ["files.before_append", "lane.before_commit"])
+def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
+    conflicted(folder)
+    cut_off(point, folder)
     merge(url(folder), None)
     check(folder, "other")
 
@@ -260,14 +265,7 @@ def test_a_merge_is_told_though_its_cache_could_not_follow(folder, monkeypatch):
 
 def test_what_was_written_since_a_merge_was_cut_off_stays(folder):
     conflicted(folder)
-
-    def stop() -> None:
-        raise Stopped
-
-    disarm = points.arm("lane.before_commit", stop)
-    with pytest.raises(Stopped):
-        merge(url(folder), None)
-    disarm()
+    cut_off("lane.before_commit", folder)
     with perdure.open(url(folder)) as store:
         store.session("fresh").say("user", "since")
     merge(url(folder), None)
@@ -282,14 +280,7 @@ def test_what_was_written_since_and_follows_nothing_any_more_is_told_and_kept(fo
     conflicted(folder)
     with perdure.open(url(folder)) as store:
         store.session("mine").say("user", "since")
-
-    def stop() -> None:
-        raise Stopped
-
-    disarm = points.arm("lane.before_commit", stop)
-    with pytest.raises(Stopped):
-        merge(url(folder), None)
-    disarm()
+    cut_off("lane.before_commit", folder)
     with perdure.open(url(folder)) as store:
         store.session("mine").say("user", "after that")
     merged = merge(url(folder), None)

@@ -7,7 +7,7 @@ import pytest
 import perdure
 from perdure.effects import ledger
 from perdure.model.records.effects import EffectError
-from perdure.planes import presence, runs
+from perdure.planes import leasing, presence
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 
@@ -37,10 +37,10 @@ def is_needed(store, holder=OTHER):
 def test_who_has_a_run_until_another_takes_it(store):
     handle = store.start(needing)
     given = {"program": "p", "epoch": 0}
-    store._caller.write(runs.claim, handle._stream, holder=OTHER, **given)
+    store._caller.write(leasing.claim, handle._stream, holder=OTHER, **given)
     store._caller.core.clocks.now.advance("1h")
     assert is_needed(store)
-    store._caller.write(runs.claim, handle._stream, holder="c" * 32, **given)
+    store._caller.write(leasing.claim, handle._stream, holder="c" * 32, **given)
     assert not is_needed(store)
 
 

@@ -9,14 +9,14 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Intent, Sender
 from perdure.model.records.effects import Rule, ToolKind
 from perdure.model.records.workers import About
-from perdure.planes import runs, workers
-from perdure.planes.runs import Company
+from perdure.planes import leasing, runs, steps, workers
+from perdure.planes.leasing import Company
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 
 ME, OTHER = "a" * 32, "b" * 32
 ANY, FELLOWS, NOBODY = Company
-BOTH = workers.wanted(["one", "two"], ["p1"])
+BOTH = workers.drivable(["one", "two"], ["p1"])
 
 
 @perdure.agent(name="one")
@@ -50,7 +50,7 @@ def look(store):
 
 
 def claim(store, handle, holder=OTHER, **given):
-    return store._caller.write(runs.claim, handle._stream, holder=holder, program="p1", epoch=0, **given)
+    return store._caller.write(leasing.claim, handle._stream, holder=holder, program="p1", epoch=0, **given)
 
 
 def named(found):
@@ -66,21 +66,21 @@ def test_runs_of_these_agents_oldest_first(store, look):
     assert named(look().takeable) == [started[number].id for number in (0, 1, 3)]
     assert named(look(limit=1).takeable) == [started[0].id]
     assert look(limit=0).takeable == []
-    assert look(workers.wanted(["t", "o|n", "|"], [])).takeable == []
+    assert look(workers.drivable(["t", "o|n", "|"], [])).takeable == []
 
 
 def test_a_pinned_run_is_only_for_its_program(store, look):
     handle = store.start(one)
     handle.pin("p1")
     assert named(look().takeable) == [handle.id]
-    assert look(workers.wanted(["one"], ["p2"])).takeable == []
+    assert look(workers.drivable(["one"], ["p2"])).takeable == []
 
 
 def test_waiting_runs_come_when_they_are_due_and_until_then_it_is_said_how_long(store, look):
     handle = store.start(one)
     lease = claim(store, handle)
     due = store._caller.core.clocks.now() + 5_000_000
-    store._caller.write(runs.fenced, lease, runs.wait, "sleep", due)
+    store._caller.write(leasing.fenced, lease, runs.wait, "sleep", due)
     assert (look().takeable, look().wake_left_us) == ([], 5_000_000)
     store._caller.core.clocks.now.advance(5)
     assert (named(look().takeable), look().wake_left_us) == ([handle.id], None)
@@ -119,17 +119,17 @@ class TestDeaths:
     def test_who_only_lost_sight_of_it_has_not_died(self, store):
         handle = store.start(one)
         claim(store, handle)
-        for _ in range(runs.DEATHS_MAX + 1):
+        for _ in range(leasing.DEATHS_MAX + 1):
             assert claim(store, handle, OTHER, dead=[OTHER], company=ANY)
         assert (handle.refresh().record.deaths, handle.record.suspect) == (0, False)
 
     def test_what_is_only_begun_is_no_progress(self, store):
         handle = store.start(one)
         claim(store, handle)
-        for deaths in range(runs.DEATHS_MAX - 1):
+        for deaths in range(leasing.DEATHS_MAX - 1):
             lease = self.die(store, handle)
             intent = Intent("t", ToolKind.IDEMPOTENT, str(deaths), "d", {}, Rule())
-            store._caller.write(runs.fenced, lease, ledger.dispatch_new, intent, Sender(lease.holder, 0))
+            store._caller.write(leasing.fenced, lease, ledger.dispatch_new, intent, Sender(lease.holder, 0))
             assert handle.refresh().record.deaths == deaths
 
     def test_suspects_go_on_among_their_fellows_once_and_then_alone(self, store):
@@ -149,10 +149,10 @@ class TestDeaths:
         assert handle.refresh().record.deaths == 0  # it was not alone: nobody knows whose fault it was
         lease = self.die(store, handle)
         assert handle.refresh().record.deaths == 1
-        store._caller.write(runs.fenced, lease, runs.step, {"place": "0//1", "name": "a", "digest": ""})
+        store._caller.write(leasing.fenced, lease, steps.done, {"place": "0//1", "name": "a", "digest": ""})
         lease = self.die(store, handle)
         assert handle.refresh().record.deaths == 1  # it got on: the count begins anew
-        for deaths in range(2, runs.DEATHS_MAX):
+        for deaths in range(2, leasing.DEATHS_MAX):
             assert self.die(store, handle)
             assert handle.refresh().record.deaths == deaths
         assert self.die(store, handle) is None
@@ -163,7 +163,7 @@ class TestDeaths:
         handle = store.start(one)
         claim(store, handle)
         lease = self.die(store, handle, company)
-        store._caller.write(runs.fenced, lease, runs.release)
+        store._caller.write(leasing.fenced, lease, runs.release)
         assert not handle.refresh().record.suspect
         assert claim(store, handle, company=ANY)
 

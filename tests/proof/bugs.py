@@ -20,7 +20,7 @@ from perdure.effects.tool import DECLARED
 from perdure.handles import opening
 from perdure.handles.sync import acting, driving, run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
-from perdure.planes import checkpoints, locks, presence, runs, turns, values, waits, work
+from perdure.planes import checkpoints, leasing, locks, presence, runs, steps, turns, values, waits, work
 from perdure.runtime import course, journal
 from perdure.stores import lane, living, tx
 from perdure.stores.store import Fault
@@ -223,12 +223,12 @@ def _no_epoch(real: Any) -> Any:
 # -- leases ------------------------------------------------------------------------------------------------------
 
 
-@bug("the fence is not checked", "haunted", (runs, "check_lease"))
+@bug("the fence is not checked", "haunted", (leasing, "check_lease"))
 def _unfenced(real: Any) -> Any:
     return lambda tx, lease: None
 
 
-@bug("a lease is taken while it is held", "acts", (runs, "_is_void"))
+@bug("a lease is taken while it is held", "acts", (leasing, "_is_void"))
 def _void(real: Any) -> Any:
     return lambda reads, holder, dead: True
 
@@ -292,7 +292,7 @@ def _redo(real: Any) -> Any:
 @bug("a step is acknowledged before it is durable", "acts", (driving.Driving, "write"))
 def _late_step(real: Any) -> Any:
     def write(self: Any, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        if verb is runs.step:
+        if verb is steps.done:
             self.keep_error(args[0])
             return None
         return real(self, verb, *args, **kwargs)

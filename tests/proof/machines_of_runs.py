@@ -12,8 +12,9 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Outcome, Sender
 from perdure.model.records.effects import EffectError, EffectRecord
 from perdure.model.records.runs import WaitKind
-from perdure.planes import runs, waits
-from perdure.planes.runs import Lease, Wanted
+from perdure.planes import leasing, runs, steps, waits
+from perdure.planes.leasing import Lease
+from perdure.planes.runs import Wanted
 from proof.machines import Plane, refuses
 
 TTL_US = 60_000_000
@@ -195,7 +196,7 @@ class Runs(Plane):
     def under_lease(self, holder: str, verb: Any, *args: Any, **kwargs: Any) -> Any:
         """As a driver writes: refused when its lease was lost."""
         lease = self.leases[holder]
-        call = lambda: self.store._caller.write(runs.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
+        call = lambda: self.store._caller.write(leasing.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
         if not (self.status == "running" and self.holder == holder and self.token == lease.token):
             refuses(call, perdure.Stale)
             return None
@@ -205,7 +206,7 @@ class Runs(Plane):
     @rule(holder=st.sampled_from(["one", "two"]), dead=st.booleans())
     def claim(self, holder, dead):
         lapsed = self.status == "running" and (dead or self.until_us <= self.clock.now_us)
-        lease = self.write(runs.claim, holder=holder, program="p", epoch=1, dead={self.holder} if dead else ())
+        lease = self.write(leasing.claim, holder=holder, program="p", epoch=1, dead={self.holder} if dead else ())
         if self.status == "ready" or lapsed:
             if lease is None:  # it was taken from the dead too often
                 self.status = "parked"
@@ -221,7 +222,7 @@ class Runs(Plane):
     def step(self, mine):
         holder = self.driver(mine=mine)
         if holder in self.leases:
-            self.under_lease(holder, runs.step, {"place": "0//0", "name": "x", "digest": "", "value": 1})
+            self.under_lease(holder, steps.done, {"place": "0//0", "name": "x", "digest": "", "value": 1})
 
     @rule(mine=MINE, how=st.sampled_from(["wait", "wait", "wait", "release", "park", "finish"]))
     def give_up(self, mine, how):
@@ -320,7 +321,7 @@ class Runs(Plane):
         if holder in self.leases:
             mine = self.holder == holder and self.token == self.leases[holder].token and self.status == "running"
             good = mine and self.until_us > self.clock.now_us
-            assert self.store._caller.read(runs.holds, self.leases[holder]) == good
+            assert self.store._caller.read(leasing.holds, self.leases[holder]) == good
 
     @invariant()
     def agrees(self):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes import runs
+from perdure.planes import leasing, runs, steps
 from perdure.planes.runs import Wanted
 from perdure.testing.clock import FakeClock
 
@@ -38,11 +38,11 @@ def test_a_lease_that_was_given_up_writes_no_more():
     with perdure.open("memory:", clock=FakeClock()) as store:
         write = store._caller.write
         stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
-        lease = write(runs.claim, stream, holder="h", program="p", epoch=1)
+        lease = write(leasing.claim, stream, holder="h", program="p", epoch=1)
         assert lease is not None
-        _, lease.seq = write(runs.fenced, lease, runs.wait, "ask", None)
+        _, lease.seq = write(leasing.fenced, lease, runs.wait, "ask", None)
         with pytest.raises(perdure.Stale):
-            write(runs.fenced, lease, runs.step, {"place": "0//0", "name": "x", "digest": "", "value": 1})
+            write(leasing.fenced, lease, steps.done, {"place": "0//0", "name": "x", "digest": "", "value": 1})
 
 
 def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
@@ -52,9 +52,9 @@ def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
         write = store._caller.write
         stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
         for holder in ("a", "b", "c", "d"):
-            assert write(runs.claim, stream, holder=holder, program="p", epoch=1) is not None
+            assert write(leasing.claim, stream, holder=holder, program="p", epoch=1) is not None
             clock.advance("5m")
-        assert write(runs.claim, stream, holder="d", program="p", epoch=1) is not None
+        assert write(leasing.claim, stream, holder="d", program="p", epoch=1) is not None
 
 
 def seen(what: str) -> perdure.Happened | perdure.Absent:

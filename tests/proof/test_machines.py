@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from perdure.artifacts import tree
 from perdure.effects import ledger
-from perdure.planes import artifacts, decisions, feed, locks, runs, turns, values, work
+from perdure.planes import artifacts, decisions, feed, leasing, locks, turns, values, work
 from proof import machines, machines_of_runs
 from proof.bugs import Bug, always
 
@@ -46,7 +46,7 @@ CONTROLS: list[tuple[type[RuleBasedStateMachine], Bug]] = [
     (machines_of_runs.Effects, Bug("any attempt will do", (), (
         (ledger, "_conclude", lambda real: lambda tx, stream, seq, _, *rest: real(
             tx, stream, seq, ledger.effect(tx, stream, seq).attempt, *rest)),))),
-    (machines_of_runs.Runs, Bug("no fence", (), ((runs, "check_lease", always(None)),))),
+    (machines_of_runs.Runs, Bug("no fence", (), ((leasing, "check_lease", always(None)),))),
 ]  # fmt: skip
 MACHINES = list(dict.fromkeys(machine for machine, _ in CONTROLS))
 

@@ -17,14 +17,16 @@ from perdure.handles.aio import acting, driving, sending
 from perdure.handles.aio import run as running
 from perdure.handles.aio.outward import AsyncSaga as Saga
 from perdure.handles.invoking import Flight
-from perdure.planes import known, runs, waits
+from perdure.planes import known, leasing, runs, steps, waits
 from perdure.runtime import course, places
 from perdure.runtime.journal import Journal
 from perdure.stores.slots import Slots
+from perdure.testing.contract.aio.acting import AsyncActingContract
 from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
 from perdure.testing.contract.aio.children import AsyncChildrenContract
+from perdure.testing.contract.aio.cuts import AsyncCutsContract
 from perdure.testing.contract.aio.doubt import AsyncDoubtContract, AsyncGuardsContract
-from perdure.testing.contract.aio.effects import AsyncActingContract, AsyncLedgerContract
+from perdure.testing.contract.aio.effects import AsyncLedgerContract
 from perdure.testing.contract.aio.going_on import (
     AsyncForgottenContract,
     AsyncLookingAgainContract,
@@ -33,8 +35,8 @@ from perdure.testing.contract.aio.going_on import (
 from perdure.testing.contract.aio.programs import AsyncProgramsContract, Deployed
 from perdure.testing.contract.aio.restored import AsyncRestoredContract
 from perdure.testing.contract.aio.runs import AsyncRunsContract
-from perdure.testing.contract.aio.sagas import AsyncUndoingContract
-from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncSagasContract, AsyncWaitsContract
+from perdure.testing.contract.aio.sagas import AsyncSagasContract, AsyncUndoingContract
+from perdure.testing.contract.aio.waits import AsyncBranchesContract, AsyncWaitsContract
 from perdure.testing.openers import AsyncOpener
 
 BROKEN = (AssertionError, pytest.fail.Exception, Error, LookupError, ValueError, TimeoutError)
@@ -140,7 +142,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
     ),
     "a stale lease writes nothing": (
-        runs, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
+        leasing, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
     ),
     "a changed program is noticed": (
         Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
@@ -155,7 +157,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_step_is_done_anew_whatever_its_program_made_of_its_failure", {},
     ),
     "the step that ended its run is done anew": (
-        runs, "redo_step", lambda *_: None, AsyncRetryingContract,
+        steps, "redo", lambda *_: None, AsyncRetryingContract,
         "test_a_failed_step_is_done_anew_though_another_branch_wrote_since", {},
     ),
     "what was only meant is meant again": (
@@ -221,7 +223,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncRunsContract,
+        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (

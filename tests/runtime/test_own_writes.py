@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes import runs
+from perdure.planes import leasing
 
 
 class Again(BaseException):
@@ -66,7 +66,7 @@ def test_a_run_rests_after_its_own_writes(url, doing):
 
 
 def test_control_a_write_that_nobody_heard_of_counts_as_somebody_elses(url, monkeypatch):
-    monkeypatch.setattr(runs, "HEADS", 0)
+    monkeypatch.setattr(leasing, "HEADS", 0)
     with pytest.raises(Again):
         drives(url, stopped)
 

@@ -20,7 +20,7 @@ from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.driving import Driving
 from perdure.handles.working import AsyncDesk
 from perdure.model.points import arm
-from perdure.planes import runs, workers
+from perdure.planes import leasing, workers
 from perdure.runtime import places
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Lane
@@ -378,7 +378,7 @@ def driven_by_a_worker(url: str, fn: Any) -> Any:
             handle = await store.start(made, key="k")
             desk = AsyncDesk(store._caller)
             lease = await store._caller.write(
-                runs.claim, handle._stream, holder=desk.holder, program=made.program, epoch=store._caller.core.epoch
+                leasing.claim, handle._stream, holder=desk.holder, program=made.program, epoch=store._caller.core.epoch
             )
             lease.hired = True
             await desk.drive(made, lease)

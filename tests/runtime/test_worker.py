@@ -11,7 +11,7 @@ import pytest
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.records.runs import RunStatus
-from perdure.planes.runs import Company, Lease
+from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime import worker as module

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import perdure
-from perdure.planes import runs
+from perdure.planes import leasing, steps
 from runtime.crew import Scene, most_at_once, overlaps, scene, until
 from runtime.worker_app import (
     aplod,
@@ -44,7 +44,7 @@ def total(steps: int) -> int:
 
 
 def steps_of(handle) -> int:
-    return len(handle._read(runs.steps))
+    return len(handle._read(steps.steps))
 
 
 # -- working -------------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_a_run_that_kills_its_process_takes_nobody_with_it_and_is_parked(stage: 
     with pytest.raises(perdure.Parked) as caught:
         bad.result(timeout=60)
     assert caught.value.facts["reason"] == "deaths"
-    assert f"{runs.DEATHS_MAX} processes died with it" in caught.value.message
+    assert f"{leasing.DEATHS_MAX} processes died with it" in caught.value.message
     assert [each.result(timeout=60) for each in others] == [total(6)] * 3
-    assert stage.kinds(bad).count("run.recovered") == runs.DEATHS_MAX
+    assert stage.kinds(bad).count("run.recovered") == leasing.DEATHS_MAX
     assert all(each.refresh().record.deaths == 0 for each in others)
     assert crew.program.poll() is None  # the supervisor did not take it for a worker that dies again and again
     assert stage.store.start(plod, 1, 0).result(timeout=60) == 0
@@ -281,7 +281,7 @@ def test_a_worker_that_was_stopped_past_its_lease_writes_nothing_afterwards(stag
     assert other.result(timeout=60) == 0
     assert stage.kinds(handle) == before
     assert before.count("run.completed") == 1
-    places = [each.place for each in handle._read(runs.steps)]
+    places = [each.place for each in handle._read(steps.steps)]
     assert len(places) == len(set(places)) == 12
 
 

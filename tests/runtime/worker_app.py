@@ -154,7 +154,7 @@ def _shift_clock(seconds: float) -> None:
 
 def _unfence() -> None:
     """Take running runs of the living as well: what a broken lease would do."""
-    from perdure.planes import runs, workers
+    from perdure.planes import leasing, workers
 
     look = workers.look
 
@@ -165,10 +165,10 @@ def _unfence() -> None:
         return seen._replace(takeable=[*seen.takeable, *others], suspects=[])
 
     workers.look = greedy
-    runs._is_void = lambda *_: True
-    claim = runs.claim
-    runs.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "company": runs.Company.NOBODY})
-    runs.check_lease = lambda *_: None
+    leasing._is_void = lambda *_: True
+    claim = leasing.claim
+    leasing.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "company": leasing.Company.NOBODY})
+    leasing.check_lease = lambda *_: None
 
 
 if "CLOCK_OFF_SECONDS" in os.environ:

@@ -269,31 +269,36 @@ def test_control_acknowledging_before_the_commit_is_found(url, faulty):
         old.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one")
-def test_a_truly_full_filesystem(tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
+@pytest.fixture
+def small(tmp_path) -> Iterator[Path]:
+    """A file system of its own that is soon full."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small filesystem needs root: not tested on a truly full one")
+    place = tmp_path / "small"
+    place.mkdir()
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(place)], capture_output=True, check=False
     )
     if mount.returncode:
         pytest.skip(f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}")
-    try:
-        url = f"sqlite:///{small}/agent.db"
-        with opened(url) as store:
-            stream = store.write(begin, "a")
-            ballast = fill(small, leave=400_000)
-            jobs = [(append, stream, f"{number}:{os.urandom(4000).hex()}") for number in range(200)]
-            acked = acknowledged(store, jobs)
-            assert len(acked) < 200
-            with pytest.raises((Full, Unavailable)):
-                store.write(append, stream, os.urandom(100_000).hex())
-            assert store.contents(stream) == acked
-            ballast.unlink()
-            store.write(append, stream, "after")
-        assert everything(url) == Counter([*acked, "after"])
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_truly_full_filesystem(small):
+    url = f"sqlite:///{small}/agent.db"
+    with opened(url) as store:
+        stream = store.write(begin, "a")
+        ballast = fill(small, leave=400_000)
+        jobs = [(append, stream, f"{number}:{os.urandom(4000).hex()}") for number in range(200)]
+        acked = acknowledged(store, jobs)
+        assert len(acked) < 200
+        with pytest.raises((Full, Unavailable)):
+            store.write(append, stream, os.urandom(100_000).hex())
+        assert store.contents(stream) == acked
+        ballast.unlink()
+        store.write(append, stream, "after")
+    assert everything(url) == Counter([*acked, "after"])
 
 
 def fill(place: Path, leave: int) -> Path:
@@ -574,28 +579,17 @@ def test_a_folder_that_can_be_written_is_never_taken_for_a_still_one(url, path):
 # -- new stores -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small filesystem needs root: not tested on a truly full one")
 @pytest.mark.parametrize("leave", [0, 4096, 40_960, 200_000])
-def test_a_new_store_on_a_full_disk_leaves_nothing_behind(tmp_path, leave):
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(small)], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip(f"no mounting here, so not tested on a truly full filesystem: {mount.stderr.decode().strip()}")
-    try:
-        ballast = fill(small, leave=leave)
-        with pytest.raises(Full) as caught:
-            open_core(f"sqlite:///{small}/agent.db")
-        assert caught.value.path == "store"
-        assert "free some space" in caught.value.hint
-        assert [*small.iterdir()] == [ballast]
-        ballast.unlink()
-        with opened(f"sqlite:///{small}/agent.db") as store:
-            store.write(begin, "a")
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+def test_a_new_store_on_a_full_disk_leaves_nothing_behind(small, leave):
+    ballast = fill(small, leave=leave)
+    with pytest.raises(Full) as caught:
+        open_core(f"sqlite:///{small}/agent.db")
+    assert caught.value.path == "store"
+    assert "free some space" in caught.value.hint
+    assert [*small.iterdir()] == [ballast]
+    ballast.unlink()
+    with opened(f"sqlite:///{small}/agent.db") as store:
+        store.write(begin, "a")
 
 
 def test_an_artifact_place_that_is_none_leaves_no_store_behind(url, path):

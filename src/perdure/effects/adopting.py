@@ -24,7 +24,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, SignalPart, StepPart, WaitPart
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
-from perdure.planes import conversation, elsewhere, runs, waits
+from perdure.planes import conversation, elsewhere, runs, steps, waits
 from perdure.planes.tables import CHECKPOINTS, EFFECTS, RUNS, SIGNALS, STEPS, WAITS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
@@ -180,7 +180,7 @@ def _read_back(tx: Tx, stream: Stream) -> None:
     """What was just written must be readable by those who will go on with it."""
     try:
         runs.run(tx, stream)
-        runs.steps(tx, stream)
+        steps.steps(tx, stream)
         waits.waits(tx, stream)
         ledger.all_effects(tx, stream)
     except (Damaged, TypeError, ValueError, AttributeError) as error:  # whatever its shape trips

@@ -22,7 +22,7 @@ from perdure.log.change import Stream
 from perdure.model.limits import REFS_MAX, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer, EffectError, EffectRecord, EffectState, ToolKind, text_of
-from perdure.planes import runs, turns
+from perdure.planes import steps, turns
 from perdure.stores.tx import Tx
 
 Planned = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dispatched by this very commit
@@ -174,8 +174,8 @@ def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, 
 def keep_and_plan(
     tx: Tx, stream: Stream, step: tuple[Any, ...], batch: Sequence[Meant], sender: Sender, *, first: bool
 ) -> tuple[Planned, dict[str, Answer]]:
-    """Record the step in which a model answered (what `runs.step` takes), and plan its calls."""
-    runs.step(tx, stream, *step)
+    """Record the step in which a model answered (what `steps.done` takes), and plan its calls."""
+    steps.done(tx, stream, *step)
     return plan_all(tx, stream, batch, sender, first=first), {}
 
 

@@ -23,7 +23,7 @@ from perdure.model.records.effects import (
     Verdict,
 )
 from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
-from perdure.planes import conversation, runs, waits
+from perdure.planes import conversation, runs, steps, waits
 from perdure.planes.spans import Duration
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -121,7 +121,7 @@ def retry(tx: Tx, stream: Stream) -> None:
     runs.retry(tx, stream)
     _ask_anew(tx, stream, since)
     if isinstance(blamed, str):
-        runs.redo_step(tx, stream, blamed)
+        steps.redo(tx, stream, blamed)
         _redo_child(tx, stream, blamed, since)
     elif blamed is not None:
         _do_anew(tx, stream, blamed)

@@ -40,8 +40,9 @@ from perdure.planes import checkpoints, elsewhere, presence, runs, waits
 from perdure.planes.documents import doc_of, inline_body
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
+from perdure.planes.steps import bodies
 from perdure.planes.stored import stored_fields
-from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
+from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
 from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
@@ -77,9 +78,9 @@ def envelope(reads: Reads, stream: Stream, witness: Witness) -> Envelope:
 def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, depth: int) -> Envelope:
     if depth > CHILDREN_MAX_DEPTH:
         raise TooLarge(f"runs wait for runs, more than {CHILDREN_MAX_DEPTH} deep", path=f"run {stream.name}")
-    row = _row(reads, stream)
+    row = runs.row_of(reads, stream)
     after, now_us = row["cut_seq"], store_now(reads)
-    steps = [StepPart(seq=seq, meant=_document(body)) for seq, body in _steps(reads, stream, after)]
+    steps = [StepPart(seq=seq, meant=_document(body)) for seq, body in bodies(reads, stream, after)]
     effects = [_quieted(part, witness, now_us) for part in _effects(reads, stream, after)]
     found = _parts(
         WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
@@ -99,13 +100,6 @@ def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, d
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
     return msgspec.structs.replace(made, artifacts=tuple(sorted(set(_named(made)))))
-
-
-def _row(reads: Reads, stream: Stream) -> Row:
-    row = reads.row(RUNS, stream)
-    if row is None:
-        raise Damaged("the run has no row", path=f"run {stream.name}")
-    return row
 
 
 def _document(stored: bytes | None) -> Document:
@@ -142,13 +136,9 @@ def _signals(reads: Reads, stream: Stream) -> list[SignalPart]:
     return [SignalPart(seq=seq, name=name, meant=_document(body)) for seq, name, body in rows]
 
 
-def _steps(reads: Reads, stream: Stream, after: int) -> list[tuple[Any, ...]]:
-    return reads.query(runs.Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
-
-
 def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
     """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
-    return ledger.all_effects(reads, stream, after=_row(reads, stream)["cut_seq"], open_only=True)
+    return ledger.all_effects(reads, stream, after=runs.row_of(reads, stream)["cut_seq"], open_only=True)
 
 
 def _children(reads: Reads, stream: Stream) -> list[Stream]:
@@ -156,10 +146,10 @@ def _children(reads: Reads, stream: Stream) -> list[Stream]:
     such a one would be begun anew elsewhere, and do again what it did.
     """
     found = {each.name: runs.find(reads, each.name) for each in waits.waiting(reads, stream, kind=WaitKind.CHILD)}
-    for each in waits.waits(reads, stream, _row(reads, stream)["cut_seq"]):
+    for each in waits.waits(reads, stream, runs.row_of(reads, stream)["cut_seq"]):
         if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN and each.name not in found:
             child = waits.own_child(reads, stream, each.name)
-            if child is not None and RunStatus(_row(reads, child)["status"]) not in ENDED:
+            if child is not None and RunStatus(runs.row_of(reads, child)["status"]) not in ENDED:
                 found[each.name] = child
     return [*found.values()]
 
@@ -355,7 +345,7 @@ def _going_on(status: RunStatus, pending: list[PendingEffect], found: list[WaitP
 
 def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
     """Who has, or sent something for, a run and the runs that it waits for: whose death is worth proving."""
-    found = {_row(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
+    found = {runs.row_of(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
     if depth <= CHILDREN_MAX_DEPTH:
         for child in _children(reads, stream):
             found |= holders(reads, child, depth + 1)
@@ -369,8 +359,8 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
     Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could go on with it.
     """
     runs.check_here(tx, stream)
-    parent = _row(tx, stream)["parent"]
-    if parent is not None and RunStatus(_row(tx, runs.find(tx, parent))["status"]) not in ENDED:
+    parent = runs.row_of(tx, stream)["parent"]
+    if parent is not None and RunStatus(runs.row_of(tx, runs.find(tx, parent))["status"]) not in ENDED:
         hint = f"hand over run {parent}: what it waits for goes with it"
         raise Conflict(f"run {parent} waits for run {stream.name}", path="run", hint=hint)
     family = list(_family(tx, stream))
@@ -401,12 +391,12 @@ def unpark(tx: Tx, stream: Stream) -> None:
 
 
 def _is_moved(reads: Reads, stream: Stream) -> bool:
-    row = _row(reads, stream)
+    row = runs.row_of(reads, stream)
     return row["status"] == RunStatus.PARKED and row["reason"] == elsewhere.MOVED
 
 
 def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
-    row = _row(tx, stream)
+    row = runs.row_of(tx, stream)
     if RunStatus(row["status"]) in ENDED:
         again = "`perdure retry` it first, if it shall go on elsewhere" if row["status"] != RunStatus.COMPLETED else ""
         raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run", hint=again)

@@ -151,7 +151,7 @@ class Child:
         self._unsent = memoryview(_framed(_order(tool, args, handed)))
         self._got = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
-        self._order = self._answer = -1
+        self._order_fd = self._answer_fd = -1
         self._killed = False
         self._over = threading.Event()
         self._mutex = threading.Lock()
@@ -186,8 +186,8 @@ class Child:
     # -- talking --
 
     def _start(self) -> None:
-        order, self._order = os.pipe()
-        self._answer, answer = os.pipe()
+        order, self._order_fd = os.pipe()
+        self._answer_fd, answer = os.pipe()
         fds = (order, answer)
         program = [sys.executable, "-c", _PROGRAM, json.dumps(sys.path), *map(str, fds)]
         try:
@@ -200,21 +200,21 @@ class Child:
         finally:
             os.close(order)
             os.close(answer)
-        os.set_blocking(self._order, False)
+        os.set_blocking(self._order_fd, False)
 
     def _converse(self, seconds: float | None) -> bool:
         """Send the order and hear the answer, until it is whole or the child is gone; whether that was in time."""
         deadline = None if seconds is None else time.monotonic() + seconds
         poll = select.poll()
-        poll.register(self._answer, select.POLLIN)
-        poll.register(self._order, select.POLLOUT)
+        poll.register(self._answer_fd, select.POLLIN)
+        poll.register(self._order_fd, select.POLLOUT)
         hearing = True
         while hearing and self._frame() is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
             for fd, _ in poll.poll(None if left is None else left * 1000):
-                if fd == self._answer:
+                if fd == self._answer_fd:
                     hearing = self._hear()
                 elif not self._tell():
                     poll.unregister(fd)
@@ -223,14 +223,14 @@ class Child:
     def _tell(self) -> bool:
         """Send some more of the order; whether there is more to send."""
         try:
-            self._unsent = self._unsent[os.write(self._order, self._unsent[:CHUNK_BYTES]) :]
+            self._unsent = self._unsent[os.write(self._order_fd, self._unsent[:CHUNK_BYTES]) :]
         except BrokenPipeError:
             return False
         return bool(self._unsent)
 
     def _hear(self) -> bool:
         """Take in some more of the answer; whether there may be more."""
-        data = os.read(self._answer, CHUNK_BYTES)
+        data = os.read(self._answer_fd, CHUNK_BYTES)
         self._got += data
         return bool(data)
 
@@ -250,10 +250,10 @@ class Child:
                 self._kill_group()
                 status = self._process.wait(GRACE_SECONDS)
             self.quiet = self._process.returncode is not None and self._drained(ESCAPED_SECONDS)
-        for fd in (self._order, self._answer):
+        for fd in (self._order_fd, self._answer_fd):
             if fd >= 0:
                 os.close(fd)
-        self._order = self._answer = -1
+        self._order_fd = self._answer_fd = -1
         self._over.set()
         return status
 
@@ -266,7 +266,7 @@ class Child:
     def _drained(self, seconds: float) -> bool:
         """Whether nobody has the answer pipe any more: a fork that left the group would still hold it."""
         poll = select.poll()
-        poll.register(self._answer, select.POLLIN)
+        poll.register(self._answer_fd, select.POLLIN)
         deadline = time.monotonic() + seconds
         while poll.poll(max(deadline - time.monotonic(), 0) * 1000):
             if not self._hear():

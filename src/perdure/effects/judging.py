@@ -19,8 +19,7 @@ from perdure.model.values import to_plain
 
 LATE = "a late answer"
 RETRY_AFTER_MAX_SECONDS = 600.0
-
-
+# Modules in which no tool is: what is raised there is not its word.
 _NOT_TOOLS = (
     "perdure.artifacts", "perdure.effects.judging", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
 )  # fmt: skip

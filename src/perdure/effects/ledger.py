@@ -13,20 +13,22 @@ compare-and-set on the stream's head, so that of several who try one sends (P3).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects.settling import MISHAPS
-from perdure.errors import Conflict, Failed, Invalid, KeyReused, NotFound
+from perdure.effects.settling import MISHAPS, has_landed
+from perdure.errors import Conflict, Failed, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
-from perdure.model.instants import instant_us, to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
+from perdure.model.instants import to_datetime
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, text_of
 from perdure.model.values import to_plain
 from perdure.planes.documents import doc_of, stored_value
-from perdure.planes.paging import Page, decode_cursor, encode_cursor, page_by_seq, seq_or_cursor
-from perdure.planes.spans import Instant, between
+from perdure.planes.listing import Listing
+from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.spans import Instant
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import EFFECTS
 from perdure.stores.statements import Statements
@@ -394,11 +396,6 @@ def _check_undoable(tx: Tx, found: EffectRecord) -> None:
         )
 
 
-def has_landed(found: EffectRecord, now_us: int) -> bool:
-    """Whether nothing of it can arrive outside any more: its caller is quiet, and what it sent has had its time."""
-    return found.quiet_at is not None and now_us >= instant_us(found.quiet_at, 0) + found.rule.lands_within
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -450,33 +447,16 @@ def effects_of_store(
     after: str | None = None,
 ) -> Page[tuple[Stream, EffectRecord]]:
     """The effects of this tenant, newest first, each with its stream. of: session or run. errors: those that have one."""
-    count = check_page(limit)
-    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
-    span = between(reads, since, until)
+    listing = Listing(reads, limit, after, since, until)
     rows = reads.query(
         Q.effects_of_store,
-        tenant=reads.tenant,
-        state=None if state is None else _state(state),
+        **listing.asked,
+        state=None if state is None else check_one_of(EffectState, state, "state").value,
         tool=None if tool is None else check_name(tool, "tool"),
         of=of,
         errors=1 if errors else None,
-        since=span.since,
-        until=span.until,
-        after_at=at,
-        after_stream=in_stream,
-        after_seq=seq,
-        limit=count + 1,
     )
-    found = [(stream := Stream(*row[21:]), _record(reads, stream, row[:21])) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[13], last[21], last[0]) if last else None)
-
-
-def _state(state: object) -> str:
-    try:
-        return EffectState(state).value  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(EffectState)}; got {state!r}", path="state") from None
+    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.seq))
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:

@@ -1,4 +1,4 @@
-"""Permission for an effect of a session: planned with what must come first, and dispatched only with it.
+"""Permission for an effect, of a session or of a run: planned with what must come first, and dispatched only with it.
 
 Verbs, each one commit: whoever finds the effect later finds what it waits for with it. Callers: the handles. Keeps P2, P15.
 """

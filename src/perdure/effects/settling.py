@@ -105,8 +105,13 @@ def after_absent(effect: EffectRecord, now_us: int) -> Advice:
     return Advice(Action.AGAIN, "it did not happen, and nothing is under way any more")
 
 
+def has_landed(effect: EffectRecord, now_us: int) -> bool:
+    """Whether nothing of it can arrive outside any more: its caller is quiet, and what it sent has had its time."""
+    return until_landed(effect, now_us) is None
+
+
 def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
-    """None when nothing of it can arrive any more: its caller is quiet, and what it sent has had its time."""
+    """What to do while something of it may still arrive; None when nothing can."""
     if effect.quiet_at is None:
         return look_again(effect, now_us, "it has not arrived, but its caller may still send it")
     landed_us = _us(effect.quiet_at) + effect.rule.lands_within

@@ -21,7 +21,7 @@ from perdure.model.records.effects import EffectState
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
 from perdure.model.values import to_plain
-from perdure.planes import runs, waits
+from perdure.planes import runs, steps, waits
 from perdure.planes.snapshots import one_state
 from perdure.planes.tables import EFFECTS, WAITS
 from perdure.stores.store import Reads
@@ -61,7 +61,7 @@ def target(reads: Reads, stream: Stream, at: int | str) -> Target:
 
 
 def _entries(reads: Reads, stream: Stream) -> list[Target]:
-    found = [Target(each.seq, each.place, each.seq) for each in runs.steps(reads, stream)]
+    found = [Target(each.seq, each.place, each.seq) for each in steps.steps(reads, stream)]
     for each in ledger.all_effects(reads, stream):
         over = each.state not in (*_STAYS, EffectState.WITHDRAWN)
         found.append(Target(each.seq, each.place or "", _told(reads, EFFECTS, stream, each.seq) if over else 0))
@@ -91,14 +91,14 @@ def suppose(
     def replaced(part: Any) -> Any:
         return _replaced(part, plain, said) if part.seq == wanted.seq else part
 
-    steps = tuple(replaced(each) for each in was.steps)
+    done = tuple(replaced(each) for each in was.steps)
     effects = tuple(replaced(_left(each)) for each in was.effects)
     kept = tuple(replaced(each) for each in was.waits if _is_over(each))
-    if wanted.seq not in {each.seq for each in (*steps, *effects, *kept)}:
+    if wanted.seq not in {each.seq for each in (*done, *effects, *kept)}:
         raise Invalid("it has nothing to replace there", path="at")
     run = _run(was.run, said, WhatIf(stream.name, stream.uid.hex(), wanted.seq, wanted.place, acts))
     made = msgspec.structs.replace(
-        was, sealed=True, run=run, steps=steps, effects=effects, waits=kept, children=(), pending=()
+        was, sealed=True, run=run, steps=done, effects=effects, waits=kept, children=(), pending=()
     )
     return Supposed(made, luggage)
 

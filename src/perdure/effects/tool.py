@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import Invalid
 from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of, takes_by_name
 from perdure.model.instants import duration_us
-from perdure.model.limits import check_name
+from perdure.model.limits import check_name, check_one_of
 from perdure.model.records.effects import Rule, ToolKind, Verdict
 from perdure.model.values import digest
 from perdure.planes.spans import Duration
@@ -206,10 +206,7 @@ def kind_of(kind: object, probe: object = None) -> ToolKind:
     """A kind by its name; if none is given, what follows from whether there is a probe."""
     if kind is None:
         return ToolKind.UNSAFE if probe is None else ToolKind.PROBED
-    try:
-        return ToolKind(kind)  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(ToolKind)}; got {kind!r}", path="kind") from None
+    return check_one_of(ToolKind, kind, "kind")
 
 
 def _us(duration: Duration | None, path: str) -> int | None:
@@ -261,7 +258,9 @@ def _checked(made: Tool) -> Tool:
         raise Invalid(f"the tool {made.name!r} is a generator and would never run", path="tool")
     if made.keep not in ("value", "digest") or (made.keep == "digest" and made.kind is not ToolKind.READ):
         raise Invalid('expected "value", or for a tool that only reads "digest"', path="keep")
-    return _isolated(made) if made.isolate else made
+    if made.isolate:
+        _check_isolated(made)
+    return made
 
 
 def _check_handed(made: Tool) -> Tool:
@@ -288,14 +287,13 @@ def _check_probe(made: Tool, signature: inspect.Signature) -> None:
             raise Invalid(f"the probe of {made.name!r} does not fit it: {error}", path="probe", hint=hint) from None
 
 
-def _isolated(made: Tool) -> Tool:
+def _check_isolated(made: Tool) -> None:
     """Refuse what a process of its own could not call."""
     from perdure.effects.isolated import address_of  # noqa: PLC0415 - only who isolates pays for it
 
     if made.kind is ToolKind.READ:
         raise Invalid(f"the tool {made.name!r} only reads and is called in place", path="isolate", hint="leave it out")
     address_of(made.fn)
-    return made
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:

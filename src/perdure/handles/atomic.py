@@ -9,7 +9,7 @@ from perdure.errors import Invalid, Refused
 from perdure.handles.callers import Args, AsyncCaller, Caller, Check, Kwargs
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
-from perdure.planes import conversation, runs, values
+from perdure.planes import conversation, steps, values
 from perdure.planes.spans import Duration
 from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
@@ -165,9 +165,9 @@ def run_atomic_step(
     """The verb behind `run.atomic`: the same as a step of a run. Invalid if its result cannot be kept."""
     done = run_atomic(tx, fn, caller)
     try:
-        doc = runs.step_document(place, name, "", done.result, None, {})
+        doc = steps.document(place, name, "", done.result, None, {})
     except Invalid as error:  # mostly a handle, or a record: they are of this moment
         error.hint = "return what the program needs of it (its .seq, .id, .value), or None"
         raise
-    runs.step(tx, stream, doc)
+    steps.done(tx, stream, doc)
     return done

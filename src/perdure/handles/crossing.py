@@ -8,7 +8,7 @@ from __future__ import annotations
 from perdure.handles.callers import AsyncCaller, Caller
 from perdure.handles.invoking import awaited
 from perdure.model.records.runs import RunRecord
-from perdure.planes.runs import Lease
+from perdure.planes.leasing import Lease
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
 

@@ -16,8 +16,8 @@ from perdure.handles.callers import AsyncCaller
 from perdure.handles.opening import keep_views
 from perdure.model.limits import check_name
 from perdure.model.records.workers import About, WorkersRecord
-from perdure.planes import presence, runs, workers
-from perdure.planes.runs import Company, Lease
+from perdure.planes import leasing, presence, runs, workers
+from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
@@ -51,7 +51,7 @@ class AsyncDesk:
     async def look(self, agents: Collection[Agent], limit: int) -> Look:
         """What there is to do: runs of these agents that are ready or due, and runs whose holders are gone."""
         await self._tidy()
-        wanted = workers.wanted([each.name for each in agents], [each.program for each in agents])
+        wanted = workers.drivable([each.name for each in agents], [each.program for each in agents])
         return await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self.holder)
 
     async def _tidy(self) -> None:
@@ -70,7 +70,7 @@ class AsyncDesk:
         """Take a run; None when it is not to be had. Atomic; of many who try, one gets it."""
         gone = found.holder is not None and self._core.living.is_dead(found.holder)
         lease = await self._caller.write(
-            runs.claim, found.stream, holder=self.holder, program=agent.program, epoch=self._core.epoch,
+            leasing.claim, found.stream, holder=self.holder, program=agent.program, epoch=self._core.epoch,
             dead={found.holder} if gone else (), company=company,
         )  # fmt: skip
         if lease is not None:
@@ -83,7 +83,7 @@ class AsyncDesk:
 
     async def release(self, lease: Lease) -> None:
         """Give a run back. Stale if it is somebody else's by now."""
-        await self._caller.write(runs.fenced, lease, runs.release)
+        await self._caller.write(leasing.fenced, lease, runs.release)
 
     async def give_back(self, found: Found) -> None:
         """Give a run back that this holder has without a lease to show for it."""
@@ -91,7 +91,7 @@ class AsyncDesk:
 
     async def park(self, lease: Lease, why: str) -> None:
         """Leave a run to people. Stale if it is somebody else's by now."""
-        await self._caller.write(runs.fenced, lease, runs.park, "broken", why)
+        await self._caller.write(leasing.fenced, lease, runs.park, "broken", why)
 
     def watch(self, *, commits: bool) -> Watch:
         """What says that somebody else died, or wrote."""

@@ -21,7 +21,7 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes import conversation, runs, turns, waits
+from perdure.planes import conversation, runs, steps, turns, waits
 from perdure.planes.documents import inline_body
 from perdure.stores.replay import Slice, pages
 from perdure.stores.store import Reads
@@ -98,7 +98,7 @@ def _doubts(found: Envelope) -> Iterator[str]:
 
 def _errors(reads: Reads, stream: Stream, record: RunRecord, effects: list[EffectRecord]) -> Iterator[str]:
     found = [f"- the run: {inline(record.error)}"] if record.error else []
-    for step in runs.steps(reads, stream):
+    for step in steps.steps(reads, stream):
         found += [f"- step {inline(step.name)} at {inline(step.place)}: {inline(step.error)}"] if step.error else []
     found += [f"- {inline(each.tool)} ({each.state.value}): {inline(each.error)}" for each in effects if each.error]
     if found:

@@ -86,18 +86,23 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
     layout = Layout(address.path)
     _check_whole(layout)
     if where is None:
-        theirs, since = _out_of_the_log(url, layout, name)
-        merged = _into(url, theirs, actor, _merge)
-        if since.lines:
-            later = _into(url, since, actor, _go_on)
-            kept = f"; the log as it was is kept in {keep_conflict(layout)}" if later.refused else ""
-            refused = [*merged.refused, *((what, why + kept) for what, why in later.refused)]
-            merged = msgspec.structs.replace(merged, refused=refused, epoch=later.epoch)
-        conflict_is_over(layout)
-        return merged
+        return _settle_conflict(url, layout, name, actor)
     with opened(layout, where, name) as theirs:
         _check_mergeable(in_folder(layout.folder, "ours"), theirs)
         return _into(url, theirs, actor, _merge)
+
+
+def _settle_conflict(url: str, layout: Layout, name: str, actor: str) -> Merged:
+    """Merge both sides of the conflict that git left in the log, and then what was written since on top of both."""
+    theirs, since = _out_of_the_log(url, layout, name)
+    merged = _into(url, theirs, actor, _merge)
+    if since.lines:
+        later = _into(url, since, actor, _go_on)
+        kept = f"; the log as it was is kept in {keep_conflict(layout)}" if later.refused else ""
+        refused = [*merged.refused, *((what, why + kept) for what, why in later.refused)]
+        merged = msgspec.structs.replace(merged, refused=refused, epoch=later.epoch)
+    conflict_is_over(layout)
+    return merged
 
 
 def _check_whole(layout: Layout) -> None:

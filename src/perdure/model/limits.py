@@ -5,6 +5,9 @@ Whoever accepts input calls the checkers here; nobody else compares lengths.
 
 from __future__ import annotations
 
+import enum
+from typing import TypeVar
+
 from perdure.errors import Invalid, TooLarge
 
 NAME_MAX_CHARS = 200  # names of sessions, scopes, values, tasks, artifacts, actors, labels, kinds
@@ -19,6 +22,8 @@ LABELS_MAX = 64  # labels or tags of one thing
 LEASE_MIN_SECONDS, LEASE_MAX_SECONDS = 1, 86_400
 LEASE_TTL_SECONDS = 60  # a heartbeat that is older than this has lapsed, unless the open store says otherwise
 REFS_MAX = 256  # references of one event
+
+E = TypeVar("E", bound=enum.StrEnum)
 
 
 def check_text(value: object, path: str, max_chars: int = TEXT_MAX_CHARS) -> str:
@@ -54,6 +59,14 @@ def check_question(value: object, path: str) -> str:
     if not question.strip():
         raise Invalid("a person must be asked something", path=path)
     return question
+
+
+def check_one_of(words: type[E], value: object, path: str) -> E:
+    """Accept one of a few words: a state, a kind."""
+    try:
+        return words(value)
+    except ValueError:
+        raise Invalid(f"expected one of {', '.join(words)}; got {value!r}", path=path) from None
 
 
 def check_page(limit: int, path: str = "limit") -> int:

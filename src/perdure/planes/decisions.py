@@ -10,6 +10,7 @@ one may be superseded too: that it worked once does not mean that it is still ri
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,14 +18,15 @@ import msgspec
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import to_datetime
-from perdure.model.limits import check_name, check_page, check_text
+from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
 from perdure.planes.documents import body_of
 from perdure.planes.labels import from_labels, to_labels
+from perdure.planes.listing import Listing
 from perdure.planes.origins import check_seq, settled, to_ref, to_refs
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
-from perdure.planes.spans import Instant, between
+from perdure.planes.spans import Instant
 from perdure.planes.stored import stored_fields, stored_instant, stored_state
 from perdure.planes.tables import DECISIONS, REFS, TAGS
 from perdure.stores.statements import Statements
@@ -172,33 +174,15 @@ def decisions_of_store(
     after: str | None = None,
 ) -> Page[tuple[Stream, DecisionRecord]]:
     """The decisions of this tenant in all sessions, newest first, each with the stream that it belongs to."""
-    count = check_page(limit)
-    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
-    span = between(reads, since, until)
+    listing = Listing(reads, limit, after, since, until)
     rows = reads.query(
         Q.decisions_of_store,
-        tenant=reads.tenant,
-        status=None if status is None else _status(status),
+        **listing.asked,
+        status=None if status is None else check_one_of(DecisionStatus, status, "status").value,
         actor=None if actor is None else check_name(actor, "actor"),
         tag=None if tag is None else check_name(tag, "tag"),
-        since=span.since,
-        until=span.until,
-        after_at=at,
-        after_stream=in_stream,
-        after_seq=seq,
-        limit=count + 1,
     )
-    found = [(stream := Stream(*row[9:]), _record(reads, stream, row[:9])) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[3], last[9], last[0]) if last else None)
-
-
-def _status(status: object) -> str:
-    try:
-        return DecisionStatus(status).value  # type: ignore[arg-type]
-    except ValueError:
-        known = ", ".join(DecisionStatus)
-        raise Invalid(f"expected one of {known}; got {status!r}", path="status") from None
+    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.seq))
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecord:

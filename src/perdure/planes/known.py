@@ -1,16 +1,18 @@
 """What is known of a run whose store was restored: what it did after the backup may be forgotten (docs/guarantees.md). Keeps P3.
 
-`runs.claim` notes the last event from before the restore; it stands until the run ends or somebody vouches for it. Callers:
+`leasing.claim` notes the last event from before the restore; it stands until the run ends or somebody vouches for it. Callers:
 whoever sends, and who starts children.
 """
 
 from __future__ import annotations
 
 from perdure.log.change import Stream
-from perdure.planes.runs import Q
 from perdure.planes.tables import RUNS
+from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS
+
+Q = Statements("perdure.planes", "known.sql")
 
 
 def is_known(reads: Reads, stream: Stream) -> bool:

@@ -1,4 +1,4 @@
-"""Runs: agents at work, each a stream of its own, leased to one holder at a time. Keeps P3, P7, P8, P13.
+"""Runs: agents at work, each a stream of its own. How they begin, stand and end. Keeps P3, P8, P13.
 
       start           claim                         finish
        ──▶ ready ───────────────▶ running ─────────────────────▶ completed | failed | cancelled
@@ -7,81 +7,44 @@
              └── met, woken ── waiting ◀── wait                        ▼
                                                                      ready
 
-A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next goes on, and the old
-token is Stale. Whoever's process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to the
-stream: see docs/decisions/0007. What a run did (steps, effects, waits) is its journal. Callers: the handles and the worker.
+Who has a run is in `leasing`. What it did is its journal: `steps`, `waits` and, above, the ledger of effects. Callers: the
+handles and the worker.
 """
 
 from __future__ import annotations
 
-import enum
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, Stale
+from perdure.errors import Conflict, Damaged, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
 from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
-from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of
 from perdure.model.records.effects import EffectError
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WhatIf
+from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
 from perdure.model.values import digest, to_plain
-from perdure.planes import conversation, elsewhere, inputs, presence
-from perdure.planes.checkpoints import Prepared
+from perdure.planes import conversation, elsewhere
 from perdure.planes.documents import doc_of, stored_value
-from perdure.planes.origins import check_seq
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
-from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.listing import Listing
+from perdure.planes.paging import Page
+from perdure.planes.spans import Duration, Instant, deadline
 from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
-from perdure.planes.tables import HOLDERS, RUNS, STEPS
+from perdure.planes.tables import HOLDERS, RUNS
 from perdure.stores.statements import Statements
-from perdure.stores.store import Head, Reads
+from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "runs.sql")
-T = TypeVar("T")
 
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
-DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
-HEADS = 32  # of own writes that a lease remembers
 ID_CHARS = 12
-
-
-class Company(enum.Enum):
-    """What else runs in the process that wants a run."""
-
-    ANY = "any"
-    FELLOWS = "fellows"  # only runs whose process died, all of them with the same one and for the first time
-    NOBODY = "nobody"
-
-
-class Lease:
-    """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
-
-    __slots__ = (
-        "before", "cancelling", "disturbed", "first", "heads", "hired", "holder", "known_seq", "leaving", "seq", "stream",
-        "token",
-    )  # fmt: skip
-
-    def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
-        self.stream = stream
-        self.holder = holder
-        self.token = token
-        self.seq = seq
-        self.heads: deque[Head] = deque(maxlen=HEADS)  # after its last own writes, heard of or not; only verbs touch it
-        self.cancelling = False
-        self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
-        self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
-        self.hired = False  # a worker has it: its process is not the agent's to end
-        self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
-        self.before = ""  # the program that had it before
-        self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
 class Wanted(NamedTuple):
@@ -157,107 +120,6 @@ def find(reads: Reads, name: str) -> Stream:
     return Stream(*rows[0])
 
 
-# -- leasing -------------------------------------------------------------------------------------------------
-
-
-def claim(
-    tx: Tx, stream: Stream, *, holder: str, program: str, epoch: int, dead: Collection[str] = (),
-    company: Company = Company.NOBODY,
-) -> Lease | None:  # fmt: skip
-    """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
-
-    dead: holders whose processes are proved gone. company: what else runs in this process. Whoever's process died is a
-    suspect until it comes to rest. It goes on among its fellows, once; if their process dies too, alone from then on, and
-    each further death counts.
-    """
-    row = _row(tx, stream)
-    left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
-    if not left and row["status"] != READY and not _is_due(tx, row):
-        return None
-    orphaned = left and row["holder"] != holder  # who only lost sight of it has not died with it
-    if not _may_join(row, company, orphaned=orphaned):
-        return None
-    deaths = _deaths(tx, stream, row) if orphaned else row["deaths"]
-    if deaths >= DEATHS_MAX:
-        park(tx, stream, "deaths", f"{deaths} processes died with it, one after the other, without any progress")
-        return None
-    if row["pinned"] and program != row["program"]:
-        return None
-    columns = {
-        "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
-        "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
-    }  # fmt: skip
-    if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
-        columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
-    presence.touch_holder(tx, holder)
-    kind = "run.recovered" if left else "run.claimed"
-    seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
-    lease = Lease(stream, holder, columns["token"], seq)
-    lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
-    lease.before = row["program"]
-    return lease
-
-
-def _is_void(reads: Reads, holder: str, dead: Collection[str]) -> bool:
-    return holder in dead or not presence.is_alive(reads, holder)
-
-
-def _is_due(tx: Tx, row: Row) -> bool:
-    return row["status"] == WAITING and row["wake_at"] is not None and row["wake_at"] <= tx.store_now()
-
-
-def _may_join(row: Row, company: Company, *, orphaned: bool) -> bool:
-    """Whether a run that may have killed its process endangers nobody here who is not a suspect for the same death."""
-    if row["suspect"]:
-        return company is Company.NOBODY
-    return not orphaned or company is not Company.ANY
-
-
-def _deaths(tx: Tx, stream: Stream, row: Row) -> int:
-    """Deaths in a row since it is a suspect: whatever came to its end since the last claim begins the count anew.
-
-    The first of them was among fellows, if it had any: who did not cause it stays far from the limit, because he rests before.
-    """
-    if not row["suspect"]:
-        return 0
-    further = tx.query(Q.progress_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=row["claimed_seq"])
-    return 1 if further else row["deaths"] + 1
-
-
-def fenced(tx: Tx, lease: Lease, verb: Callable[..., T], *args: Any, **kwargs: Any) -> tuple[T, int]:
-    """Run a verb on the leased run, and give its result and the head after it. Stale, and nothing is written, if the
-    lease was lost (P7). The head is 0 when the verb gave the lease up: whatever comes after it is looked at.
-    """
-    check_lease(tx, lease)
-    result = verb(tx, lease.stream, *args, **kwargs)
-    row = tx.changed(RUNS, lease.stream)
-    if row is not None and row["status"] != RUNNING:
-        return result, 0
-    lease.heads.append(head := tx.head(lease.stream))
-    return result, head[0]
-
-
-def check_lease(tx: Tx, lease: Lease) -> None:
-    """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream.
-
-    A write whose caller was stopped before he heard of it, or that another branch has just made, is no one else's.
-    """
-    head = tx.head(lease.stream)
-    if head[0] == lease.seq or head in lease.heads:
-        return
-    lease.disturbed = True
-    row = _row(tx, lease.stream)
-    lease.cancelling = lease.cancelling or bool(row["cancelling"])
-    if row["token"] != lease.token or row["status"] != RUNNING:
-        raise Stale(f"run {lease.stream.name} is no longer this worker's", path="run", token=row["token"])
-
-
-def holds(reads: Reads, lease: Lease) -> bool:
-    """Whether the lease still stands: asked right before something is sent outside."""
-    given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
-    return bool(reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, 0)], **given))
-
-
 # -- what a driver says --------------------------------------------------------------------------------------
 
 
@@ -309,57 +171,9 @@ def _give_up(tx: Tx, stream: Stream, kind: str, status: RunStatus, *, doc: Any =
     tx.record(Change(kind, stream, RUNS, Op.SET, set={**clear, "status": status.value, **columns}, doc=doc, mark=mark))
 
 
-def step(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = None) -> int:
-    """Record that a step was done: one event and nothing else. The document is plain data (see `step_document`).
-
-    given: what a model was given, kept with it by reference.
-    """
-    if given is not None:
-        doc = doc | {"input": inputs.keep(tx, stream, given)}
-    return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
-
-
-def noting(tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """A verb after some steps, in one commit: steps that failed are recorded when the program goes on."""
-    for doc in docs:
-        step(tx, stream, doc)
-    return verb(tx, stream, *args, **kwargs)
-
-
-def step_document(
-    place: str,
-    name: str,
-    mark: str,
-    value: Any,
-    error: EffectError | None,
-    notes: dict[str, Any],
-    *,
-    brief: bool = False,
-) -> Any:
-    """What a step keeps. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
-    if error is not None:
-        became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
-    else:
-        became = {"gave": digest(value, "result").hex()} if brief else {"value": to_plain(value, "result")}
-    return {
-        "place": place,
-        "name": name,
-        "digest": mark,
-        **became,
-        **({"notes": to_plain(notes, "notes")} if notes else {}),
-    }
-
-
-def redo_step(tx: Tx, stream: Stream, place: str) -> None:
-    """A step that failed, or cannot be read as it was, is done anew by whoever drives the run next. Nothing for any other."""
-    recorded = {each.place: each for each in steps(tx, stream, _row(tx, stream)["cut_seq"])}
-    if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
-        tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
-
-
 def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None) -> int:
     """Begin the journal anew after what was just recorded; returns the number of the cut. doc: what is noted with it."""
-    cuts = _row(tx, stream)["cuts"] + 1
+    cuts = row_of(tx, stream)["cuts"] + 1
     tx.record(Change("run.cut", stream, RUNS, Op.SET, set={"cuts": cuts}, doc=doc, mark="cut_seq"))
     return cuts
 
@@ -369,13 +183,13 @@ def cut(tx: Tx, stream: Stream, doc: dict[str, Any] | None = None) -> int:
 
 def wake(tx: Tx, stream: Stream) -> None:
     """Something that a waiting run waits for has come: somebody may take it. Any other run is left as it is."""
-    if _row(tx, stream)["status"] == WAITING:
+    if row_of(tx, stream)["status"] == WAITING:
         _set(tx, stream, "run.woken", status=READY.value, wake_at=tx.now, reason=None)
 
 
 def call_off(tx: Tx, stream: Stream) -> None:
     """Tell a run that it is to end: at its next step if somebody has it, else when somebody takes it. Once is enough."""
-    row = _row(tx, stream)
+    row = row_of(tx, stream)
     if row["cancelling"]:
         return
     freed = {} if row["status"] == RUNNING else {"status": READY.value, "wake_at": tx.now, "reason": None}
@@ -411,7 +225,7 @@ def retry(tx: Tx, stream: Stream) -> None:
 
 
 def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
-    timeout_at = _row(tx, stream)["timeout_at"]
+    timeout_at = row_of(tx, stream)["timeout_at"]
     if timeout_at is None or timeout_at > tx.store_now():
         return {}
     given = _document(tx, stream, 4).get("timeout")
@@ -421,14 +235,14 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
 def check_here(reads: Reads, stream: Stream) -> None:
     """Conflict for a run that was handed over, and for a copy: another goes on with it, and it must not go on twice (P3)."""
     if was_moved(reads, stream):
-        reason = _row(reads, stream)["reason"]
+        reason = row_of(reads, stream)["reason"]
         hint = elsewhere.ways_on(stream.name, reason)
         raise Conflict(f"run {stream.name} {elsewhere.AWAY[reason]}", path="run", status=PARKED.value, hint=hint)
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
     """Whether a run may go on elsewhere: it was handed over and not taken back, or is a copy that nobody let go on here."""
-    row = _row(reads, stream)
+    row = row_of(reads, stream)
     return row["status"] == PARKED and row["reason"] in elsewhere.AWAY
 
 
@@ -439,7 +253,7 @@ def pin(tx: Tx, stream: Stream, program: str | None) -> None:
 
 
 def _reopen(tx: Tx, stream: Stream, kind: str, sources: set[RunStatus], **columns: Any) -> None:
-    status = RunStatus(_row(tx, stream)["status"])
+    status = RunStatus(row_of(tx, stream)["status"])
     if status is READY:
         return
     if status not in sources:
@@ -452,7 +266,8 @@ def _set(tx: Tx, stream: Stream, kind: str, **columns: Any) -> None:
     tx.record(Change(kind, stream, RUNS, Op.SET, set=columns))
 
 
-def _row(reads: Reads, stream: Stream) -> Row:
+def row_of(reads: Reads, stream: Stream) -> Row:
+    """The row of a run."""
     row = reads.row(RUNS, stream)
     if row is None:
         raise Damaged("the run has no row", path=f"run {stream.name}")
@@ -497,79 +312,16 @@ def runs_of_store(
     after: str | None = None,
 ) -> Page[tuple[Stream, RunRecord]]:
     """The runs of this tenant, newest first, each with its stream."""
-    count = check_page(limit)
-    at, in_stream = (None, None) if after is None else decode_cursor(after, 2)
-    span = between(reads, since, until)
-    names = {"agent": agent, "session": session, "run": parent}
-    given: dict[str, Any] = {name: None if value is None else check_name(value, name) for name, value in names.items()}
+    listing = Listing(reads, limit, after, since, until, one_each=True)
     rows = reads.query(
         Q.runs_of_store,
-        tenant=reads.tenant,
-        status=None if status is None else _status(status),
-        since=span.since,
-        until=span.until,
-        after_at=at,
-        after_stream=in_stream,
-        limit=count + 1,
-        **given,
+        **listing.asked,
+        status=None if status is None else check_one_of(RunStatus, status, "status").value,
+        agent=None if agent is None else check_name(agent, "agent"),
+        session=None if session is None else check_name(session, "session"),
+        run=None if parent is None else check_name(parent, "run"),
     )
-    found = [(stream := Stream(*row[25:]), _record(reads, stream, row[:25])) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[9], last[25]) if last else None)
-
-
-def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
-    """The steps of a run after an event, in order."""
-    rows = reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
-    found: dict[str, StepRecord] = {}
-    for seq, body in rows:
-        where = f"run {stream.name} step {seq}"
-        doc = stored_fields(doc_of(reads, body, where), where)
-        if doc.get("again"):
-            found.pop(str(doc.get("place")), None)
-        else:
-            made = _step(doc, seq, where)
-            found[made.place] = made
-    return [*found.values()]
-
-
-class _Step(msgspec.Struct):
-    """The document of a step, as `step_document` makes it."""
-
-    place: str
-    name: str
-    digest: str
-    value: Any = None
-    error: EffectError | None = None
-    notes: dict[str, Any] = {}
-    input: str | None = None
-    gave: str | None = None
-
-
-def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
-    found = stored_as(_Step, doc, "step", where)
-    notes = stored_fields(stored_value(found.notes, where), where)
-    value = stored_value(found.value, where)
-    return StepRecord(
-        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave
-    )  # fmt: skip
-
-
-def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
-    """What the model of a step was given: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
-    where = f"run {stream.name} step {check_seq(seq, 'seq')}"
-    rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
-    found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
-    if found is None or found.input is None:
-        raise NotFound(f"event {seq} of run {stream.name} is no step that called a model", path="seq")
-    return inputs.load(reads, found.input, where)
-
-
-def _status(status: object) -> str:
-    try:
-        return RunStatus(status).value  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(RunStatus)}; got {status!r}", path="status") from None
+    return listing.page(rows, partial(_record, reads), lambda each: (each.created_at,))
 
 
 SHOWN = (

@@ -1,4 +1,4 @@
--- Runs of agents: how they stand, who has them, and their journals.
+-- Runs of agents: how they stand.
 
 -- run_get: one run with its arguments and its outcome.
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
@@ -9,10 +9,6 @@ FROM runs r
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.stream = :stream
-
--- lease_standing: whether a holder still has a run, and lives.
-SELECT 1 FROM runs r JOIN holders h ON h.holder = r.holder
-WHERE r.stream = :stream AND r.status = 'running' AND r.holder = :holder AND r.token = :token AND h.expires_at > :now
 
 -- run_by_key: the stream of the run that was started under a key.
 SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest
@@ -40,22 +36,3 @@ WHERE r.tenant = :tenant
   AND r.created_at < :until --? until
   AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
 ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit
-
--- progress_after: whether a run came further after an event; what was only begun, or is in doubt, is not further.
-SELECT 1 FROM events e
-WHERE e.stream = :stream AND e.seq > :after
-  AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
-LIMIT 1
-
--- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
-SELECT 1 FROM events e
-WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('step.done', 'run.wait.answered', 'run.wait.expired')
-LIMIT 1
-
--- step_get: one step of a run.
-SELECT e.body FROM events e WHERE e.stream = :stream AND e.seq = :seq AND e.tbl = 'steps' AND e.kind = 'step.done'
-
--- steps_after: the steps of a run after an event, in order.
-SELECT e.seq, e.body FROM events e
-WHERE e.stream = :stream AND e.seq > :after AND e.tbl = 'steps'
-ORDER BY e.seq

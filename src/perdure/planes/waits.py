@@ -20,7 +20,7 @@ import msgspec
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import instant_us
-from perdure.model.limits import check_name, check_page, check_question
+from perdure.model.limits import check_name, check_one_of, check_page, check_question
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
@@ -341,7 +341,7 @@ def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
 def _asked(reads: Reads, kind: WaitKind, state: str | None, limit: int, after: str | None) -> Rows:
     """The rows of one kind: for each there is an index."""
     at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
-    wanted = None if state is None else _one_of(WaitState, state, "state")
+    wanted = None if state is None else check_one_of(WaitState, state, "state").value
     return reads.query(
         Q.waits_of_store,
         tenant=reads.tenant,
@@ -361,13 +361,6 @@ def _at(now_us: int, found: WaitRecord) -> WaitRecord:
     if found.state is WaitState.OPEN and found.expires_at is not None and instant_us(found.expires_at, 0) <= now_us:
         return msgspec.structs.replace(found, state=WaitState.EXPIRED)
     return found
-
-
-def _one_of(states: Any, value: object, path: str) -> str:
-    try:
-        return states(value).value
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(states)}; got {value!r}", path=path) from None
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:

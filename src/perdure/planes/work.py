@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,16 +32,17 @@ from perdure.errors import Conflict, Invalid, KeyReused, NotFound, Stale, TooLar
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Table
 from perdure.model.instants import to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
 from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import presence
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
+from perdure.planes.listing import Listing
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.snapshots import one_state
-from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.spans import Duration, Instant, deadline
 from perdure.planes.stored import (
     stored_fields,
     stored_instant,
@@ -307,7 +309,7 @@ def tasks(
         Q.tasks_of_session,
         touches=_touched(stream),
         stream=stream.id,
-        status=None if status is None else _status(status),
+        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
         label=None if label is None else check_name(label, "label"),
         parent=None if parent is None else check_seq(getattr(parent, "id", parent), "parent"),
         stuck=1 if stuck else None,
@@ -331,33 +333,16 @@ def tasks_of_store(
     after: str | None = None,
 ) -> Page[tuple[Stream, TaskRecord]]:
     """The tasks of this tenant in all sessions, newest first, each with the stream that it belongs to."""
-    count = check_page(limit)
-    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
-    span = between(reads, since, until)
+    listing = Listing(reads, limit, after, since, until)
     rows = reads.query(
         Q.tasks_of_store,
-        tenant=reads.tenant,
-        status=None if status is None else _status(status),
+        **listing.asked,
+        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
         label=None if label is None else check_name(label, "label"),
         actor=None if actor is None else check_name(actor, "actor"),
         stuck=1 if stuck else None,
-        since=span.since,
-        until=span.until,
-        after_at=at,
-        after_stream=in_stream,
-        after_seq=seq,
-        limit=count + 1,
     )
-    found = [(stream := Stream(*row[17:]), _record(reads, stream, row[:17])) for row in rows[:count]]
-    last = rows[count - 1] if len(rows) > count else None
-    return Page(found, encode_cursor(last[8], last[17], last[0]) if last else None)
-
-
-def _status(status: object) -> str:
-    try:
-        return TaskStatus(status).value  # type: ignore[arg-type]
-    except ValueError:
-        raise Invalid(f"expected one of {', '.join(TaskStatus)}; got {status!r}", path="status") from None
+    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.id))
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:

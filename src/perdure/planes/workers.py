@@ -1,6 +1,6 @@
 """Workers: what they can take, who they are, and the tree of who runs what. Keeps P13, P15.
 
-Taking itself is `runs.claim`: what is found here is only a hint, and the claim decides. Whoever's process died is a
+Taking itself is `leasing.claim`: what is found here is only a hint, and the claim decides. Whoever's process died is a
 *suspect* (it may have killed it) and is listed apart: suspects run one to a process. Callers: the handles of workers.
 """
 
@@ -61,16 +61,16 @@ class Look(NamedTuple):
     held: int = 0
 
 
-class Wanted(NamedTuple):
+class Drivable(NamedTuple):
     """What a worker can drive: the names of its agents and the digests of their programs."""
 
     agents: str
     programs: str
 
 
-def wanted(agents: Iterable[str], programs: Iterable[str]) -> Wanted:
+def drivable(agents: Iterable[str], programs: Iterable[str]) -> Drivable:
     """What can be driven, as the statements take it."""
-    return Wanted(_listed(agents), _listed(programs))
+    return Drivable(_listed(agents), _listed(programs))
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -80,8 +80,8 @@ def _listed(names: Iterable[str]) -> str:
 # -- what can be taken -----------------------------------------------------------------------------------------
 
 
-def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Look:
-    """What there is to do for a worker. Only a hint: `runs.claim` decides. limit: 0 when it has no room."""
+def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> Look:
+    """What there is to do for a worker. Only a hint: `leasing.claim` decides. limit: 0 when it has no room."""
     takeable = [*_takeable(reads, what, limit)] if limit else []
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
     void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]
@@ -91,16 +91,16 @@ def look(reads: Reads, what: Wanted, limit: int, is_dead: IsDead, me: str) -> Lo
     return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held)
 
 
-def _takeable(reads: Reads, what: Wanted, limit: int) -> Iterator[Found]:
+def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[Found]:
     """Ready runs, and waiting ones past their time, oldest first."""
     for status, due in ((RunStatus.READY, None), (RunStatus.WAITING, 1)):
         given = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
         yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **given))
 
 
-def held_by(reads: Reads, holder: str, limit: int = ROWS_MAX) -> list[Found]:
+def held_by(reads: Reads, holder: str) -> list[Found]:
     """The runs that a holder has."""
-    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=limit)]
+    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
 
 
 def _found(row: tuple[Any, ...]) -> Found:

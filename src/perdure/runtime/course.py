@@ -17,8 +17,8 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
-from perdure.planes import checkpoints, elsewhere, runs, waits
-from perdure.planes.runs import Lease
+from perdure.planes import checkpoints, elsewhere, runs, steps, waits
+from perdure.planes.leasing import Lease
 from perdure.runtime.journal import Journal
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -41,7 +41,9 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
     """What a run did after an event."""
     done = ledger.all_effects(reads, stream, after=after)
     awaited = waits.waits(reads, stream, after)
-    return Journal(runs.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {})
+    return Journal(
+        steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
+    )
 
 
 def cut(

@@ -154,8 +154,7 @@ class Span(NamedTuple):
 
     def ends(self, place: str) -> bool:
         """Whether all that is done in the branch of a place is in it, because that ends with it: not if it has a name."""
-        branch = place.partition("/")[2].rpartition("/")[0]
-        return branch[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
+        return branch_of(place)[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
 
 
 class Left(NamedTuple):

@@ -29,7 +29,7 @@ from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
-from perdure.planes.runs import Company, Lease
+from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
 from perdure.runtime.agent import Agent
@@ -44,6 +44,7 @@ CALM_SECONDS = 0.005  # at least, between two looks that commits of others ask f
 CALM_LOOKS = 20  # and so many times as long as the last look took: a busy store costs an idle worker 5 % at most
 SUSPECTED_SECONDS = 0.1  # after which a suspect that nobody has taken needs another process
 CANCEL_SECONDS = 5.0  # for runs to give themselves back after the time of grace
+THREADS_SECONDS = 1.0  # for threads to come back once their worker has ended
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
 TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
@@ -418,9 +419,9 @@ def _apart(suspects: Iterable[Found]) -> list[list[Found]]:
     return list(groups.values())
 
 
-def threads_at_work(seconds: float = 1.0) -> int:
+def threads_at_work() -> int:
     """How many threads of a worker that has ended do not come back: steps and agents that nothing can stop."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + THREADS_SECONDS
     while found := sum(each.name.startswith(THREADS) for each in threading.enumerate()):
         if time.monotonic() > deadline:
             return found

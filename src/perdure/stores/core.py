@@ -152,9 +152,8 @@ class Core:
         self.timeout_seconds = timeout_seconds
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
-        self.on_purge: Callable[[], None] | None = (
-            None  # called when what was emptied must leave what lies beside the store
-        )
+        # Called when what was emptied must leave what lies beside the store.
+        self.on_purge: Callable[[], None] | None = None
         self._idle: list[Connection] = []
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None

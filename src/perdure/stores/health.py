@@ -74,10 +74,10 @@ class Health(msgspec.Struct, frozen=True):
 # -- looking ----------------------------------------------------------------------------------------
 
 
-def examine(store_url: str, *, timeout_seconds: float = 30.0) -> Health:
+def examine(store_url: str) -> Health:
     """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
     address = url.parse(store_url)
-    engine = engine_for(address, timeout_seconds, read_only=address.scheme != "memory")
+    engine = engine_for(address, read_only=address.scheme != "memory")
     advice = Advice(address)
     try:
         around = [*_around(address), *_log(engine, advice), *_pages(advice)]

@@ -13,7 +13,7 @@ from perdure.doors.cli import worker as module
 from perdure.doors.cli.agents import agents_at
 from perdure.errors import Invalid, NotFound
 from perdure.model.records.workers import About
-from perdure.planes import runs, workers
+from perdure.planes import leasing, steps, workers
 from perdure.runtime.supervisor import Role
 from perdure.testing.clock import FakeClock
 
@@ -165,8 +165,8 @@ def busy_url(tmp_path):
             caller.write(workers.introduce, holder, About(pid, ("known",), 10, 5))
         held, _ready = store.start(known), store.start(known)
         store.start(ghost)
-        lease = caller.write(runs.claim, held._stream, holder="a" * 32, program="", epoch=0)
-        caller.write(runs.fenced, lease, runs.step, {"place": "0//1", "name": "draft", "digest": "", "value": 1})
+        lease = caller.write(leasing.claim, held._stream, holder="a" * 32, program="", epoch=0)
+        caller.write(leasing.fenced, lease, steps.done, {"place": "0//1", "name": "draft", "digest": "", "value": 1})
     return url, clock, held.id
 
 

@@ -8,26 +8,13 @@ from pathlib import Path
 import pytest
 
 import perdure
+from mailing import SENT, mailing
 from perdure.model import points
 from perdure.stores.files import engine
 from perdure.stores.files.journal import Journal
 from stores.files.in_git import commit, git, url
 
-SENT: list[str] = []
-
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: nothing is put back by it")
-
-
-@perdure.tool
-def send(what: str) -> str:
-    SENT.append(what)
-    return what
-
-
-@perdure.agent
-def mailing(run: perdure.Run) -> str:
-    run.ask("?")
-    return run.act(send, "mail")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from perdure.errors import Unavailable
 from perdure.evaluation.bench.case import Case, Context, Figure, at_most, users_environment
 from perdure.evaluation.bench.noting import begin, takeover
 from perdure.handles.working import tree
-from perdure.planes import runs
+from perdure.planes import steps
 
 APP = "perdure.evaluation.bench.noting"
 PATIENCE_SECONDS = 60.0
@@ -137,7 +137,7 @@ def _struck(pid: int, handles: list[Any]) -> list[float]:
 
 def _steps(handle: Any) -> list[list[int]]:
     """What the steps of a run noted, in order."""
-    return [each.value for each in handle._read(runs.steps)]
+    return [each.value for each in handle._read(steps.steps)]
 
 
 def _takeover(name: str, url: str, context: Context) -> list[Figure]:

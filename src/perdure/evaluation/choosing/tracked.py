@@ -13,7 +13,6 @@ POINTER, POINTER_MAX_BYTES = "gitdir: ", 4096
 HEADER = struct.Struct(">4sII")
 ENTRY_BYTES = 62  # stat data, hash (SHA-1) and flags, before the name
 EXTENDED = 0x4000
-NAME_LENGTH = 0x0FFF
 
 
 def tracked(folder: Path) -> frozenset[str] | None:

@@ -25,7 +25,7 @@ from perdure.handles.aio.placed import AsyncPlaced
 from perdure.handles.aio.sending import Then
 from perdure.model.limits import check_question
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes import known, runs
+from perdure.planes import known, steps
 from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
@@ -214,7 +214,7 @@ class AsyncOutward(AsyncPlaced):
             if any(meant.intent is not None for meant in batch):
                 await self._driving.acting.begin_all(batch, keep_and_plan, step)
             else:
-                await self._driving.write(runs.step, *step)
+                await self._driving.write(steps.done, *step)
 
         value = await self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
         batch = batch or self._mean(value, tools)

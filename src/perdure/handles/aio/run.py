@@ -23,7 +23,7 @@ from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
-from perdure.planes import checkpoints, runs, waits
+from perdure.planes import checkpoints, runs, steps, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.agent import Policy, as_agent
@@ -97,7 +97,7 @@ class AsyncRun(AsyncOutward):
             raise
         except Exception as error:
             said = error_of(error)
-            driving.keep_error(runs.step_document(place, name, "", None, said, {}))
+            driving.keep_error(steps.document(place, name, "", None, said, {}))
             raise course.failed_step(place, name, said) from error
         done.held_back.tell()
         return done.result
@@ -226,7 +226,7 @@ class AsyncRun(AsyncOutward):
             recorded = driving.journal.take(place, "step", "run.patched", "") is not None
             driving.patches[place] = recorded or not driving.replaying
             if driving.patches[place] and not recorded:
-                await driving.write(runs.step, runs.step_document(place, "run.patched", "", None, None, {}))
+                await driving.write(steps.done, steps.document(place, "run.patched", "", None, None, {}))
         return driving.patches[place]
 
     def branch(self, name: str) -> AsyncRun:

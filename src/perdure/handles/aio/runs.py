@@ -20,10 +20,10 @@ from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
-from perdure.planes import runs, time, waits, workers
+from perdure.planes import leasing, runs, steps, time, waits, workers
+from perdure.planes.leasing import Lease
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
-from perdure.planes.runs import Lease
 from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime import course
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
@@ -122,11 +122,11 @@ class AsyncRunHandle(AsyncEnveloping):
     async def steps(self, *, after: int | None = None) -> list[StepRecord]:
         """What it did inside since its last checkpoint, oldest first. after: since that event; 0: all."""
         since = self._record.cut_seq if after is None else after
-        return await self._read(runs.steps, check_seq(since, "after") if since else 0)
+        return await self._read(steps.steps, check_seq(since, "after") if since else 0)
 
     async def input_of(self, step: int) -> dict[str, Any]:
         """What the model of a step was given, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
-        return await self._read(runs.input_of, step)
+        return await self._read(steps.input_of, step)
 
     async def signal(self, name: str, payload: Any = None) -> None:
         """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
@@ -277,7 +277,7 @@ class AsyncRuns(AsyncStoreHandle):
         gone = record.holder is not None and (record.holder == core.holder or core.living.is_dead(record.holder))
         claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch}
         try:
-            return await self._caller.write(runs.claim, stream, dead={record.holder} if gone else (), **claim)
+            return await self._caller.write(leasing.claim, stream, dead={record.holder} if gone else (), **claim)
         except Exception:
             raise
         except BaseException:
@@ -355,7 +355,7 @@ class AsyncRuns(AsyncStoreHandle):
     async def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
         """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
         core = self._caller.core
-        wanted = workers.wanted(known, {each.program for each in known.values()})
+        wanted = workers.drivable(known, {each.program for each in known.values()})
         seen = await self._caller.read(workers.look, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
         mine = await self._caller.read(workers.held_by, core.holder)
         dropped = [each for each in mine if self._is_gone(core.holder, each.stream)]

@@ -28,8 +28,8 @@ from perdure.model.points import reach
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitRecord
 from perdure.model.values import decode, encode
-from perdure.planes import checkpoints, runs, waits
-from perdure.planes.runs import Lease
+from perdure.planes import checkpoints, leasing, runs, steps, waits
+from perdure.planes.leasing import Lease
 from perdure.planes.spans import store_now
 from perdure.runtime import course, workspace
 from perdure.runtime.agent import Agent
@@ -133,10 +133,10 @@ class Driving:
         errors, self._errors = self._errors, []
         if errors:
             args = (errors, verb, *args)
-            verb = runs.noting
+            verb = steps.noting
         self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
-            result, seq = self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
+            result, seq = self.caller.write(leasing.fenced, self.lease, verb, *args, **kwargs)
         except (Stale, Unavailable) as trouble:
             self._errors = errors + self._errors
             raise self.troubled(trouble) from None
@@ -154,7 +154,7 @@ class Driving:
 
     def check_lease(self) -> None:
         """Stale when the lease was lost: asked right before something is sent outside."""
-        if not self.read(runs.holds, self.lease):
+        if not self.read(leasing.holds, self.lease):
             raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
 
     def read(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -26,7 +26,7 @@ from perdure.handles.sync.placed import Placed
 from perdure.handles.sync.sending import Then
 from perdure.model.limits import check_question
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes import known, runs
+from perdure.planes import known, steps
 from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
@@ -215,7 +215,7 @@ class Outward(Placed):
             if any(meant.intent is not None for meant in batch):
                 self._driving.acting.begin_all(batch, keep_and_plan, step)
             else:
-                self._driving.write(runs.step, *step)
+                self._driving.write(steps.done, *step)
 
         value = self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
         batch = batch or self._mean(value, tools)

@@ -14,7 +14,7 @@ from perdure.effects.tool import digest_of_parts
 from perdure.errors import Cancelled, Changed, Invalid, Parked
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
-from perdure.planes import checkpoints, inputs, runs, waits
+from perdure.planes import checkpoints, inputs, steps, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course, places
 from perdure.runtime.journal import Known
@@ -95,13 +95,13 @@ class Placed:
         try:
             value = self._called(known, fn, args, kwargs, place, mark, notes)
             noted = notes | {"usage": course.usage_of(value)} if notes else notes
-            doc = runs.step_document(place, known.name, mark, value, None, noted, brief=known.brief)
+            doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
             given = None if frozen is None else driving.read(checkpoints.prepare, frozen)
-            (driving.write(runs.step, doc, given) if keep is None else keep((doc, given), value))
+            (driving.write(steps.done, doc, given) if keep is None else keep((doc, given), value))
             return value
         except Invalid as error:
             noted, said = course.unkept_notes(error), EffectError(course.UNSTORABLE, text_of(error))
-            driving.keep_error(runs.step_document(place, known.name, mark, None, said, noted))
+            driving.keep_error(steps.document(place, known.name, mark, None, said, noted))
             raise course.unkept(noted[course.UNKEPT], place) from error
         except Exception:
             raise
@@ -143,7 +143,7 @@ class Placed:
             return self._driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
         except Exception as error:
             said = error_of(error)
-            self._driving.keep_error(runs.step_document(place, known.name, mark, None, said, notes))
+            self._driving.keep_error(steps.document(place, known.name, mark, None, said, notes))
             raise course.failed_step(place, known.name, said) from error
 
     def _opened(

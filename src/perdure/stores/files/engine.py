@@ -138,7 +138,7 @@ class FilesEngine(SqliteEngine):
 
     def _settle(self, journal: Journal) -> None:
         """Under the lock: whatever became of log and cache, they belong together after this."""
-        self.layout.sweep_dead()
+        self.layout.sweep()
         self.layout.unite()
         cached, noted = self._cached(), journal.noted()
         if not self.layout.numbers():

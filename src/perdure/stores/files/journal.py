@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ class Journal:
     def lock(self, seconds: float) -> None:
         """Wait for the lock; BUSY when somebody else holds it all the time."""
         deadline = time.monotonic() + seconds
-        for attempt in range(1_000_000_000):
+        for attempt in itertools.count():
             if self.try_lock():
                 return
             if time.monotonic() > deadline:

@@ -9,6 +9,7 @@
       cache.db                  the tables, rebuilt from the log at any time
       head                      how far the log went when this machine saw it last
       set-aside/                what could not be loaded
+      *.partial, cache.db.new   what is being written; over/: what is being removed
       merge/                    a log with conflict marks, until it is merged; unmerged-N/ if not all of it could be
 
 Callers: `journal`, `engine`, `merge`. Holds no state.
@@ -144,14 +145,14 @@ class Layout:
         """Give one of these files another content, in its own form. As `place`."""
         self.place(path, zstd.compress(data) if path.suffix == ".zst" else data)
 
-    def sweep(self) -> None:
-        """Under the lock: remove what a crash left unfinished, and what somebody else writes just now: he is told so."""
+    def sweep_all(self) -> None:
+        """Under the lock: remove all that is unfinished, also what somebody else writes just now: he is told so."""
         for path in (*self.own.glob("*.partial"), *self.own.glob("cache.db.new*")):
             path.unlink(missing_ok=True)
-        shutil.rmtree(self._over, ignore_errors=True)
+        self.sweep()
 
-    def sweep_dead(self) -> None:
-        """Under the lock: remove what a crash left unfinished. Views are written without it, so theirs have an age."""
+    def sweep(self) -> None:
+        """Under the lock: remove what a crash left and nobody writes over. Views are written without it: theirs have an age."""
         for path in self.own.glob(f"{UNFINISHED_VIEW}*.partial"):
             with suppress(FileNotFoundError):
                 if system_clock() - path.stat().st_mtime_ns // 1000 > _DEAD_US:

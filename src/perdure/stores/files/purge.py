@@ -128,7 +128,7 @@ class Purge:
         cache.write(Writes(), commit=True)
         sync(self._layout.head)
         reach("purge.settled")
-        self._layout.sweep()
+        self._layout.sweep_all()
         for statement in (Q.scrubbed, Q.drained):
             cache.query(statement, {})
         reach("purge.scrubbed")

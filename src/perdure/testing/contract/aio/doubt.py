@@ -14,6 +14,7 @@ from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waitin
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Unknown
 from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.openers import AsyncOpener
 
 
@@ -343,7 +344,7 @@ class AsyncDoubtContract:
             session = await store.session("s")
             planned = await session.begin(send, key="planned")
             sent = await (await session.begin(send, key="sent")).dispatch()
-            store._caller.core.epoch += 1  # as a store that was restored from a backup
+            put_back(store)
             with pytest.raises(Conflict, match="restored"):
                 await planned.dispatch()
             for effect in (planned, sent):

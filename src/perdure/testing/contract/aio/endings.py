@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Failed, Unavailable, Waiting
+from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.model.records.runs import RunStatus
 from perdure.testing.contract.aio.doubt import probing
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.going_on import when
@@ -18,7 +20,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class AsyncEndingsContract:
-    """What was only meant when a run was to end is not sent any more."""
+    """A run that is to end does so, and what was only meant then is not sent any more."""
 
     @pytest.mark.parametrize("end", ["cancel", "timeout", "neither"])
     @pytest.mark.parametrize("meant", ["approved", "absent"])
@@ -138,3 +140,42 @@ class AsyncEndingsContract:
             assert type(await driven(store, made)) is Waiting
             (handle,) = await store.runs()
             assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000
+
+    async def test_a_run_that_nobody_has_is_cancelled_at_once(self, opener: AsyncOpener) -> None:
+        @tool
+        async def send() -> None: ...
+
+        async def wait(run: AsyncRun, approve: str | None) -> None:
+            await run.act(send, approve=approve)
+            await run.ask("?")
+
+        made = program(wait)
+        async with await opener() as store:
+            for approve in (None, "Really?"):
+                await driven(store, made, approve, key=str(approve))
+                (ask,) = await store.asks()
+                handle = (await store.runs(status="waiting"))[0]
+                assert (await handle.cancel("enough")).status is RunStatus.CANCELLED
+                with pytest.raises(Cancelled, match="enough"):
+                    await handle.result()
+                assert await store.asks() == []
+                for late in (partial(store.answer, ask.id, "x"), partial(store.signal, handle.id, "s")):
+                    with pytest.raises((Conflict, Invalid)):
+                        await late()
+                assert await handle.effects(open=True) == []
+                assert (await handle.cancel()).status == "cancelled"
+            assert (await store.verify()).ok
+
+    async def test_a_run_that_runs_is_told_at_its_next_step(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        async with await opener() as store:
+
+            async def cancelled_in_the_middle() -> None:
+                await (await store.runs())[0].cancel("enough")
+
+            async def work(run: AsyncRun) -> None:
+                await run.step(cancelled_in_the_middle)
+                await run.step(outside.seen)
+
+            refused = await driven(store, program(work))
+            assert (type(refused), outside.count) == (Cancelled, 0)

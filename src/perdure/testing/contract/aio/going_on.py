@@ -14,7 +14,7 @@ from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
-from perdure.planes import runs
+from perdure.planes import leasing, runs, steps
 from perdure.runtime.agent import DECLARED, agent
 from perdure.testing.contract.aio.doubt import probing, until
 from perdure.testing.contract.aio.effects import Outside
@@ -408,7 +408,7 @@ class AsyncRecoveringContract:
         async def known(run: AsyncRun) -> int:
             return await run.step(int, 1)
 
-        made, read = program(known), runs.steps
+        made, read = program(known), steps.steps
         async with await opener() as store:
             broken = await store.start(made, key="broken")
             await runs_once(store, broken)
@@ -419,7 +419,7 @@ class AsyncRecoveringContract:
                     raise Damaged("what is stored is no step", path=f"run {stream.name}")
                 return read(reads, stream, after)
 
-            monkeypatch.setattr(runs, "steps", torn)
+            monkeypatch.setattr(steps, "steps", torn)
             found = await store.recover([made])
             assert [(await each.refresh()).status for each in others] == ["completed"] * 3
             assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}
@@ -484,8 +484,8 @@ class AsyncRecoveringContract:
 async def runs_once(store: Any, handle: Any) -> None:
     """A run that somebody had, and gave back."""
     core = store._caller.core
-    lease = await store._caller.write(runs.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
-    await store._caller.write(runs.fenced, lease, runs.release)
+    lease = await store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    await store._caller.write(leasing.fenced, lease, runs.release)
 
 
 # async-only

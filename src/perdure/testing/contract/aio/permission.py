@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from perdure.effects.ledger import Intent
-from perdure.effects.tool import Refuse, RequireApproval, tool
+from perdure.effects.tool import Refuse, RequireApproval, Tool, tool
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
+from perdure.runtime.agent import Agent
 from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -21,6 +23,28 @@ def wary(intent: Intent, actor: str) -> Any:
     """Small sums pass, middling ones need a person, large ones are refused."""
     n = intent.args.get("n", 0)
     return Refuse(f"too much for {actor}") if n > 9 else RequireApproval("Really?") if n > 5 else None
+
+
+def payment(outside: Outside) -> Tool:
+    """A tool that the other side knows by its key: doubt about it is settled by sending it again."""
+
+    @tool(kind="keyed")
+    async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
+        return outside.seen(n)
+
+    return pay
+
+
+def payer(pay: Tool, *, batched: bool) -> Agent:
+    """An agent that pays 6: itself, or because its model asked for it."""
+
+    async def paying(run: AsyncRun) -> Any:
+        if not batched:
+            return await run.act(pay, 6)
+        calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
+        return (await run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
+
+    return program(paying)
 
 
 class AsyncPermissionContract:
@@ -155,25 +179,15 @@ class AsyncPermissionContract:
     ) -> None:
         """Its rule would send it again, because it may have been sent after the backup: but nobody may ever have said yes."""
         outside = Outside()
-
-        @tool(kind="keyed")
-        async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
-            return outside.seen(n)
-
-        async def paying(run: AsyncRun) -> Any:
-            if not batched:
-                return await run.act(pay, 6)
-            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
-            return (await run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
-
+        pay = payment(outside)
         async with await opener(guards=[wary]) as store:
             session = await store.session("s")
             with pytest.raises(Waiting):
                 await session.act(pay, 7, key="k")
-            asking = program(paying)
+            asking = payer(pay, batched=batched)
             handle = await store.start(asking, key="r")
             await store.recover(agents=[asking])
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             for _ in range(2):
                 with pytest.raises(Waiting):
                     await session.act(pay, 7, key="k")
@@ -195,25 +209,15 @@ class AsyncPermissionContract:
         shall not be sent.
         """
         outside = Outside()
-
-        @tool(kind="keyed")
-        async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
-            return outside.seen(n)
-
-        async def paying(run: AsyncRun) -> Any:
-            if not batched:
-                return await run.act(pay, 6)
-            calls = [{"id": "c", "tool": "pay", "args": {"n": 6}}]
-            return (await run.respond(lambda: {"calls": calls}, tools=[pay])).answers[0].result
-
+        pay = payment(outside)
         async with await opener(guards=[wary]) as store:
-            session, asking = await store.session("s"), program(paying)
+            session, asking = await store.session("s"), payer(pay, batched=batched)
             with pytest.raises(Waiting):
                 await session.act(pay, 7, key="k")
             by_hand = await session.begin("pay", {"n": 8}, key="by hand")
             handle = await store.start(asking, key="r")
             await store.recover(agents=[asking])
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             for ask in await store.asks():
                 await store.answer(ask.id, "refuse", by="ann")
             for _ in range(2):
@@ -251,7 +255,7 @@ class AsyncPermissionContract:
             session = await store.session("s")
             with pytest.raises(Waiting):
                 await session.act(pay, 7, key="k")
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             (ask,) = await store.asks()
             await store.answer(ask.id, "refuse", by="ann")
             if not happened:
@@ -273,17 +277,13 @@ class AsyncPermissionContract:
     ) -> None:
         """Its rule would send it again, and so would who finds it planned, once somebody says that it did not happen."""
         outside = Outside()
-
-        @tool(kind="keyed")
-        async def pay(n: int, *, key: str) -> int:  # noqa: ARG001 - what is keyed takes one
-            return outside.seen(n)
-
+        pay = payment(outside)
         async with await opener(guards=[wary]) as store:
             session = await store.session("s")
             for n in (7, 8):
                 with pytest.raises(Waiting):
                     await session.act(pay, n, key=str(n))
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             begun = [await session.begin(pay, {"n": n}, key=str(n)) for n in (7, 8)]
             assert [each.state for each in begun] == ["in_doubt", "in_doubt"]
             for effect in begun if denied else []:
@@ -303,7 +303,7 @@ class AsyncPermissionContract:
     async def test_what_is_no_verdict_puts_nothing_in_doubt(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             planned = await (await store.session("s")).begin("pay", {"n": 7}, key="k")
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             with pytest.raises(Invalid, match="expected Happened"):
                 await planned.settle("it did")  # type: ignore[arg-type] - no verdict
             assert [each.state for each in await store.effects()] == ["planned"]

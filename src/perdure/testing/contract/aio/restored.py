@@ -8,12 +8,18 @@ import pytest
 
 from perdure.effects.tool import tool
 from perdure.handles.aio.run import AsyncRun
+from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import agent
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
+
+
+def put_back(store: AsyncStore) -> None:
+    """Let a store be one that was restored from a backup: what it has planned and sent is of another epoch."""
+    store._caller.core.epoch += 1
 
 
 class AsyncRestoredContract:
@@ -39,7 +45,7 @@ class AsyncRestoredContract:
         made = program(outer)
         async with await opener() as store:
             await driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: it sent `a` after the backup
+            put_back(store)  # it sent `a` after the backup
             await (await store.runs())[0].resume()
             await driven(store, made)  # being taken once is not enough
             await store.answer((await store.asks())[0].id, "go on")
@@ -77,7 +83,7 @@ class AsyncRestoredContract:
         made = program(outer)
         async with await opener() as store:
             await driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: a model may have said something else since
+            put_back(store)  # a model may have said something else since
             await store.answer((await store.asks())[0].id, "go on")
             await driven(store, made)
             assert outside.calls == []
@@ -113,7 +119,7 @@ class AsyncRestoredContract:
         made = program(outer)
         async with await opener() as store:
             await driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: it may have sent it after the backup
+            put_back(store)  # it may have sent it after the backup
             await store.answer((await store.asks())[0].id, "go on")
             await driven(store, made)
             await driven(store, made)
@@ -142,7 +148,7 @@ class AsyncRestoredContract:
         made = program(outer)
         async with await opener() as store:
             await driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             await (await store.runs())[0].resume(vouch=True)
             await store.answer((await store.asks())[0].id, "go on")
             assert await store.drive(made, key="k") == ["sent", "sent"]
@@ -166,7 +172,7 @@ class AsyncRestoredContract:
         made = program(outer)
         async with await opener() as store:
             await driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             await store.answer((await store.asks())[0].id, "go on")
             await driven(store, made)
             await store.recover([inner])

@@ -1,4 +1,4 @@
-"""The contract of what runs wait for (people, times, signals), of branches, and of sagas (P13, P15)."""
+"""The contract of what runs wait for (people, times, signals), and of branches (P13, P15)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Refuse, tool
-from perdure.errors import Cancelled, Changed, Conflict, Failed, Invalid, NotFound, Parked, TimedOut, Waiting
+from perdure.errors import Changed, Conflict, Failed, Invalid, NotFound, TimedOut, Waiting
 from perdure.handles.aio.run import AsyncRun
-from perdure.model.records.effects import Absent, Happened
+from perdure.model.records.effects import Happened
 from perdure.model.records.runs import WaitKind
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
@@ -223,173 +223,6 @@ class AsyncWaitsContract:
             opener.clock.advance("1h")
             assert await store.drive(made, key="k") == ["never", "nobody approved in time"]
             assert outside.count == 0
-
-
-class AsyncSagasContract:
-    """What was done is undone in reverse, durably."""
-
-    async def test_what_was_done_is_undone_in_reverse(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        async def delete(name: str, result: str) -> None:
-            outside.seen(f"deleted {name} {result}")
-
-        @tool(undo=delete)
-        async def create(name: str) -> str:
-            return outside.seen(f"created {name}").upper()
-
-        @tool
-        async def refuse() -> None:
-            raise Failed("no", code="No")
-
-        async def trip(run: AsyncRun) -> str:
-            await run.act(create, "kept")
-            try:
-                async with run.saga():
-                    await run.act(create, "a")
-                    await run.act(create, "b")
-                    await run.act(refuse)
-            except Failed as failed:
-                await run.ask("?")
-                return failed.code
-            return "?"
-
-        made = program(trip)
-        async with await opener() as store:
-            await driven(store, made)
-            (handle,) = await store.runs()
-            for _ in range(2):
-                await handle.resume()
-                await driven(store, made)
-            await store.answer((await store.asks())[0].id, "x")
-            assert await store.drive(made, key="k") == "No"
-            assert outside.calls == [
-                "created kept", "created a", "created b", "deleted b CREATED B", "deleted a CREATED A",
-            ]  # fmt: skip
-            states = {
-                each.record.args.get("name"): each.state for each in await handle.effects() if each.tool == "create"
-            }
-            assert states == {"kept": "committed", "a": "undone", "b": "undone"}
-            assert (await store.verify()).ok
-
-    async def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        @tool(kind="idempotent", fails=[PermissionError])
-        async def delete(name: str) -> None:
-            if outside.seen(f"delete {name}") and outside.calls.count(f"delete {name}") == 1:
-                raise PermissionError("locked")
-
-        @tool(undo=delete)
-        async def create(name: str) -> str:
-            return outside.seen(name)
-
-        async def trip(run: AsyncRun) -> None:
-            try:
-                async with run.saga():
-                    await run.act(create, "a")
-                    await run.step(int, "no number")
-            except Exception:  # noqa: BLE001 - what a careless agent does: a parked run stays parked
-                await run.act(create, "after")
-
-        made = program(trip)
-        async with await opener() as store:
-            with pytest.raises(Parked, match="create could not be undone: locked"):
-                await store.drive(made, key="k")
-            (handle,) = await store.runs(status="parked")
-            assert [each.state for each in await handle.effects()] == ["undoing", "failed"]
-            assert outside.calls == ["a", "delete a"]
-            await handle.retry()
-            await store.drive(made, key="k")
-            assert outside.calls == ["a", "delete a", "delete a", "after"]
-            assert [each.state for each in await handle.effects()] == ["undone", "committed", "committed"]
-
-    async def test_doubt_inside_a_saga_waits_visibly(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        async def delete() -> None:
-            outside.seen("deleted")
-
-        @tool(undo=delete)
-        async def create() -> None:
-            outside.seen("created")
-            raise OSError("reset")
-
-        async def trip(run: AsyncRun) -> None:
-            async with run.saga():
-                await run.act(create)
-                raise ValueError("no")
-
-        made = program(trip)
-        async with await opener() as store:
-            for verdict, expected in ((Happened(1), ["created", "deleted"]), (Absent(), ["created", "created"])):
-                outside.calls.clear()
-                key = type(verdict).__name__
-                with pytest.raises(Waiting) as waiting:
-                    await store.drive(made, key=key)
-                (doubt,) = waiting.value.facts["doubts"]
-                assert f"perdure settle {doubt}" in waiting.value.hint
-                assert outside.calls == ["created"]
-                await (await store.effect(doubt)).settle(verdict, by="ann")
-                refused = await driven(store, made, key=key)
-                if type(verdict) is Happened:
-                    assert refused.code == "ValueError"
-                else:
-                    assert type(refused) is Waiting  # it was tried again, and is in doubt again
-                assert outside.calls == expected
-
-    async def test_a_cancelled_run_undoes_what_it_did(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        async def delete() -> None:
-            outside.seen("deleted")
-
-        @tool(undo=delete)
-        async def create() -> None:
-            outside.seen("created")
-
-        async def trip(run: AsyncRun) -> None:
-            async with run.saga():
-                await run.act(create)
-                await run.ask("?")
-
-        made = program(trip, timeout="1h")
-        async with await opener() as store:
-            for end in ("cancel", "timeout"):
-                outside.calls.clear()
-                await driven(store, made, key=end)
-                (handle,) = await store.runs(status="waiting")
-                if end == "cancel":
-                    assert (await handle.cancel("enough")).record.cancelling
-                else:
-                    opener.clock.advance("1h")
-                refused = await driven(store, made, key=end)
-                assert type(refused) is (Cancelled if end == "cancel" else Failed)
-                assert outside.calls == ["created", "deleted"]
-                assert [each.state for each in await handle.effects()] == ["undone", "committed"]
-
-    async def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: AsyncOpener) -> None:
-        outside = Outside()
-
-        async def delete() -> None:
-            outside.seen("deleted")
-
-        @tool(kind="idempotent", undo=delete)
-        async def create() -> None:
-            outside.seen("created")
-            raise OSError("reset")
-
-        async def trip(run: AsyncRun) -> None:
-            async with run.saga():
-                await run.act(create)
-
-        made = program(trip)
-        async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting  # what was sent may still arrive
-            assert outside.calls == ["created"]
-            opener.clock.advance("60s")
-            assert (await driven(store, made)).code == "OSError"
-            assert outside.calls == ["created", "deleted"]
 
 
 # async-only

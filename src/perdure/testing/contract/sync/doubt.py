@@ -15,6 +15,7 @@ from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waitin
 from perdure.handles.sync.store import Store
 from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Unknown
 from perdure.testing.contract.sync.effects import Outside
+from perdure.testing.contract.sync.restored import put_back
 from perdure.testing.openers import Opener
 
 
@@ -305,7 +306,7 @@ class DoubtContract:
             session = store.session("s")
             planned = session.begin(send, key="planned")
             sent = (session.begin(send, key="sent")).dispatch()
-            store._caller.core.epoch += 1  # as a store that was restored from a backup
+            put_back(store)
             with pytest.raises(Conflict, match="restored"):
                 planned.dispatch()
             for effect in (planned, sent):

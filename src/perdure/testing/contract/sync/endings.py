@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import Cancelled, Failed, Unavailable, Waiting
+from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.sync.run import Run
 from perdure.model.records.effects import Absent, Happened, Unknown
+from perdure.model.records.runs import RunStatus
 from perdure.testing.contract.sync.doubt import probing
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.going_on import when
@@ -19,7 +21,7 @@ from perdure.testing.openers import Opener
 
 
 class EndingsContract:
-    """What was only meant when a run was to end is not sent any more."""
+    """A run that is to end does so, and what was only meant then is not sent any more."""
 
     @pytest.mark.parametrize("end", ["cancel", "timeout", "neither"])
     @pytest.mark.parametrize("meant", ["approved", "absent"])
@@ -137,3 +139,42 @@ class EndingsContract:
             assert type(driven(store, made)) is Waiting
             (handle,) = store.runs()
             assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000
+
+    def test_a_run_that_nobody_has_is_cancelled_at_once(self, opener: Opener) -> None:
+        @tool
+        def send() -> None: ...
+
+        def wait(run: Run, approve: str | None) -> None:
+            run.act(send, approve=approve)
+            run.ask("?")
+
+        made = program(wait)
+        with opener() as store:
+            for approve in (None, "Really?"):
+                driven(store, made, approve, key=str(approve))
+                (ask,) = store.asks()
+                handle = (store.runs(status="waiting"))[0]
+                assert (handle.cancel("enough")).status is RunStatus.CANCELLED
+                with pytest.raises(Cancelled, match="enough"):
+                    handle.result()
+                assert store.asks() == []
+                for late in (partial(store.answer, ask.id, "x"), partial(store.signal, handle.id, "s")):
+                    with pytest.raises((Conflict, Invalid)):
+                        late()
+                assert handle.effects(open=True) == []
+                assert (handle.cancel()).status == "cancelled"
+            assert (store.verify()).ok
+
+    def test_a_run_that_runs_is_told_at_its_next_step(self, opener: Opener) -> None:
+        outside = Outside()
+        with opener() as store:
+
+            def cancelled_in_the_middle() -> None:
+                (store.runs())[0].cancel("enough")
+
+            def work(run: Run) -> None:
+                run.step(cancelled_in_the_middle)
+                run.step(outside.seen)
+
+            refused = driven(store, program(work))
+            assert (type(refused), outside.count) == (Cancelled, 0)

@@ -15,7 +15,7 @@ from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked
 from perdure.handles.sync.run import Run
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
-from perdure.planes import runs
+from perdure.planes import leasing, runs, steps
 from perdure.runtime.agent import DECLARED, agent
 from perdure.testing.contract.sync.doubt import probing, until
 from perdure.testing.contract.sync.effects import Outside
@@ -373,7 +373,7 @@ class RecoveringContract:
         def known(run: Run) -> int:
             return run.step(int, 1)
 
-        made, read = program(known), runs.steps
+        made, read = program(known), steps.steps
         with opener() as store:
             broken = store.start(made, key="broken")
             runs_once(store, broken)
@@ -384,7 +384,7 @@ class RecoveringContract:
                     raise Damaged("what is stored is no step", path=f"run {stream.name}")
                 return read(reads, stream, after)
 
-            monkeypatch.setattr(runs, "steps", torn)
+            monkeypatch.setattr(steps, "steps", torn)
             found = store.recover([made])
             assert [(each.refresh()).status for each in others] == ["completed"] * 3
             assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}
@@ -449,5 +449,5 @@ class RecoveringContract:
 def runs_once(store: Any, handle: Any) -> None:
     """A run that somebody had, and gave back."""
     core = store._caller.core
-    lease = store._caller.write(runs.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
-    store._caller.write(runs.fenced, lease, runs.release)
+    lease = store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    store._caller.write(leasing.fenced, lease, runs.release)

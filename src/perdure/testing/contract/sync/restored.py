@@ -9,12 +9,18 @@ import pytest
 
 from perdure.effects.tool import tool
 from perdure.handles.sync.run import Run
+from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import agent
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.runs import driven, program
 from perdure.testing.openers import Opener
+
+
+def put_back(store: Store) -> None:
+    """Let a store be one that was restored from a backup: what it has planned and sent is of another epoch."""
+    store._caller.core.epoch += 1
 
 
 class RestoredContract:
@@ -40,7 +46,7 @@ class RestoredContract:
         made = program(outer)
         with opener() as store:
             driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: it sent `a` after the backup
+            put_back(store)  # it sent `a` after the backup
             (store.runs())[0].resume()
             driven(store, made)  # being taken once is not enough
             store.answer((store.asks())[0].id, "go on")
@@ -78,7 +84,7 @@ class RestoredContract:
         made = program(outer)
         with opener() as store:
             driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: a model may have said something else since
+            put_back(store)  # a model may have said something else since
             store.answer((store.asks())[0].id, "go on")
             driven(store, made)
             assert outside.calls == []
@@ -112,7 +118,7 @@ class RestoredContract:
         made = program(outer)
         with opener() as store:
             driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored: it may have sent it after the backup
+            put_back(store)  # it may have sent it after the backup
             store.answer((store.asks())[0].id, "go on")
             driven(store, made)
             driven(store, made)
@@ -141,7 +147,7 @@ class RestoredContract:
         made = program(outer)
         with opener() as store:
             driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             (store.runs())[0].resume(vouch=True)
             store.answer((store.asks())[0].id, "go on")
             assert store.drive(made, key="k") == ["sent", "sent"]
@@ -165,7 +171,7 @@ class RestoredContract:
         made = program(outer)
         with opener() as store:
             driven(store, made)
-            store._caller.core.epoch += 1  # as a store that was restored
+            put_back(store)
             store.answer((store.asks())[0].id, "go on")
             driven(store, made)
             store.recover([inner])

@@ -10,7 +10,6 @@ import pytest
 
 from perdure.effects.tool import tool
 from perdure.errors import (
-    Cancelled,
     Conflict,
     Error,
     Failed,
@@ -25,8 +24,7 @@ from perdure.errors import (
 from perdure.handles.sync.run import Run
 from perdure.handles.sync.runs import RunHandle
 from perdure.handles.sync.store import Store
-from perdure.model.records.runs import RunStatus
-from perdure.planes import runs
+from perdure.planes import leasing, steps
 from perdure.runtime.agent import Agent, agent
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.goods import Price
@@ -47,10 +45,10 @@ def driven(store: Store, made: Agent, *args: Any, key: str = "k", **kwargs: Any)
         return error
 
 
-def claimed(store: Store, handle: RunHandle) -> runs.Lease | None:
+def claimed(store: Store, handle: RunHandle) -> leasing.Lease | None:
     """Take a run as a worker does."""
     core = store._caller.core
-    return store._caller.write(runs.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    return store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
 
 
 class RunsContract:
@@ -270,140 +268,6 @@ class RunsContract:
             assert store.drive(made, key="k") == ["no a", "b"]
             assert outside.calls == ["a", "b", "b"]
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize(
-        ("policy", "saved"), [(None, [True] * 4), ("every 2 steps", [False, True] * 2), ("after effects", [True] * 4)]
-    )
-    def test_a_checkpoint_is_saved_by_policy(self, opener: Opener, policy: str | None, saved: list[bool]) -> None:
-        outside = Outside()
-
-        @tool
-        def send(n: int) -> int:
-            return outside.seen(n)
-
-        def count(run: Run) -> list[Any]:
-            state = run.restored or {"n": 0, "saved": []}
-            while state["n"] < 4:
-                state["n"] += 1
-                run.step(str, state["n"])
-                run.act(send, state["n"])
-                state["saved"] += [run.checkpoint(state)]
-            run.ask("Done?")
-            return state["saved"]
-
-        made = program(count, checkpoint=policy)
-        with opener() as store:
-            driven(store, made)
-            (handle,) = store.runs()
-            assert handle.record.cuts == sum(saved)
-            store.answer((store.asks())[0].id, "y")
-            # The last one does not hold itself.
-            assert store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
-            assert outside.calls == [1, 2, 3, 4]
-            assert (store.verify()).ok
-
-    def test_a_policy_of_time(self, opener: Opener) -> None:
-        def tick(run: Run) -> list[bool]:
-            saved = []
-            for minutes in (0, 5, 5, 1):
-                opener.clock.advance(minutes * 60 + 0.000001)
-                saved.append(run.checkpoint({"n": minutes}))
-            return [*saved, run.checkpoint({}, now=True)]
-
-        with opener() as store:
-            assert store.drive(program(tick, checkpoint="every 10m"), key="k") == [
-                False,
-                False,
-                True,
-                False,
-                True,
-            ]
-
-    @pytest.mark.parametrize("policy", ["every 1 steps", None])
-    def test_an_offer_while_a_child_is_under_way(self, opener: Opener, policy: str | None) -> None:
-        """A policy waits for another offer: when a child ends is chance, and no reason to fail. By hand it is refused."""
-
-        @agent(name="waits to be let go")
-        def child(run: Run) -> str:
-            return run.ask("Go?")
-
-        def offering(run: Run) -> list[bool]:
-            run.start(child)
-            run.step(str, 1)
-            saved = [run.checkpoint("while it is")]
-            run.ask("Next?")
-            return [*saved, run.checkpoint("after it")]
-
-        made = program(offering, checkpoint=policy)
-        with opener() as store:
-            ended = driven(store, made)
-            if policy is None:
-                assert (ended.code, "give the agent a policy" in ended.message) == ("Refused", True)
-                return
-            for question in ("Go?", "Next?"):
-                store.recover(agents=[child])
-                (asked,) = [each for each in store.asks() if each.question == question]
-                store.answer(asked.id, "yes")
-            store.recover(agents=[child])
-            assert store.drive(made, key="k") == [False, True]
-
-    def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: Opener) -> None:
-        def careful(run: Run) -> str:
-            try:
-                run.checkpoint({"bad": object()})
-            except Invalid as error:
-                return run.ask(run.step(str.lower, str(error)))
-            return "saved"
-
-        with opener() as store:
-            assert type(driven(store, program(careful))) is Waiting
-            store.answer((store.asks())[0].id, "seen")
-            assert store.drive(program(careful), key="k") == "seen"
-
-    def test_what_came_before_a_checkpoint_is_not_looked_at_again(self, opener: Opener) -> None:
-        outside = Outside()
-
-        def look(what: str) -> str:
-            return outside.seen(what)
-
-        def fold(run: Run) -> Any:
-            if run.restored is None:
-                before = run.step(look, "before")
-                run.checkpoint({"before": before, "big": "x" * 100_000})
-            state = run.restored or {"before": "before"}
-            after = run.step(look, "after")
-            run.ask("?")
-            return [state["before"], after, run.replaying]
-
-        made = program(fold)
-        with opener() as store:
-            driven(store, made)
-            (store.runs())[0].resume()
-            driven(store, made)
-            store.answer((store.asks())[0].id, "y")
-            assert store.drive(made, key="k") == ["before", "after", False]
-            assert outside.calls == ["before", "after"]
-
-    def test_a_cut_must_not_lose_sight_of_anything(self, opener: Opener) -> None:
-        def child(run: Run) -> None: ...
-
-        started = agent(name="child")(child)
-
-        def hasty(run: Run) -> list[str]:
-            refusals = []
-            branch = run.branch("b")
-            run.start(started)
-            for verb in (branch.checkpoint, run.checkpoint):
-                try:
-                    verb({})
-                except Refused as refused:
-                    refusals.append(refused.path)
-            return refusals
-
-        with opener() as store:
-            assert store.drive(program(hasty), key="k") == ["checkpoint"] * 2
-
     # -- leases ------------------------------------------------------------------------------------------------------------
 
     def test_a_stale_lease_writes_nothing(self, opener: Opener) -> None:
@@ -426,8 +290,8 @@ class RunsContract:
             handle = a.start(made, key="k")
             with pytest.raises(Conflict):  # b has it
                 a.drive(made, key="k")
-            steps = b._caller.read(runs.steps, handle._stream)
-            assert (steps, (handle.refresh()).record.token) == ([], 2)
+            done = b._caller.read(steps.steps, handle._stream)
+            assert (done, (handle.refresh()).record.token) == ([], 2)
             opener.clock.advance("1h")
             assert b.drive(made, key="k") == 1
             assert (handle.refresh()).record.token == 3
@@ -541,47 +405,6 @@ class RunsContract:
                 driven(store, made)
                 (store.runs())[0].resume()
             assert len((store.session("notes")).turns(last=9)) == 1
-
-    # -- cancelling ------------------------------------------------------------------------------------------------------------
-
-    def test_a_run_that_nobody_has_is_cancelled_at_once(self, opener: Opener) -> None:
-        @tool
-        def send() -> None: ...
-
-        def wait(run: Run, approve: str | None) -> None:
-            run.act(send, approve=approve)
-            run.ask("?")
-
-        made = program(wait)
-        with opener() as store:
-            for approve in (None, "Really?"):
-                driven(store, made, approve, key=str(approve))
-                (ask,) = store.asks()
-                handle = (store.runs(status="waiting"))[0]
-                assert (handle.cancel("enough")).status is RunStatus.CANCELLED
-                with pytest.raises(Cancelled, match="enough"):
-                    handle.result()
-                assert store.asks() == []
-                for late in (partial(store.answer, ask.id, "x"), partial(store.signal, handle.id, "s")):
-                    with pytest.raises((Conflict, Invalid)):
-                        late()
-                assert handle.effects(open=True) == []
-                assert (handle.cancel()).status == "cancelled"
-            assert (store.verify()).ok
-
-    def test_a_run_that_runs_is_told_at_its_next_step(self, opener: Opener) -> None:
-        outside = Outside()
-        with opener() as store:
-
-            def cancelled_in_the_middle() -> None:
-                (store.runs())[0].cancel("enough")
-
-            def work(run: Run) -> None:
-                run.step(cancelled_in_the_middle)
-                run.step(outside.seen)
-
-            refused = driven(store, program(work))
-            assert (type(refused), outside.count) == (Cancelled, 0)
 
 
 def _drive_again(store: Store, made: Agent, handle: RunHandle) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Tool, tool
-from perdure.errors import Cancelled, Changed, Conflict, Failed, Waiting
+from perdure.errors import Cancelled, Changed, Conflict, Failed, Parked, Waiting
 from perdure.handles.sync.run import Run
+from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import Agent
 from perdure.testing.contract.sync.doubt import quiet, until
 from perdure.testing.contract.sync.effects import Outside
@@ -57,6 +58,184 @@ def trip(outside: Outside, *, how: str = "refused", **declared: Any) -> Agent:
         return "enjoy"
 
     return program(booked, **declared)
+
+
+def waiting_in_a_saga(outside: Outside) -> Agent:
+    """An agent that does something it can undo and then asks. Something else that is seen outside changes what it does."""
+    create = creating(outside)
+
+    def booked(run: Run) -> None:
+        with run.saga():
+            run.act(create, "hotel")
+            run.step(str, outside.count)
+            run.ask("?")
+
+    return program(booked)
+
+
+class SagasContract:
+    """What was done is undone in reverse, durably."""
+
+    def test_what_was_done_is_undone_in_reverse(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete(name: str, result: str) -> None:
+            outside.seen(f"deleted {name} {result}")
+
+        @tool(undo=delete)
+        def create(name: str) -> str:
+            return outside.seen(f"created {name}").upper()
+
+        @tool
+        def refuse() -> None:
+            raise Failed("no", code="No")
+
+        def trip(run: Run) -> str:
+            run.act(create, "kept")
+            try:
+                with run.saga():
+                    run.act(create, "a")
+                    run.act(create, "b")
+                    run.act(refuse)
+            except Failed as failed:
+                run.ask("?")
+                return failed.code
+            return "?"
+
+        made = program(trip)
+        with opener() as store:
+            driven(store, made)
+            (handle,) = store.runs()
+            for _ in range(2):
+                handle.resume()
+                driven(store, made)
+            store.answer((store.asks())[0].id, "x")
+            assert store.drive(made, key="k") == "No"
+            assert outside.calls == [
+                "created kept", "created a", "created b", "deleted b CREATED B", "deleted a CREATED A",
+            ]  # fmt: skip
+            states = {each.record.args.get("name"): each.state for each in handle.effects() if each.tool == "create"}
+            assert states == {"kept": "committed", "a": "undone", "b": "undone"}
+            assert (store.verify()).ok
+
+    def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="idempotent", fails=[PermissionError])
+        def delete(name: str) -> None:
+            if outside.seen(f"delete {name}") and outside.calls.count(f"delete {name}") == 1:
+                raise PermissionError("locked")
+
+        @tool(undo=delete)
+        def create(name: str) -> str:
+            return outside.seen(name)
+
+        def trip(run: Run) -> None:
+            try:
+                with run.saga():
+                    run.act(create, "a")
+                    run.step(int, "no number")
+            except Exception:  # noqa: BLE001 - what a careless agent does: a parked run stays parked
+                run.act(create, "after")
+
+        made = program(trip)
+        with opener() as store:
+            with pytest.raises(Parked, match="create could not be undone: locked"):
+                store.drive(made, key="k")
+            (handle,) = store.runs(status="parked")
+            assert [each.state for each in handle.effects()] == ["undoing", "failed"]
+            assert outside.calls == ["a", "delete a"]
+            handle.retry()
+            store.drive(made, key="k")
+            assert outside.calls == ["a", "delete a", "delete a", "after"]
+            assert [each.state for each in handle.effects()] == ["undone", "committed", "committed"]
+
+    def test_doubt_inside_a_saga_waits_visibly(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+                raise ValueError("no")
+
+        made = program(trip)
+        with opener() as store:
+            for verdict, expected in ((Happened(1), ["created", "deleted"]), (Absent(), ["created", "created"])):
+                outside.calls.clear()
+                key = type(verdict).__name__
+                with pytest.raises(Waiting) as waiting:
+                    store.drive(made, key=key)
+                (doubt,) = waiting.value.facts["doubts"]
+                assert f"perdure settle {doubt}" in waiting.value.hint
+                assert outside.calls == ["created"]
+                (store.effect(doubt)).settle(verdict, by="ann")
+                refused = driven(store, made, key=key)
+                if type(verdict) is Happened:
+                    assert refused.code == "ValueError"
+                else:
+                    assert type(refused) is Waiting  # it was tried again, and is in doubt again
+                assert outside.calls == expected
+
+    def test_a_cancelled_run_undoes_what_it_did(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(undo=delete)
+        def create() -> None:
+            outside.seen("created")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+                run.ask("?")
+
+        made = program(trip, timeout="1h")
+        with opener() as store:
+            for end in ("cancel", "timeout"):
+                outside.calls.clear()
+                driven(store, made, key=end)
+                (handle,) = store.runs(status="waiting")
+                if end == "cancel":
+                    assert (handle.cancel("enough")).record.cancelling
+                else:
+                    opener.clock.advance("1h")
+                refused = driven(store, made, key=end)
+                assert type(refused) is (Cancelled if end == "cancel" else Failed)
+                assert outside.calls == ["created", "deleted"]
+                assert [each.state for each in handle.effects()] == ["undone", "committed"]
+
+    def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def delete() -> None:
+            outside.seen("deleted")
+
+        @tool(kind="idempotent", undo=delete)
+        def create() -> None:
+            outside.seen("created")
+            raise OSError("reset")
+
+        def trip(run: Run) -> None:
+            with run.saga():
+                run.act(create)
+
+        made = program(trip)
+        with opener() as store:
+            assert type(driven(store, made)) is Waiting  # what was sent may still arrive
+            assert outside.calls == ["created"]
+            opener.clock.advance("60s")
+            assert (driven(store, made)).code == "OSError"
+            assert outside.calls == ["created", "deleted"]
 
 
 class UndoingContract:
@@ -207,15 +386,7 @@ class UndoingContract:
 
     def test_a_parked_run_that_is_cancelled_undoes_what_it_did(self, opener: Opener) -> None:
         outside = Outside()
-        create = creating(outside)
-
-        def booked(run: Run) -> None:
-            with run.saga():
-                run.act(create, "hotel")
-                run.step(str, outside.count)
-                run.ask("?")
-
-        made = program(booked)
+        made = waiting_in_a_saga(outside)
         with opener() as store:
             driven(store, made)
             (handle,) = store.runs()
@@ -229,15 +400,7 @@ class UndoingContract:
 
     def test_one_that_cannot_undo_is_over_when_it_is_cancelled_again(self, opener: Opener) -> None:
         outside = Outside()
-        create = creating(outside)
-
-        def booked(run: Run) -> None:
-            with run.saga():
-                run.act(create, "hotel")
-                run.step(str, outside.count)
-                run.ask("?")
-
-        made = program(booked)
+        made = waiting_in_a_saga(outside)
         with opener() as store:
             driven(store, made)
             (handle,) = store.runs()

@@ -1,0 +1,11 @@
+-- Who has a run, and whether it came further with them.
+
+-- lease_standing: whether a holder still has a run, and lives.
+SELECT 1 FROM runs r JOIN holders h ON h.holder = r.holder
+WHERE r.stream = :stream AND r.status = 'running' AND r.holder = :holder AND r.token = :token AND h.expires_at > :now
+
+-- progress_after: whether a run came further after an event; what was only begun, or is in doubt, is not further.
+SELECT 1 FROM events e
+WHERE e.stream = :stream AND e.seq > :after
+  AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
+LIMIT 1

@@ -1,0 +1,51 @@
+"""Listings of what all streams of a tenant hold, newest first: what a page asks its statement for, and the page (P8, P15).
+
+Callers: the planes that list things of a whole store. What is in one stream is listed by its numbers (`paging.page_by_seq`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from perdure.log.change import Stream
+from perdure.model.instants import instant_us
+from perdure.model.limits import check_page
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import Instant, between
+from perdure.stores.store import Reads, Rows
+
+T = TypeVar("T")
+
+_STREAM = len(Stream.__struct_fields__)  # columns of a stream, which end every row
+
+
+class Listing:
+    """One page of a listing. `asked` is what its statement takes of it; a row stands where its instant, its stream and, if a
+    stream has several, its number say. one_each: a stream has one alone.
+    """
+
+    def __init__(
+        self, reads: Reads, limit: int, after: str | None, since: Instant | None, until: Instant | None, *, one_each: bool = False
+    ) -> None:  # fmt: skip
+        self._count = check_page(limit)
+        place = ("after_at", "after_stream") if one_each else ("after_at", "after_stream", "after_seq")
+        last = (None,) * len(place) if after is None else decode_cursor(after, len(place))
+        self.asked: dict[str, Any] = {
+            "tenant": reads.tenant, "limit": self._count + 1, **dict(zip(place, last, strict=True)),
+            **between(reads, since, until)._asdict(),
+        }  # fmt: skip
+
+    def page(
+        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], place: Callable[[T], tuple[datetime, *tuple[int, ...]]]
+    ) -> Page[tuple[Stream, T]]:  # fmt: skip
+        """What the rows hold, each with its stream. made: gives what a row without its stream says. place: its instant, and its
+        number in its stream.
+        """
+        shown = [(stream := Stream(*row[-_STREAM:]), made(stream, row[:-_STREAM])) for row in rows[: self._count]]
+        if len(rows) <= self._count:
+            return Page(shown)
+        stream, last = shown[-1]
+        at, *number = place(last)
+        return Page(shown, encode_cursor(instant_us(at, 0), stream.id, *number))

@@ -1,0 +1,134 @@
+"""Steps: what a run called without changing anything outside, and what each gave. One event each, and no row. Keeps P8, P13.
+
+Callers: the handles, and whoever reads a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.errors import NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import StepRecord
+from perdure.model.values import digest, to_plain
+from perdure.planes import inputs, runs
+from perdure.planes.checkpoints import Prepared
+from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.origins import check_seq
+from perdure.planes.stored import stored_as, stored_fields
+from perdure.planes.tables import STEPS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, Tx
+
+Q = Statements("perdure.planes", "steps.sql")
+T = TypeVar("T")
+
+
+# -- recording -------------------------------------------------------------------------------------------------
+
+
+def done(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = None) -> int:
+    """Record that a step was done: one event and nothing else. The document is plain data (see `document`).
+
+    given: what a model was given, kept with it by reference.
+    """
+    if given is not None:
+        doc = doc | {"input": inputs.keep(tx, stream, given)}
+    return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
+
+
+def noting(tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """A verb after some steps, in one commit: steps that failed are recorded when the program goes on."""
+    for doc in docs:
+        done(tx, stream, doc)
+    return verb(tx, stream, *args, **kwargs)
+
+
+def document(
+    place: str,
+    name: str,
+    mark: str,
+    value: Any,
+    error: EffectError | None,
+    notes: dict[str, Any],
+    *,
+    brief: bool = False,
+) -> Any:
+    """What a step keeps. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    if error is not None:
+        became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
+    else:
+        became = {"gave": digest(value, "result").hex()} if brief else {"value": to_plain(value, "result")}
+    return {
+        "place": place,
+        "name": name,
+        "digest": mark,
+        **became,
+        **({"notes": to_plain(notes, "notes")} if notes else {}),
+    }
+
+
+def redo(tx: Tx, stream: Stream, place: str) -> None:
+    """A step that failed, or cannot be read as it was, is done anew by whoever drives the run next. Nothing for any other."""
+    recorded = {each.place: each for each in steps(tx, stream, runs.row_of(tx, stream)["cut_seq"])}
+    if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
+        tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
+    """The numbers and bodies of a run's steps after an event, in order, as they are stored."""
+    return reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
+
+
+def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
+    """The steps of a run after an event, in order."""
+    found: dict[str, StepRecord] = {}
+    for seq, body in bodies(reads, stream, after):
+        where = f"run {stream.name} step {seq}"
+        doc = stored_fields(doc_of(reads, body, where), where)
+        if doc.get("again"):
+            found.pop(str(doc.get("place")), None)
+        else:
+            made = _step(doc, seq, where)
+            found[made.place] = made
+    return [*found.values()]
+
+
+class _Step(msgspec.Struct):
+    """The document of a step, as `document` makes it."""
+
+    place: str
+    name: str
+    digest: str
+    value: Any = None
+    error: EffectError | None = None
+    notes: dict[str, Any] = {}
+    input: str | None = None
+    gave: str | None = None
+
+
+def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
+    found = stored_as(_Step, doc, "step", where)
+    notes = stored_fields(stored_value(found.notes, where), where)
+    value = stored_value(found.value, where)
+    return StepRecord(
+        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave
+    )  # fmt: skip
+
+
+def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
+    """What the model of a step was given: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
+    where = f"run {stream.name} step {check_seq(seq, 'seq')}"
+    rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
+    if found is None or found.input is None:
+        raise NotFound(f"event {seq} of run {stream.name} is no step that called a model", path="seq")
+    return inputs.load(reads, found.input, where)

@@ -1,0 +1,157 @@
+"""The contract of cuts: when a run takes a checkpoint, and what it goes on from then (P8, P13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.effects.tool import tool
+from perdure.errors import (
+    Invalid,
+    Refused,
+    Waiting,
+)
+from perdure.handles.aio.run import AsyncRun
+from perdure.runtime.agent import agent
+from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.runs import driven, program
+from perdure.testing.openers import AsyncOpener
+
+
+class AsyncCutsContract:
+    """A journal begins anew after a checkpoint, and nothing is lost sight of."""
+
+    @pytest.mark.parametrize(
+        ("policy", "saved"), [(None, [True] * 4), ("every 2 steps", [False, True] * 2), ("after effects", [True] * 4)]
+    )
+    async def test_a_checkpoint_is_saved_by_policy(
+        self, opener: AsyncOpener, policy: str | None, saved: list[bool]
+    ) -> None:
+        outside = Outside()
+
+        @tool
+        async def send(n: int) -> int:
+            return outside.seen(n)
+
+        async def count(run: AsyncRun) -> list[Any]:
+            state = run.restored or {"n": 0, "saved": []}
+            while state["n"] < 4:
+                state["n"] += 1
+                await run.step(str, state["n"])
+                await run.act(send, state["n"])
+                state["saved"] += [await run.checkpoint(state)]
+            await run.ask("Done?")
+            return state["saved"]
+
+        made = program(count, checkpoint=policy)
+        async with await opener() as store:
+            await driven(store, made)
+            (handle,) = await store.runs()
+            assert handle.record.cuts == sum(saved)
+            await store.answer((await store.asks())[0].id, "y")
+            # The last one does not hold itself.
+            assert await store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
+            assert outside.calls == [1, 2, 3, 4]
+            assert (await store.verify()).ok
+
+    async def test_a_policy_of_time(self, opener: AsyncOpener) -> None:
+        async def tick(run: AsyncRun) -> list[bool]:
+            saved = []
+            for minutes in (0, 5, 5, 1):
+                opener.clock.advance(minutes * 60 + 0.000001)
+                saved.append(await run.checkpoint({"n": minutes}))
+            return [*saved, await run.checkpoint({}, now=True)]
+
+        async with await opener() as store:
+            assert await store.drive(program(tick, checkpoint="every 10m"), key="k") == [
+                False,
+                False,
+                True,
+                False,
+                True,
+            ]
+
+    @pytest.mark.parametrize("policy", ["every 1 steps", None])
+    async def test_an_offer_while_a_child_is_under_way(self, opener: AsyncOpener, policy: str | None) -> None:
+        """A policy waits for another offer: when a child ends is chance, and no reason to fail. By hand it is refused."""
+
+        @agent(name="waits to be let go")
+        async def child(run: AsyncRun) -> str:
+            return await run.ask("Go?")
+
+        async def offering(run: AsyncRun) -> list[bool]:
+            await run.start(child)
+            await run.step(str, 1)
+            saved = [await run.checkpoint("while it is")]
+            await run.ask("Next?")
+            return [*saved, await run.checkpoint("after it")]
+
+        made = program(offering, checkpoint=policy)
+        async with await opener() as store:
+            ended = await driven(store, made)
+            if policy is None:
+                assert (ended.code, "give the agent a policy" in ended.message) == ("Refused", True)
+                return
+            for question in ("Go?", "Next?"):
+                await store.recover(agents=[child])
+                (asked,) = [each for each in await store.asks() if each.question == question]
+                await store.answer(asked.id, "yes")
+            await store.recover(agents=[child])
+            assert await store.drive(made, key="k") == [False, True]
+
+    async def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: AsyncOpener) -> None:
+        async def careful(run: AsyncRun) -> str:
+            try:
+                await run.checkpoint({"bad": object()})
+            except Invalid as error:
+                return await run.ask(await run.step(str.lower, str(error)))
+            return "saved"
+
+        async with await opener() as store:
+            assert type(await driven(store, program(careful))) is Waiting
+            await store.answer((await store.asks())[0].id, "seen")
+            assert await store.drive(program(careful), key="k") == "seen"
+
+    async def test_what_came_before_a_checkpoint_is_not_looked_at_again(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        async def look(what: str) -> str:
+            return outside.seen(what)
+
+        async def fold(run: AsyncRun) -> Any:
+            if run.restored is None:
+                before = await run.step(look, "before")
+                await run.checkpoint({"before": before, "big": "x" * 100_000})
+            state = run.restored or {"before": "before"}
+            after = await run.step(look, "after")
+            await run.ask("?")
+            return [state["before"], after, run.replaying]
+
+        made = program(fold)
+        async with await opener() as store:
+            await driven(store, made)
+            await (await store.runs())[0].resume()
+            await driven(store, made)
+            await store.answer((await store.asks())[0].id, "y")
+            assert await store.drive(made, key="k") == ["before", "after", False]
+            assert outside.calls == ["before", "after"]
+
+    async def test_a_cut_must_not_lose_sight_of_anything(self, opener: AsyncOpener) -> None:
+        async def child(run: AsyncRun) -> None: ...
+
+        started = agent(name="child")(child)
+
+        async def hasty(run: AsyncRun) -> list[str]:
+            refusals = []
+            branch = run.branch("b")
+            await run.start(started)
+            for verb in (branch.checkpoint, run.checkpoint):
+                try:
+                    await verb({})
+                except Refused as refused:
+                    refusals.append(refused.path)
+            return refusals
+
+        async with await opener() as store:
+            assert await store.drive(program(hasty), key="k") == ["checkpoint"] * 2

@@ -1,0 +1,403 @@
+# Generated from testing/contract/aio/acting.py by tools/unasync.py: edit that one.
+"""The contract of acting: what a tool says decides what becomes of its effect (P2-P4, P14, P15)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from perdure.effects.tool import tool
+from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, NotFound, Refused, Unavailable
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    Happened,
+    Unknown,
+)
+from perdure.testing.contract.sync.effects import Outside, effect_in
+from perdure.testing.openers import Opener
+from perdure.testing.races import Race
+
+
+class ActingContract:
+    """Acting in a session: once, whatever the key, the call and the tool say."""
+
+    def test_the_same_key_gives_the_stored_result_without_a_call(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send(to: str) -> dict[str, str]:
+            return outside.seen({"to": to})
+
+        with opener() as store:
+            session = store.session("s")
+            for _ in range(3):
+                assert session.act(send, "ann", key="m1") == {"to": "ann"}
+            assert outside.count == 1
+            with pytest.raises(KeyReused) as refused:
+                session.act(send, "bob", key="m1")
+            facts = refused.value.facts
+            assert (refused.value.path, facts["seq"]) == ("key", 2)
+            assert facts["stored"] != facts["given"]
+            (effect,) = session.effects()
+            assert facts["stored"] == effect.record.digest
+            session.act(send, "ann")  # without a key every call is a new action
+            session.act(send, "ann")
+            (store.session("other")).act(send, "ann", key="m1")  # a key is of its session
+            assert outside.count == 4
+            assert (store.verify()).ok
+
+    def test_a_tool_gets_a_key_of_this_effect_alone(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="keyed")
+        def pay(*, key: str) -> None:
+            outside.seen(key)
+
+        with opener() as store:
+            for name in ("a", "b"):
+                session = store.session(name)
+                session.act(pay, key="k")
+                assert (session.effects())[0].handed == outside.calls[-1]
+            assert len(set(outside.calls)) == 2
+
+    def test_the_result_of_a_call_lands_in_the_same_commit(self, opener: Opener) -> None:
+        @tool(fails=[ValueError])
+        def look(q: str) -> str:
+            if q == "bad":
+                raise ValueError("no such thing")
+            return f"found {q}"
+
+        with opener() as store:
+            session = store.session("s")
+            session.say("user", "go")
+            calls = [Call("c1", "look", {"q": "x"}), Call("c2", "look", {"q": "bad"})]
+            session.say("assistant", "let me look", calls=calls)
+            assert session.act(look, "x", call=calls[0]) == "found x"
+            with pytest.raises(Failed) as refused:
+                session.act(look, "bad", call=calls[1])
+            assert refused.value.code == "ValueError"
+            answered = {turn.call: turn for turn in session.turns(last=5) if turn.call}
+            assert (answered["c1"].content, answered["c1"].error) == ("found x", False)
+            assert (answered["c2"].content, answered["c2"].error) == ("ValueError: no such thing", True)
+            first, second = session.events(kind="effect.committed"), session.events(kind="call.answered")
+            assert first[0].ref.seq + 1 == second[0].ref.seq
+            assert not getattr(session.pending(), "calls", ())
+            assert [each["role"] for each in session.transcript(format="openai")][-2:] == ["tool", "tool"]
+            assert session.act(look, "x", call=calls[0]) == "found x"
+            assert (store.verify()).ok
+
+    def test_a_call_that_nobody_made_is_refused_before_anything_is_sent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> None:
+            outside.seen()
+
+        with opener() as store:
+            session = store.session("s")
+            for verb in (session.act, session.begin):
+                with pytest.raises(NotFound) as refused:
+                    verb(send, call=Call("c9", "send", {}))
+                assert refused.value.path == "call"
+            with pytest.raises(Invalid):
+                session.act(send, call="c9")  # type: ignore[arg-type] - wrong on purpose
+            assert (outside.count, session.effects()) == (0, [])
+
+    def test_a_call_that_was_answered_by_hand_keeps_that_answer(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+
+            @tool
+            def look() -> str:
+                session.result("c1", "by hand")
+                return "by tool"
+
+            session.say("user", "go")
+            session.say("assistant", calls=[Call("c1", "look", {})])
+            assert session.act(look, call=Call("c1", "look", {})) == "by tool"
+            assert [turn.content for turn in session.turns(last=1)] == ["by hand"]
+            assert [each.state for each in session.effects()] == ["committed"]
+
+    # -- what a tool says ------------------------------------------------------------------------------------------
+
+    def test_a_clear_no_is_a_failure_and_is_not_tried_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="idempotent", retries=5, fails=[KeyError])
+        def ask(how: str) -> None:
+            outside.seen()
+            raise KeyError(how) if how == "declared" else Failed("no", code="No")
+
+        with opener() as store:
+            session = store.session("s")
+            for how, code in (("declared", "KeyError"), ("said", "No")):
+                for _ in range(2):
+                    with pytest.raises(Failed) as refused:
+                        session.act(ask, how, key=how)
+                    assert refused.value.code == code
+            assert outside.count == 2
+            assert [each.state for each in session.effects()] == ["failed", "failed"]
+            assert len(store.effects(errors=True)) == 2
+
+    def test_an_exception_is_doubt_and_an_unsafe_tool_is_never_called_again(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def send() -> None:
+            outside.seen()
+            raise RuntimeError("connection reset")
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt) as doubt:
+                session.act(send, key="k")
+            for _ in range(2):
+                with pytest.raises(InDoubt):
+                    session.act(send, key="k")
+            assert outside.count == 1
+            (effect,) = session.effects(open=True)
+            assert doubt.value.path == effect.id
+            for way in ("perdure settle", 'kind="idempotent"', 'kind="keyed"', "probe="):
+                assert way in doubt.value.hint
+            assert "RuntimeError: connection reset" in doubt.value.message
+            effect.settle(Happened("sent"), by="ann")
+            assert session.act(send, key="k") == "sent"
+            assert (effect.refresh()).record.settled_by == "ann"
+            with pytest.raises(Conflict, match="not in doubt: settled by ann"):
+                effect.settle(Absent(), by="bob")
+            assert outside.count == 1
+
+    def test_what_may_be_called_again_is_until_its_retries_are_used_up(self, opener: Opener) -> None:
+        outside = Outside()
+
+        def flaky(good_at: int) -> int:
+            outside.seen()
+            if outside.count < good_at:
+                raise OSError("reset")
+            return outside.count
+
+        again = tool(kind="idempotent", retries=2, backoff="1ms")(flaky)
+        with opener() as store:
+            session = store.session("s")
+            assert session.act(again, 3) == 3
+            outside.calls.clear()
+            with pytest.raises(Failed) as given_up:
+                session.act(again, 9, key="k")
+            assert (outside.count, given_up.value.code) == (3, "OSError")
+            effects = session.effects()
+            assert [(each.state, each.record.attempt) for each in effects] == [("committed", 3), ("failed", 3)]
+
+    def test_a_keyed_tool_is_called_with_the_same_key_and_then_a_person_is_asked(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(kind="keyed", retries=2, backoff="1ms")
+        def pay(*, key: str) -> None:
+            outside.seen(key)
+            raise OSError("reset")
+
+        with opener() as store:
+            session = store.session("s")
+            with pytest.raises(InDoubt):
+                session.act(pay, key="k")
+            assert outside.count == 3
+            assert len(set(outside.calls)) == 1
+            (effect,) = session.effects()
+            effect.settle(Declined("give it up"), by="ann")
+            with pytest.raises(Failed, match="give it up"):
+                session.act(pay, key="k")
+
+    def test_unavailable_says_that_nothing_was_sent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(retries=2, backoff="1ms")
+        def send(good_at: int) -> int:
+            outside.seen()
+            if outside.count < good_at:
+                raise Unavailable("no route")
+            return outside.count
+
+        with opener() as store:
+            session = store.session("s")
+            assert session.act(send, 3) == 3
+            outside.calls.clear()
+            with pytest.raises(Failed) as refused:
+                session.act(send, 9)
+            assert (outside.count, refused.value.code) == (3, "Unavailable")
+
+    def test_a_result_that_cannot_be_kept_happened_all_the_same(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> object:
+            outside.seen()
+            return {"a": [object()]}
+
+        with opener() as store:
+            session = store.session("s")
+            for _ in range(2):  # the same, however often it is asked for
+                with pytest.raises(Invalid) as refused:
+                    session.act(send, key="k")
+                assert refused.value.path == "result.a[0]"
+            assert outside.count == 1
+            assert (session.effects())[0].result == {"unstorable": "dict"}
+
+    def test_arguments_that_do_not_fit_are_refused_before_anything_is_written(self, opener: Opener) -> None:
+        @tool(kind="keyed")
+        def pay(amount: int, *, key: str) -> None: ...
+
+        @tool(kind="read")
+        def look() -> None: ...
+
+        with opener() as store:
+            session = store.session("s")
+            for args, path in (((), "args"), ((1, 2), "args"), ((object(),), "args.amount")):
+                with pytest.raises(Invalid) as refused:
+                    session.act(pay, *args)
+                assert refused.value.path.startswith(path)
+            with pytest.raises(Refused):
+                session.act(look)
+            for kind, args, path in (("wrong", {}, "kind"), (None, [1], "args")):
+                with pytest.raises(Invalid) as wrong:
+                    session.begin("t", args, kind=kind)  # type: ignore[arg-type]
+                assert wrong.value.path == path
+            with pytest.raises(Refused):
+                session.begin("t", kind="read")
+            assert session.effects() == []
+
+    # -- one's own loop --------------------------------------------------------------------------------------------
+
+    def test_a_loop_of_ones_own(self, opener: Opener) -> None:
+        with opener(actor="ann") as store:
+            session = store.session("s")
+            effect = session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")
+            assert (effect.state, effect.settled, effect.tool, effect.key) == ("planned", False, "open_pr", "pr")
+            with pytest.raises(Conflict) as early:  # what was never sent cannot have happened (P2)
+                effect.commit({"number": 7})
+            assert early.value.facts["state"] == "planned"
+            effect.dispatch()
+            with pytest.raises(Conflict):
+                (session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")).dispatch()
+            effect.commit({"number": 7}, checkpoint={"cursor": 8})
+            assert (effect.state, effect.result) == ("committed", {"number": 7})
+            assert session.restore() == {"cursor": 8}
+            again = session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")
+            assert (again.settled, again.result, again.record.actor) == (True, {"number": 7}, "ann")
+            again.commit({"number": 7})
+            assert not session.events(kind="effect.late")
+            again.fail("no")
+            assert (again.state, len(session.events(kind="effect.late"))) == ("committed", 1)
+            failed = (session.begin("t")).dispatch()
+            assert (failed.fail(ValueError("x"))).record.error == EffectError("ValueError", "x")
+            assert [each.id for each in session.effects(open=True)] == []
+            assert (store.verify()).ok
+
+    def test_a_checkpoint_stands_or_falls_with_its_effect(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = session.begin("t")
+            with pytest.raises(Conflict):
+                effect.commit(1, checkpoint={"n": 1})
+            assert session.restore() is None
+
+    def test_of_two_who_settle_one_does(self, opener: Opener) -> None:
+        with opener() as x, opener() if opener.shared else x as y:
+            one, other = x.session("s"), y.session("s")
+            for number in range(4):
+                effect = effect_in(one, "in_doubt")
+                seen = y.effect(effect.id)
+                outcomes = Race.between(
+                    partial(effect.settle, Happened(number), by="ann"), partial(seen.settle, Declined("no"), by="bob")
+                )
+                assert len(outcomes.won) == 1
+                assert type(outcomes.refused[0]) is Conflict
+                assert outcomes.refused[0].facts["settled_by"] == outcomes.won[0].record.settled_by
+            assert len(other.effects()) == 4
+
+    def test_of_two_who_act_under_one_key_one_sends(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> int:
+            return outside.seen(1)
+
+        with opener() as x, opener() if opener.shared else x as y:
+            one, other = x.session("s"), y.session("s")
+            for number in range(4):
+                key = f"k{number}"
+                outcomes = Race.between(partial(one.act, send, key=key), partial(other.act, send, key=key))
+                assert outside.count == number + 1
+                assert set(outcomes.won) == {1}
+                assert {type(each) for each in outcomes.refused} <= {Conflict}
+
+    def test_a_verdict_is_no_boolean_and_unknown_settles_nothing(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            effect = effect_in(session, "in_doubt")
+            for wrong in (Unknown("?"), True, None, "happened"):
+                with pytest.raises(Invalid) as refused:
+                    effect.settle(wrong)  # type: ignore[arg-type] - wrong on purpose
+                assert refused.value.path == "verdict"
+            with pytest.raises(Invalid, match="not true or false"):
+                bool(Happened(1))
+            with pytest.raises(Invalid) as unkept:
+                effect.settle(Happened({"a": object()}))
+            assert unkept.value.path == "result.a"
+            assert (effect.refresh()).state == "in_doubt"
+            assert (effect.settle(Absent())).state == "planned"
+
+    def test_effects_are_found_across_the_store(self, opener: Opener) -> None:
+        with opener() as store:
+            for name in ("a", "b"):
+                session = store.session(name)
+                for state in ("committed", "in_doubt", "failed"):
+                    effect_in(session, state)
+            assert len(store.effects()) == 6
+            assert {each.state for each in store.effects(state="in_doubt")} == {"in_doubt"}
+            assert len(store.effects(errors=True)) == 4
+            assert store.effects(tool="other") == []
+            page = store.effects(limit=4)
+            rest = store.effects(limit=4, after=page.next)
+            assert (len(page), len(rest), rest.next) == (4, 2, None)
+            assert len({each.id for each in [*page, *rest]}) == 6
+            with pytest.raises(Invalid):
+                store.effects(state="lost")
+            for wrong in ("x", "run:1", "session:a/x", "session:nobody/1"):
+                with pytest.raises(Invalid):
+                    store.effect(wrong)
+
+    def test_a_page_of_a_sessions_effects_says_whether_there_is_more(self, opener: Opener) -> None:
+        with opener() as store:
+            session = store.session("s")
+            for key in "abc":
+                session.begin("send", key=key)
+            first = session.effects(limit=2)
+            rest = session.effects(after=first.next or 0, limit=2)
+            assert [each.record.key for each in (*first, *rest)] == ["a", "b", "c"]
+            assert (rest.next, (session.effects(limit=3)).next) == (None, None)
+
+    def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool
+        def send() -> int:
+            outside.seen()
+            raise OSError("reset")
+
+        with opener() as store:
+            session = store.session("s")
+            for state in ("planned", "dispatched", "in_doubt", "committed"):
+                effect_in(session, state)
+            with pytest.raises(InDoubt):
+                session.act(send, key="k")
+            fork = session.fork(name="f")
+            assert fork.effects(open=True) == []
+            states = [each.state for each in fork.effects()]
+            assert states == ["withdrawn"] * 3 + ["committed", "withdrawn"]
+            with pytest.raises(Failed):
+                fork.act(send, key="k")
+            assert outside.count == 1
+            assert len(session.effects(open=True)) == 4
+            assert (store.verify()).ok

@@ -18,7 +18,7 @@ from perdure.handles.sync.sending import Sending
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
-from perdure.planes import runs, turns, values, waits
+from perdure.planes import leasing, turns, values, waits
 from perdure.stores.tx import Tx
 from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.runs import claimed, driven, program
@@ -292,6 +292,6 @@ def test_a_child_ends_while_its_parent_is_cancelled(two, meanwhile):
     (begun,), (parent,) = one.runs(agent="child"), other.runs(agent="a")
     lease, epoch = claimed(one, begun), one._caller.core.epoch
     meanwhile(waits, "meet", parent.cancel)
-    one._caller.write(runs.fenced, lease, ending.end_run, epoch, RunStatus.COMPLETED, "done")
+    one._caller.write(leasing.fenced, lease, ending.end_run, epoch, RunStatus.COMPLETED, "done")
     assert [begun.refresh().status, parent.refresh().status] == ["completed", "cancelled"]
     assert one.verify().ok

@@ -33,6 +33,7 @@ from stores.verbs import (
     everything,
     impatient,
     opened,
+    until,
 )
 
 psycopg = pytest.importorskip("psycopg")
@@ -402,10 +403,7 @@ ACTIVE = (  # in this database: other tests have theirs on the same server
 def settle(url: str) -> None:
     """Until no backend works on anything: what was released has had its effect."""
     with plain(url) as admin:
-        for _ in range(2000):
-            if not admin.execute(ACTIVE).fetchone()[0]:
-                return
-        raise AssertionError("it does not settle")
+        until(lambda: not admin.execute(ACTIVE).fetchone()[0])
 
 
 def test_a_new_session_is_not_begun_twice_by_a_late_request(postgres_store, proxy, proxied_url):

@@ -51,7 +51,7 @@ def is_alive(pid: int) -> bool:
     """Whether it runs: a zombie that nobody has waited for does not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it goes between the opening and the reading
         return False
 
 

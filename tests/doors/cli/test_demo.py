@@ -7,7 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +18,7 @@ import pytest
 from perdure import errors
 from perdure.doors.demo.naive import SessionFile
 from perdure.doors.demo.proof import Entry, Proof
-from perdure.doors.demo.scene import Tally
+from perdure.doors.demo.scene import Scene, Tally
 from perdure.doors.demo.script import ACTIONS, answer
 from perdure.doors.demo.story import Ending, Part, Round, Side
 from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Moment, Strike, strikes
@@ -81,6 +84,29 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
     demo.stdout.close()
     assert not folder.exists()
     assert processes_in(tmp_path) == []
+
+
+def test_who_is_being_started_when_it_ends_is_ended_too(tmp_path, monkeypatch) -> None:
+    """An interrupt between the two: the agent came up past the end, and made the folder anew that was removed."""
+    begun, go, real = threading.Event(), threading.Event(), subprocess.Popen
+
+    def slow(*args: Any, **given: Any) -> Any:
+        begun.set()
+        assert go.wait(60)
+        return real(*args, **given)
+
+    monkeypatch.setattr("perdure.doors.demo.scene.subprocess.Popen", slow)
+    scene = Scene(tmp_path)
+    with ThreadPoolExecutor(2) as threads:
+        starting = threads.submit(scene.start, "forge")
+        assert begun.wait(60)
+        stopping = threads.submit(scene.stop)
+        wait([stopping], 0.2)  # who did not wait for it would be done by then
+        go.set()
+        stopping.result()
+        assert starting.result().returncode is not None
+    with pytest.raises(errors.Unavailable, match="over"):
+        scene.start("forge")
 
 
 def processes_in(folder: Path) -> list[str]:

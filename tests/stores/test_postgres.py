@@ -211,6 +211,35 @@ def test_a_server_that_says_that_it_is_coming_up_is_waited_for(private_postgres,
     open_core(url).close()  # a server is not stopped while it recovers
 
 
+def test_who_is_cut_off_before_a_word_was_said_asks_again(postgres_store, proxy, proxied_url):
+    """A server that begins to recover ends also those that it was about to tell so."""
+    proxy.cut(Cut.BEFORE)
+    open_core(proxied_url).close()
+    assert proxy.cuts == 1
+
+
+def test_control_who_is_cut_off_every_time_is_told_soon():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken: list[int] = []
+
+        def cut_off() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    taken.append(1)
+                    connection.recv(8192)
+                    connection.close()
+
+        cutting = Called(cut_off)
+        with pytest.raises(Unavailable, match="closed the connection"):
+            open_core(
+                f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/postgres?sslmode=disable&gssencmode=disable"
+            )
+        listener.shutdown(socket.SHUT_RDWR)
+        cutting.outcome()
+    assert len(taken) == 4
+
+
 def _is_refused(server: Any, url: str) -> bool:
     """Whether a store cannot be opened while the server recovers; it may have done so before we get there."""
     with _recovering(server):

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -86,27 +87,29 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
     assert processes_in(tmp_path) == []
 
 
-def test_who_is_being_started_when_it_ends_is_ended_too(tmp_path, monkeypatch) -> None:
-    """An interrupt between the two: the agent came up past the end, and made the folder anew that was removed."""
-    begun, go, real = threading.Event(), threading.Event(), subprocess.Popen
+def test_what_is_being_started_while_the_scene_is_left_ends_too(tmp_path, monkeypatch) -> None:
+    entered, go_on, started = threading.Event(), threading.Event(), []
 
-    def slow(*args: Any, **given: Any) -> Any:
-        begun.set()
-        assert go.wait(60)
-        return real(*args, **given)
+    def slowly(*given: Any, **named: Any) -> subprocess.Popen[bytes]:
+        entered.set()
+        assert go_on.wait(60)
+        started.append(process := subprocess.Popen(*given, **named))
+        return process
 
-    monkeypatch.setattr("perdure.doors.demo.scene.subprocess.Popen", slow)
-    scene = Scene(tmp_path)
+    found = Scene(tmp_path)
+    monkeypatch.setattr("perdure.doors.demo.scene.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": slowly}))
     with ThreadPoolExecutor(2) as threads:
-        starting = threads.submit(scene.start, "forge")
-        assert begun.wait(60)
-        stopping = threads.submit(scene.stop)
-        wait([stopping], 0.2)  # who did not wait for it would be done by then
-        go.set()
-        stopping.result()
-        assert starting.result().returncode is not None
+        starting = threads.submit(found.start, "agent")
+        assert entered.wait(60)
+        stopping = threads.submit(found.stop)
+        with pytest.raises(TimeoutError):
+            stopping.result(0.2)
+        go_on.set()
+        stopping.result(60)
+        assert starting.result() is started[0]
+    assert started[0].poll() is not None
     with pytest.raises(errors.Unavailable, match="over"):
-        scene.start("forge")
+        found.start("agent")
 
 
 def processes_in(folder: Path) -> list[str]:

@@ -50,13 +50,13 @@ class Scene:
         self.env = _environment()
         self._running: list[subprocess.Popen[bytes]] = []
         self._forge = ""
-        self._mutex = threading.Lock()  # nobody is started past the end, and who is being started is ended too
+        self._starting = threading.Lock()  # what is being started while it ends must end too
         self._stopped = False
 
     def start(self, module: str) -> subprocess.Popen[bytes]:
         """Start one of our own modules; it does not outlive the scene, and what lies in the current folder is no module of it."""
         command = [sys.executable, "-P", "-m", f"perdure.doors.demo.{module}"]
-        with self._mutex:
+        with self._starting:
             if self._stopped:
                 raise Unavailable("the demo is over", path="demo")
             with (self.folder / f"{module}.stderr").open("wb") as said:
@@ -111,7 +111,7 @@ class Scene:
 
     def stop(self) -> None:
         """End what still runs: asked first, so that an agent can end what it has started itself; the forge last."""
-        with self._mutex:
+        with self._starting:
             self._stopped = True
         for each in reversed(self._running):
             _end(each)

@@ -47,8 +47,14 @@ def pytest_configure() -> None:
         os.environ[TEMPORARY_ROOT] = str(MEMORY)
 
 
-# A machine that stands still for a moment is no error of what is tested.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A machine that stands still for a moment is no error of what is tested. What is drawn for a test stays the same until the test
+# changes: a run tells of what was changed, not of its luck. With PERDURE_ROUNDS dice are thrown.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    derandomize="PERDURE_ROUNDS" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("patient")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import perdure
 from schemas import Image, Schemas
@@ -40,6 +41,16 @@ def furnish(store: Store, large: bytes = LARGE) -> None:
     fork.set("branch", "other")
     store.subscribe("indexer").next()
     store.anchor()
+
+
+def whole_feed(store: Store, count: int) -> list[Any]:
+    """The feed once it has so many events: on a shared PostgreSQL it stops at anybody's transaction in flight."""
+    for _ in range(6_000):
+        found = store.feed(limit=1000)
+        if len(found) >= count:
+            return [*found]
+        time.sleep(0.01)
+    raise AssertionError(f"the feed shows {len(found)} events of {count}")
 
 
 @perdure.tool(kind="keyed")

@@ -46,7 +46,7 @@ def until(path: Path, caller: subprocess.Popen[bytes] | None = None) -> str:
 def gone(pid: int) -> bool:
     try:
         return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it goes between the opening and the reading
         return True
 
 

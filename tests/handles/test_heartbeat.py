@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 import weakref
 
 import apsw
@@ -16,10 +15,6 @@ from perdure.errors import Unavailable
 from perdure.handles import heartbeat as module
 from perdure.handles.opening import open as open_store
 from perdure.testing.clock import FakeClock
-
-
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "perdure-heartbeat"]
 
 
 @pytest.fixture

@@ -31,6 +31,11 @@ def until(check: Callable[[], Any], what: str = "") -> Any:
     raise AssertionError(f"it did not come: {what or check}")
 
 
+def whole_lines(path: Path) -> list[str]:
+    """Those of a file that others write to, if it is there: its last line may not be written to its end yet."""
+    return path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
+
+
 class Said(NamedTuple):
     """One line of a witness."""
 
@@ -55,7 +60,7 @@ class Crew:
 
     def logged(self, message: str, **fields: Any) -> list[dict[str, Any]]:
         """The log records with this message and these fields."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in whole_lines(self.log) if line.startswith("{")]
         return [each for each in lines if each["message"] == message and fields.items() <= each.items()]
 
     def end(self, number: int = signal.SIGTERM) -> int:
@@ -94,8 +99,7 @@ class Scene:
         """What the agents of all crews said, in order."""
         found: list[Said] = []
         for crew in self.crews:
-            path = crew.folder / "witness"
-            for line in path.read_text().splitlines() if path.exists() else ():
+            for line in whole_lines(crew.folder / "witness"):
                 at, pid, what, run, number = line.split()
                 found.append(Said(int(at), int(pid), what, run, int(number)))
         return sorted(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -79,13 +80,19 @@ def test_logs_say_how_a_run_came_to_its_rest_and_nothing_of_what_it_said(stage: 
 
 def test_limits_hold(stage: Scene):
     stage.crew("--concurrency", "4")
-    few = [stage.store.start(narrow, 3, 0.05) for _ in range(6)]
-    many = [stage.store.start(aplod, 3, 0.05) for _ in range(8)]
+    gate = stage.folder / "gate"
+
+    def most(handles: list[Any]) -> int:
+        return most_at_once(stage.said(), {each.id for each in handles})
+
+    few = [stage.store.start(narrow, 3, 0.05, str(gate)) for _ in range(6)]
+    until(lambda: most(few) >= 2, "as many of them as may")  # before the others take their places
+    many = [stage.store.start(aplod, 3, 0.05, str(gate)) for _ in range(8)]
+    until(lambda: most(few + many) >= 4, "as many as may")
+    gate.touch()
     for each in few + many:
         each.result(timeout=60)
-    said = stage.said()
-    assert most_at_once(said, {each.id for each in few}) == 2  # reached, and not passed
-    assert most_at_once(said, {each.id for each in few + many}) == 4
+    assert (most(few), most(few + many)) == (2, 4)  # reached, and not passed
 
 
 def test_a_run_of_an_agent_that_nobody_knows_stays_ready_and_shows(stage: Scene):

@@ -25,17 +25,22 @@ def witness(what: str, run: str, number: int) -> None:
         os.close(fd)
 
 
-def pause(run: str, number: int, seconds: float) -> int:
+def pause(run: str, number: int, seconds: float, gate: str | None = None) -> int:
+    """gate: it goes on when this file is there."""
     witness("begin", run, number)
     time.sleep(0 if HURRIED else seconds)
+    while gate is not None and not os.path.exists(gate):  # noqa: PTH110
+        time.sleep(0.01)
     witness("end", run, number)
     return number
 
 
-async def apause(run: str, number: int, seconds: float) -> int:
+async def apause(run: str, number: int, seconds: float, gate: str | None = None) -> int:
     witness("begin", run, number)
     try:
         await asyncio.sleep(0 if HURRIED else seconds)
+        while gate is not None and not os.path.exists(gate):  # noqa: PTH110, ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
     finally:
         witness("end", run, number)
     return number
@@ -45,30 +50,19 @@ async def apause(run: str, number: int, seconds: float) -> int:
 def plod(run, steps, seconds, gate=None):
     """gate: its last step waits until this file is there: what is to happen before its end does."""
     done = [run.step(pause, run.id, number, seconds) for number in range(steps - 1)]
-    return sum([*done, run.step(last, run.id, steps - 1, seconds, gate)])
+    return sum([*done, run.step(pause, run.id, steps - 1, seconds, gate)])
 
 
 @perdure.agent
 async def aplod(run, steps, seconds, gate=None):
     done = [await run.step(apause, run.id, number, seconds) for number in range(steps - 1)]
-    return sum([*done, await run.step(alast, run.id, steps - 1, seconds, gate)])
-
-
-def last(run: str, number: int, seconds: float, gate: str | None) -> int:
-    while gate is not None and not os.path.exists(gate):  # noqa: PTH110
-        time.sleep(0.01)
-    return pause(run, number, seconds)
-
-
-async def alast(run: str, number: int, seconds: float, gate: str | None) -> int:
-    while gate is not None and not os.path.exists(gate):  # noqa: PTH110, ASYNC110, ASYNC240
-        await asyncio.sleep(0.01)
-    return await apause(run, number, seconds)
+    return sum([*done, await run.step(apause, run.id, steps - 1, seconds, gate)])
 
 
 @perdure.agent(limit=2)
-async def narrow(run, steps, seconds):
-    return sum([await run.step(apause, run.id, number, seconds) for number in range(steps)])
+async def narrow(run, steps, seconds, gate):
+    """gate: each of its steps waits until this file is there."""
+    return sum([await run.step(apause, run.id, number, seconds, gate) for number in range(steps)])
 
 
 @perdure.agent(timeout="30m")

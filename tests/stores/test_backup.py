@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import perdure
-from furnished import LARGE, Models, furnish
+from furnished import LARGE, Models, furnish, whole_feed
 from perdure.errors import Conflict, Damaged, Error, Invalid, NewerSchema, NotFound, Refused, Unavailable
 from perdure.handles.restoring import restore
 from perdure.stores import copies, scripts
@@ -132,16 +132,6 @@ def test_a_postgres_backup_says_what_it_is_not(postgres_scene: Scene) -> None:
     note = postgres_scene.back_up().note
     for word in ("logical", "Not a physical backup", "no point in time", "no roles"):
         assert word in note
-
-
-def whole_feed(store: Any, count: int) -> list[Any]:
-    """The feed once it has so many events: on a shared PostgreSQL it stops at anybody's transaction in flight."""
-    for _ in range(600):
-        found = store.feed(limit=1000)
-        if len(found) >= count:
-            return found
-        threading.Event().wait(0.05)
-    return found
 
 
 def test_a_restored_store_goes_on(scene: Scene) -> None:

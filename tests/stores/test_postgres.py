@@ -33,6 +33,7 @@ from stores.verbs import (
     everything,
     impatient,
     opened,
+    until,
 )
 
 psycopg = pytest.importorskip("psycopg")
@@ -208,6 +209,35 @@ def test_a_server_that_says_that_it_is_coming_up_is_waited_for(private_postgres,
     assert any(_is_refused(private_postgres, url) for _ in range(20))  # control: without the rule one is refused
     monkeypatch.undo()
     open_core(url).close()  # a server is not stopped while it recovers
+
+
+def test_who_is_cut_off_before_a_word_was_said_asks_again(postgres_store, proxy, proxied_url):
+    """A server that begins to recover ends also those that it was about to tell so."""
+    proxy.cut(Cut.BEFORE)
+    open_core(proxied_url).close()
+    assert proxy.cuts == 1
+
+
+def test_control_who_is_cut_off_every_time_is_told_soon():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken: list[int] = []
+
+        def cut_off() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    taken.append(1)
+                    connection.recv(8192)
+                    connection.close()
+
+        cutting = Called(cut_off)
+        with pytest.raises(Unavailable, match="closed the connection"):
+            open_core(
+                f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/postgres?sslmode=disable&gssencmode=disable"
+            )
+        listener.shutdown(socket.SHUT_RDWR)
+        cutting.outcome()
+    assert len(taken) == 4
 
 
 def _is_refused(server: Any, url: str) -> bool:
@@ -402,10 +432,7 @@ ACTIVE = (  # in this database: other tests have theirs on the same server
 def settle(url: str) -> None:
     """Until no backend works on anything: what was released has had its effect."""
     with plain(url) as admin:
-        for _ in range(2000):
-            if not admin.execute(ACTIVE).fetchone()[0]:
-                return
-        raise AssertionError("it does not settle")
+        until(lambda: not admin.execute(ACTIVE).fetchone()[0])
 
 
 def test_a_new_session_is_not_begun_twice_by_a_late_request(postgres_store, proxy, proxied_url):

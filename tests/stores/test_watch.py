@@ -179,12 +179,36 @@ def test_who_cannot_listen_leaves_no_connection_behind(postgres_store, monkeypat
         assert made[-1].closed
 
 
-def test_waiting_costs_next_to_nothing(store):
+def counting(watch, monkeypatch, enough=None):
+    """Every time that it looks, as it does. enough: after so many it is interrupted."""
+    looks, look = [], watch._select
+
+    def counted(seconds):
+        looks.append(seconds)
+        if len(looks) == enough:
+            watch.interrupt()
+        return look(seconds)
+
+    monkeypatch.setattr(watch, "_select", counted)
+    return looks
+
+
+def test_waiting_costs_next_to_nothing(store, monkeypatch):
+    """It sleeps until it is told, which can be counted: what that took of a core depends on what else its process does."""
     with watching(store) as watch:
-        watch.wait(module.SETTLING_SECONDS)  # until what was written has settled
-        before = time.thread_time()
-        watch.wait(2.0)
-        assert time.thread_time() - before < 0.01  # half a percent of a core
+        while watch._is_polling():  # until what was written has settled
+            watch.wait(0.2)
+        looks = counting(watch, monkeypatch)
+        assert not watch.wait(1.0)
+        assert len(looks) < 5
+
+
+def test_control_while_a_file_settles_it_looks_again_and_again(tmp_path, monkeypatch):
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store, watching(store) as watch:
+        watch._settling_until = time.monotonic() + 2 * LONG
+        looks = counting(watch, monkeypatch, enough=20)
+        assert not watch.wait(LONG)
+        assert len(looks) == 20
 
 
 def test_without_the_kernels_help_it_looks_by_itself(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ A sync function in a thread cannot be stopped: it counts as sending until it ret
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -187,7 +188,7 @@ class AsyncInvoker:
         ended = asyncio.Event()
 
         def tell() -> None:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
                 loop.call_soon_threadsafe(ended.set)
 
         flight = Flight(fn, self._living, tell)

@@ -70,6 +70,8 @@ _HINTS = {
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
+_CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
+_CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
 _COMING_PAUSE_SECONDS = 0.05
 
 
@@ -472,11 +474,14 @@ class PostgresEngine(WithoutLines):
     def _connect(self, name: str) -> psycopg.Connection[Any]:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
         deadline = time.monotonic() + self._timeout_ms / 1000
+        cuts = 0
         while True:
             try:
                 return self._connect_now(name)
             except Fault as fault:
-                if not _COMING.search(str(fault)) or time.monotonic() > deadline:
+                cuts = cuts + 1 if _CUT.search(str(fault)) else 0
+                comes = 0 < cuts <= _CUTS_MAX or _COMING.search(str(fault))
+                if not comes or time.monotonic() > deadline:
                     raise
             time.sleep(_COMING_PAUSE_SECONDS)
 

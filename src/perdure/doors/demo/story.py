@@ -209,9 +209,8 @@ def _approve(store: Store, ask: str) -> None:
 def _both(ours: Callable[[], None], naive: Callable[[], None], scene: Scene) -> None:
     """Both at once; if one goes wrong, or somebody interrupts, the processes are ended first, so that nobody waits for them."""
     with ThreadPoolExecutor(2) as threads:
-        lives = [threads.submit(ours), threads.submit(naive)]
         try:
-            for life in lives:
+            for life in [threads.submit(ours), threads.submit(naive)]:
                 life.result()
         except BaseException:
             scene.stop()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import answering, arriving, followed_by, for_call
+from perdure.effects.answers import answering, arriving, beginning, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.judging import (
     backoff_seconds,
@@ -75,6 +75,15 @@ class AsyncSending:
         core = self._caller.core
         return Sender(core.holder, core.epoch)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether something new may be begun."""
+        try:
+            self._going()
+        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+            return False
+        return True
+
     async def move(self, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow one arrow of the ledger, between its two crash points."""
         reach(f"effect.{arrow}.before")
@@ -95,7 +104,7 @@ class AsyncSending:
             return record, False
         if record.epoch != self.sender.epoch:
             return await self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        return await self._announce_permitted(tool, "dispatch", permitting.dispatch, record.seq)
+        return await self._announce_permitted(tool, "dispatch", beginning, self._going, permitting.dispatch, record.seq)
 
     async def _announce_permitted(
         self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any
@@ -109,7 +118,7 @@ class AsyncSending:
 
     async def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""
-        return await self._announce(tool, "dispatch", ledger.dispatch_new, intent)
+        return await self._announce(tool, "dispatch", beginning, self._going, ledger.dispatch_new, intent)
 
     async def _announce(self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. Who waits for one sends nothing."""

@@ -226,15 +226,6 @@ class Driving:
         timeout_at = self.record.timeout_at
         return timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0)
 
-    @property
-    def going(self) -> bool:
-        """Whether something new may be begun."""
-        try:
-            self.check_going()
-        except BaseException:  # noqa: BLE001 - whoever begins something raises it
-            return False
-        return True
-
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
         if self.stopped is not None:

@@ -260,7 +260,7 @@ class AsyncActing(AsyncSending):
         seconds = (tool.rule.timeout or 60 * SECOND_US) / SECOND_US
         call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=iscoroutinefunction(probe))
         try:
-            verdict = await self._invoker.call_within(call, seconds)
+            verdict = await self._invoker.call_within(call, seconds, self._staying)
         except Exception as error:  # noqa: BLE001 - a probe that fails has told nothing
             return Unknown(f"the probe failed: {type(error).__name__}: {error}")
         if isinstance(verdict, (Happened, Absent, Unknown, Declined)):

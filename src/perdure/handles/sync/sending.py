@@ -192,12 +192,12 @@ class Sending:
     def _invoked(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Any:
         handed = {"key": record.handed, "token": self._token}
         if tool.isolate:
-            return Isolator(self._caller.core.living).call(tool, record.args, handed)
+            return Isolator(self._caller.core.living).call(tool, record.args, handed, self._staying)
         call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
         late = self._late(tool, record, flight)
         if tool.rule.timeout is None:
             return self._invoker.call(call, late)
-        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, late)
+        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._staying, late)
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class AsyncRun(AsyncOutward):
     async def model(
         self, fn: Callable[..., Any], /, *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> Any:
-        """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
+        """A step that calls a model: its input is kept by reference, with its pins and what its answer says of its `usage`.
 
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
         digest of its input alone.

@@ -18,6 +18,7 @@ from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.planes import presence
 from perdure.planes.paging import Page, encode_cursor
+from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
 Found = tuple[Stream, EffectRecord]
@@ -28,6 +29,11 @@ class Here(NamedTuple):
 
     me: Sender
     is_dead: Callable[[str], bool]
+
+
+def here(core: Core) -> Here:
+    """An open store as who asks."""
+    return Here(Sender(core.holder, core.epoch), core.living.is_dead)
 
 
 def is_left(reads: Reads, record: EffectRecord, here: Here) -> bool:

@@ -13,13 +13,8 @@ from perdure.errors import Invalid
 from perdure.model.values import to_plain
 
 NAMES = ("usage", "usage_metadata")
-COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-)  # of what shows no fields
+# What is asked for where an object shows no fields.
+COUNTS = ("input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "total_tokens")
 DEPTH_MAX = 3
 
 

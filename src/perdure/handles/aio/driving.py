@@ -37,6 +37,7 @@ from perdure.runtime.driven import whence
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     TIMED_OUT,
+    TROUBLES,
     Leaving,
     Suspended,
     blamed_in,
@@ -141,7 +142,7 @@ class AsyncDriving:
         self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
             result, seq = await self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
-        except (Stale, Unavailable) as trouble:
+        except TROUBLES as trouble:
             self._errors = errors + self._errors
             raise self.troubled(trouble) from None
         except BaseException:
@@ -435,7 +436,7 @@ async def _called(driving: AsyncDriving, run: AsyncRun) -> Any:
 
 async def _ended_by(driving: AsyncDriving, error: BaseException) -> Drive:
     """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
-    if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
+    if isinstance(driving.stopped, TROUBLES):  # the agent has not come to its end
         await _give_back(driving, driving.stopped)
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))

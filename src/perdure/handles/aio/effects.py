@@ -8,7 +8,7 @@ from typing import Any
 from perdure.effects import deciding, ledger, left, permitting, settling
 from perdure.effects.answers import answering, checkpointing
 from perdure.effects.judging import in_doubt, outcome_of
-from perdure.effects.ledger import Outcome, Sender, error_of
+from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Invalid, Refused
@@ -30,11 +30,6 @@ from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, store_now
 from perdure.stores.tide import Dispatch
-
-
-def _here(caller: AsyncCaller) -> left.Here:
-    core = caller.core
-    return left.Here(Sender(core.holder, core.epoch), core.living.is_dead)
 
 
 class AsyncEffect(AsyncStreamHandle):
@@ -100,7 +95,7 @@ class AsyncEffect(AsyncStreamHandle):
 
         Only reads. Whoever acts with its key, recovers or settles it finds it in doubt.
         """
-        return await self._caller.read(left.is_left, self._record, _here(self._caller))
+        return await self._caller.read(left.is_left, self._record, left.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
@@ -267,7 +262,7 @@ class AsyncEffectsAcross(AsyncStoreHandle):
         among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet.
         """
         found = await self._caller.read(
-            left.effects_of_store, _here(self._caller), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
+            left.effects_of_store, left.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
             since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return Page([AsyncEffect(self._caller, stream, "", record) for stream, record in found], found.next)

@@ -38,6 +38,7 @@ from perdure.runtime.driven import whence
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     TIMED_OUT,
+    TROUBLES,
     Leaving,
     Suspended,
     blamed_in,
@@ -137,7 +138,7 @@ class Driving:
         self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
             result, seq = self.caller.write(runs.fenced, self.lease, verb, *args, **kwargs)
-        except (Stale, Unavailable) as trouble:
+        except TROUBLES as trouble:
             self._errors = errors + self._errors
             raise self.troubled(trouble) from None
         except BaseException:
@@ -365,7 +366,7 @@ def _called(driving: Driving, run: Run) -> Any:
 
 def _ended_by(driving: Driving, error: BaseException) -> Drive:
     """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
-    if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
+    if isinstance(driving.stopped, TROUBLES):  # the agent has not come to its end
         _give_back(driving, driving.stopped)
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))

@@ -129,9 +129,8 @@ class AsyncEndingsContract:
             assert type(await driven(store, program(buy))) is Cancelled
             assert outside.calls == ["made", "unmade"]
             (handle,) = await store.runs()
-            planned = (
-                ["withdrawn", "withdrawn"] if sends == "a batch" else []
-            )  # the answer of a model is paid for: it is kept
+            # The answer of a model is paid for: it is kept, with what it meant.
+            planned = ["withdrawn", "withdrawn"] if sends == "a batch" else []
             assert [each.state for each in await handle.effects()] == ["undone", *planned, "committed"]
             assert len(await handle.steps()) == (sends == "a batch")
             assert await (await store.session("s")).act(pay, 3) is not None  # its slot is free again

@@ -128,9 +128,8 @@ class EndingsContract:
             assert type(driven(store, program(buy))) is Cancelled
             assert outside.calls == ["made", "unmade"]
             (handle,) = store.runs()
-            planned = (
-                ["withdrawn", "withdrawn"] if sends == "a batch" else []
-            )  # the answer of a model is paid for: it is kept
+            # The answer of a model is paid for: it is kept, with what it meant.
+            planned = ["withdrawn", "withdrawn"] if sends == "a batch" else []
             assert [each.state for each in handle.effects()] == ["undone", *planned, "committed"]
             assert len(handle.steps()) == (sends == "a batch")
             assert (store.session("s")).act(pay, 3) is not None  # its slot is free again

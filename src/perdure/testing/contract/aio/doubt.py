@@ -337,7 +337,8 @@ class AsyncDoubtContract:
             assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]  # who sends the others lives
             opener.clock.advance("1h")  # no heartbeat comes any more
             await b.beat()
-            for asked in ({"in_doubt": True}, {"errors": True}):
+            ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]
+            for asked in ways:
                 assert [each.tool for each in await b.effects(**asked)] == ["t5", "t4", "t2", "t1"]
                 page = await b.effects(**asked, limit=3)
                 rest = await b.effects(**asked, limit=3, after=page.next)

@@ -67,6 +67,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.conversation import (
         Call,
         Cover,
+        Origin,
         Pending,
         PendingKind,
         Pins,
@@ -135,7 +136,7 @@ _HOMES = {
     "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
     "perdure.model.records.conversation": (
-        "Call", "Cover", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
+        "Call", "Cover", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
@@ -227,6 +228,7 @@ __all__ = [
     "Moved",
     "NewerSchema",
     "NotFound",
+    "Origin",
     "Page",
     "Parked",
     "Pending",

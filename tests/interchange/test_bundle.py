@@ -285,7 +285,9 @@ def test_who_finds_that_another_one_was_faster_looks_again(source, bundle, postg
         assert one.verify().ok
 
 
-def test_who_finds_the_name_taken_by_the_same_stream_has_it_already(source, bundle, postgres_store, tmp_path, monkeypatch):
+def test_who_finds_the_name_taken_by_the_same_stream_has_it_already(
+    source, bundle, postgres_store, tmp_path, monkeypatch
+):
     """On PostgreSQL others commit between the look for the stream and the look for its name."""
     furnish(source)
     source.export(bundle, everything=True)

@@ -113,6 +113,20 @@ def test_a_ref_is_merged_and_what_both_changed_stands_side_by_side(folder):
     check(folder, "other")
 
 
+def test_what_stands_side_by_side_is_compared_from_where_it_parted(folder):
+    merge(url(folder), "other")
+    with perdure.open(url(folder)) as store:
+        ours, theirs, twig = (store.session(name) for name in ("both", "both@other", "twig@other"))
+        assert ours.origin() is None
+        assert theirs.origin() == perdure.Origin("both", ours.uid, 3, "other")
+        assert twig.origin() == perdure.Origin("both@other", theirs.uid, 7)
+        assert store.session("same name@other").origin() is None
+        for other, words in ((theirs, ["theirs"]), (twig, ["theirs", "on a twig"])):
+            found = ours.diff(other)
+            assert [turn.content for turn in found.turns_removed] == ["ours"]
+            assert [turn.content for turn in found.turns_added] == words
+
+
 def test_a_link_in_their_tree_leads_nowhere(folder, tmp_path):
     """What a ref holds may come from anybody: a log that is a link to a file elsewhere is not read through it."""
     elsewhere = tmp_path / "elsewhere.jsonl"

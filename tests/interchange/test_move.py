@@ -18,6 +18,7 @@ from perdure.interchange import move as moving
 from perdure.interchange.move import move, take_back
 from perdure.model import points
 from perdure.model.records.runs import RunStatus
+from perdure.stores import sealing
 from perdure.stores.url import parse
 
 POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
@@ -281,6 +282,46 @@ def test_who_begins_to_work_while_a_move_looks_is_fenced_too(source, target, mon
         assert move(source, target, actor="mover", fence=True).fenced
     with perdure.open(target) as store:
         assert store._caller.core.epoch == 2
+
+
+def test_a_store_that_is_taken_back_while_it_is_carried_goes_on_alone(source, target, monkeypatch):
+    prove = moving._prove
+
+    def taken_back_meanwhile(*given):
+        prove(*given)
+        take_back(source, actor="another")
+
+    monkeypatch.setattr(moving, "_prove", taken_back_meanwhile)
+    with pytest.raises(errors.Conflict, match="taken back"):
+        move(source, target, actor="mover")
+    with perdure.open(source) as store:
+        store.session("main").say("user", "it goes on here")
+    with pytest.raises(errors.Refused, match="not finished"):
+        perdure.open(target)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])
+def test_of_two_who_move_a_store_to_two_places_at_once_one_does(kind, request, tmp_path, monkeypatch):
+    """Both have looked whether it was moved, and it was not: what is said in the seal's own transaction counts."""
+    source = request.getfixturevalue("postgres_store") if kind == "postgres" else f"{kind}:///{tmp_path}/source"
+    here, there = f"sqlite:///{tmp_path}/here.db", f"sqlite:///{tmp_path}/there.db"
+    with perdure.open(source) as store:
+        store.session("s").say("user", "only once")
+    seal = sealing.seal
+
+    def another_is_faster(*given):
+        monkeypatch.setattr(sealing, "seal", seal)
+        move(source, there, actor="another")
+        return seal(*given)
+
+    monkeypatch.setattr(sealing, "seal", another_is_faster)
+    with pytest.raises(errors.Conflict, match="was moved to"):
+        move(source, here, actor="mover")
+    with perdure.open(there) as store:
+        assert [turn.content for turn in store.session("s").turns()] == ["only once"]
+    with pytest.raises(errors.Refused, match="not finished"):
+        perdure.open(here)
+    assert move(source, there, actor="mover").events == 4  # it went there, and that is said to whoever asks again
 
 
 def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):

@@ -65,6 +65,7 @@ POINTS: Final = (
     "artifact.before_delete",
     "artifact.after_delete",
 )
+UNFINISHED: Final = "tmp-*"  # for those who list files
 _TEMPORARY = re.compile(r"tmp-[0-9a-f]{32}", re.ASCII)
 _FAN_OUT = re.compile(r"[0-9a-f]{2}", re.ASCII)
 

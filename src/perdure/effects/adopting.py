@@ -220,13 +220,21 @@ class _Adoption:
         return self._stream
 
     def _refuse_known(self, run: RunPart) -> None:
-        tx = self._tx
-        if tx.query(LOG.stream_by_uid, uid=bytes.fromhex(run.uid), tenant=None):
+        taken = self._taken(run)
+        # Looked for last: whoever was found to have its name or its key may have adopted this very run meanwhile.
+        if self._tx.query(LOG.stream_by_uid, uid=bytes.fromhex(run.uid), tenant=None):
             raise self._known(run)
+        if taken is not None:
+            raise taken
+
+    def _taken(self, run: RunPart) -> Conflict | None:
+        """What another run here has of this one: its name, or its key."""
+        tx = self._tx
         if tx.find_stream("run", run.name) is not None:
-            raise Conflict(f"this store has another run {run.name}", path="envelope.run.name")
+            return Conflict(f"this store has another run {run.name}", path="envelope.run.name")
         if run.key is not None and tx.query(runs.Q.run_by_key, tenant=tx.tenant, agent=run.agent, key=run.key):
-            raise Conflict(f"the key {run.key!r} stands for another run of {run.agent}", path="envelope.run.key")
+            return Conflict(f"the key {run.key!r} stands for another run of {run.agent}", path="envelope.run.key")
+        return None
 
     def _known(self, run: RunPart) -> Conflict:
         """The error of a run that this store has already. What it has may be old by now: then nobody is told to go on from it."""

@@ -183,7 +183,7 @@ def respond(
     tx: Tx, stream: Stream, content: Any, key: str | None, batch: Sequence[Meant], sender: Sender, *, first: bool
 ) -> tuple[Planned, dict[str, Answer]]:
     """Say what a model answered, plan its calls, and answer those that mean nothing. Also gives what is answered by now."""
-    turns.say(tx, stream, "assistant", content, key=key, calls=[meant.call for meant in batch])
+    turns.answered(tx, stream, content, key, [meant.call for meant in batch])
     others = [(meant, _answered(tx, stream, meant.call)) for meant in batch if meant.intent is None]
     for meant, standing in others:
         if standing is None and meant.answer is not None and meant.answer.error is not None:

@@ -49,10 +49,15 @@ def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tu
     found = ledger.standing(tx, stream, intent)
     if found is None:
         return ledger.dispatch_new(tx, stream, intent, sender), True
-    record = permitted(tx, stream, found.seq, sender.epoch)
+    return dispatch_planned(tx, stream, found.seq, sender)
+
+
+def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> tuple[EffectRecord, bool]:
+    """Dispatch what is planned, as `dispatch` does, and say so; what somebody else has dispatched is given as it stands."""
+    record = permitted(tx, stream, seq, sender.epoch)
     if record.state is not EffectState.PLANNED or record.epoch != sender.epoch:
         return record, False
-    return ledger.dispatch_planned(tx, stream, record.seq, sender), True
+    return ledger.dispatch_planned(tx, stream, seq, sender), True
 
 
 def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:

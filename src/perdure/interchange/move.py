@@ -62,12 +62,12 @@ def move(
     _check_urls(source, target)
     with _opened(source) as origin:
         gone = sealing.departure(sealing.facts_of(origin.engine))
-        if gone is not None and gone.to != url.lasting(target):
-            raise Conflict(f"this store was moved to {gone.to}", path="source")
+        _check_destination(gone, target)
         held = [] if gone else holding(origin)
         if dry_run:
             return _report(origin, target, held, dry_run=True)
         gone = gone or _leave(origin, target, held, actor, fence=fence)
+        _check_destination(gone, target)  # somebody else may have sent it elsewhere since
         if not gone.done:
             _arrive(origin, target, gone, progress)
             sealing.say_done(origin.engine, gone)
@@ -89,6 +89,11 @@ def _check_urls(source: str, target: str) -> None:
             raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
     if url.lasting(source) == url.lasting(target):
         raise _same()
+
+
+def _check_destination(gone: Departure | None, target: str) -> None:
+    if gone is not None and gone.to != url.lasting(target):
+        raise Conflict(f"this store was moved to {gone.to}", path="source")
 
 
 def _same() -> Invalid:
@@ -185,6 +190,10 @@ def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | Non
         _Carrier(origin, core, progress).run()
         _prove(origin, core)
         reach("move.proved")
+        if sealing.departure(sealing.facts_of(origin.engine)) is None:
+            raise Conflict(
+                "this store was taken back while it was carried", path="source", hint="move it to a new place"
+            )
         sealing.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
         reach("move.welcomed")
 

@@ -22,9 +22,10 @@ from perdure.model.records.values import Entry
 from perdure.model.records.work import TaskRecord
 from perdure.model.values import digest
 from perdure.planes import artifacts, checkpoints, conversation, decisions, values, work
-from perdure.planes.lineage import ancestry
+from perdure.planes.lineage import MERGED, ancestry, beside
 from perdure.planes.paging import Page
 from perdure.planes.snapshots import one_state
+from perdure.planes.stored import stored_address
 from perdure.planes.turns import turns_on
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, LOG
@@ -41,7 +42,7 @@ ARTIFACT = ("hash", "media_type", "size")
 
 
 class Stand(NamedTuple):
-    """What a session is at. line: the streams that hold its past, newest first, each with the last event of it that counts."""
+    """What a session is at. line: the streams with the events of its past, newest first, each with the last that counts."""
 
     line: list[tuple[bytes, int]]
     about: SessionRecord
@@ -74,6 +75,8 @@ def _line(reads: Reads, stream: Stream) -> list[tuple[bytes, int]]:
     found: list[tuple[bytes, int]] = []
     for each in ancestry(reads, stream):
         found.append((each.uid, last))
+        if (noted := beside(reads, each)) is not None:
+            found.append((stored_address(noted.of, MERGED), min(last, noted.after)))
         last = min(last, each.fork_seq)
     return found
 

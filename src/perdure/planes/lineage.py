@@ -14,22 +14,31 @@ point to those base events:
 
 `doc_seq` is null until a row is restated: verbs never set it. See `restate`, which serves forks and prune
 alike.
+
+A merge makes no fork of what both sides changed: theirs is a whole stream that stands beside ours, with the
+same events under the same numbers up to where they parted, and says so in a note (`Beside`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from perdure.errors import Damaged
 from perdure.log.change import Stream
 from perdure.log.table import Table
+from perdure.model.records.conversation import Origin
+from perdure.planes.documents import doc_of
+from perdure.planes.stored import stored_address, stored_as
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY
+from perdure.stores.tx import EVENTS, HISTORY, LOG
 
 Q = Statements("perdure.planes", "lineage.sql")
 
 MAX_SEQ = 2**62
+MERGED = "session.merged"
 
 
 class Segment(NamedTuple):
@@ -75,3 +84,34 @@ def segments(reads: Reads, stream: Stream, upto: int = MAX_SEQ) -> list[Segment]
             found.append(Segment(each.id, each.fork_seq, last))
         last = min(last, each.fork_seq)
     return found
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What a stream that came by a merge notes: of which one it is another way on, after which event, and of which branch."""
+
+    of: str
+    after: int
+    branch: str
+
+
+def beside(reads: Reads, stream: Stream) -> Beside | None:
+    """What a stream stands beside since a merge. None: nothing, or it was only given another name."""
+    about = {"tenant": stream.tenant, "kind": MERGED, "stream": stream.id}
+    for (body,) in reads.query(Q.merged, touches=[(EVENTS, stream.id)], **about):
+        if body is not None:
+            noted = stored_as(Beside, doc_of(reads, body, MERGED), "note of a merge", MERGED)
+            return noted if noted.of != stream.uid.hex() else None
+    return None
+
+
+def origin(reads: Reads, stream: Stream) -> Origin | None:
+    """What a stream went on from: what it was forked from, or stands beside. None: it began by itself."""
+    noted = beside(reads, stream)
+    uid = b"" if noted is None else stored_address(noted.of, MERGED)
+    rows = reads.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant) if noted else ()
+    if noted and (rows or stream.parent is None):
+        return Origin(Stream(*rows[0]).name if rows else None, noted.of, noted.after, noted.branch)
+    if stream.parent is None:
+        return None
+    parent = ancestry(reads, stream)[1]
+    return Origin(parent.name, parent.uid.hex(), stream.fork_seq)

@@ -77,6 +77,16 @@ def say(
     return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=ref, origin=doc.get("origin"))
 
 
+def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
+    """What a model answered: the turn that made these very calls, under whatever key it was said, or else a new one."""
+    said = _made_by(tx, stream, calls[0].id) if calls else None
+    if said is None:
+        return say(tx, stream, "assistant", content, key=key, calls=calls)
+    fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
+    hint = "to go on: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
+    return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
+
+
 def result(
     tx: Tx,
     stream: Stream,
@@ -159,7 +169,7 @@ def _refuse_known(tx: Tx, stream: Stream, call: str, path: str) -> None:
         raise Conflict(f"turn {maker} of this session made the call {call!r} already", path=path, seq=maker)
 
 
-def _same(stored: Turn, given: Turn, what: str, path: str) -> Turn:
+def _same(stored: Turn, given: Turn, what: str, path: str, hint: str = "") -> Turn:
     """The stored turn if it says the same as the given one; the first input stands."""
     before, now = _digest(stored), _digest(given)
     if before == now:
@@ -167,6 +177,7 @@ def _same(stored: Turn, given: Turn, what: str, path: str) -> Turn:
     raise KeyReused(
         f"{what} stands for another input, turn {stored.seq}",
         path=path,
+        hint=hint,
         seq=stored.seq,
         stored=before,
         given=now,
@@ -299,6 +310,12 @@ def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
     touches = _line_touches(stream, CALLS)
     rows = reads.query(Q.call_maker, touches=touches, stream=stream.id, call=call, last=MAX_SEQ)
     return rows[0][0] if rows else None
+
+
+def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
+    maker = maker_of(reads, stream, call)
+    found = turns(reads, stream, after=maker - 1, limit=1) if maker is not None else ()
+    return next((turn for turn in found if turn.seq == maker), None)
 
 
 # -- what is open --------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def _checked(tx: Tx, stream: Stream, name: str, expect: int | None) -> Row | Non
         raise Invalid(f"expected a version (0: not there), got {expect!r}", path="expect")
     current = row["version"] if row and _is_live(tx, row) else 0
     if current != expect:
-        raise _conflict(tx, stream, name, expect)
+        _refuse(tx, stream, name, expect)
     return row
 
 
@@ -100,11 +100,13 @@ def _is_live(tx: Tx, row: Row) -> bool:
     return not row["gone"] and (row["expires_at"] is None or row["expires_at"] > tx.store_now())
 
 
-def _conflict(tx: Tx, stream: Stream, name: str, expect: int) -> Conflict:
+def _refuse(tx: Tx, stream: Stream, name: str, expect: int) -> None:
+    """Conflict says what is there now. Nothing if that is what was expected: its time ended since it was looked at."""
     now = entry(tx, stream, name)
-    is_at = f"is at version {now.version}" if now else "is not there"
     version, value = (now.version, now.value) if now else (0, None)
-    return Conflict(f"{name!r} {is_at}, not at {expect}", path="expect", version=version, value=value)
+    if version != expect:
+        is_at = f"is at version {version}" if now else "is not there"
+        raise Conflict(f"{name!r} {is_at}, not at {expect}", path="expect", version=version, value=value)
 
 
 # -- reading -------------------------------------------------------------------------------------------------

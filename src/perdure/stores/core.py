@@ -11,13 +11,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 from perdure.artifacts.place import Place, ReadOnlyPlace, place_from_url
-from perdure.errors import Error, NotFound, ReadOnly, Refused
+from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
@@ -186,7 +186,7 @@ class Core:
         deadline = 0.0
         for attempt in itertools.count():
             try:
-                return self._read_once(lambda reader: verb(reader, *args, **kwargs), tenant)
+                return self._read_once(verb, tenant, args, kwargs)
             except Fault as fault:
                 deadline = deadline or time.monotonic() + self.timeout_seconds
                 if fault.kind not in RETRYABLE or time.monotonic() > deadline:
@@ -196,10 +196,14 @@ class Core:
             pause(attempt)
         raise AssertionError
 
-    def _read_once(self, verb: Callable[[Reader], T], tenant: int) -> T:
+    def _read_once(self, verb: Callable[..., T], tenant: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:
         connection = self._take()
+        reader = self._reader(connection, tenant)
         try:
-            result = verb(self._reader(connection, tenant))
+            try:
+                result = verb(reader, *args, **kwargs)
+            except Damaged:  # unless others pruned and collected what it was about to read: that is no damage
+                result = _in_snapshot(reader, verb, *args, **kwargs)
         except BaseException:
             connection.close()
             raise

@@ -363,6 +363,7 @@ class Lane:
         except (Fault, KeyboardInterrupt):  # a Ctrl-C is for the thread that holds the lane, whoever's job this is
             raise
         except BaseException as error:
+            tx.check()
             if tx.flushed_early:
                 raise Tainted(error) from error
             job.result, job.error = None, error

@@ -41,7 +41,7 @@ from perdure.stores.sqlite import (
 )
 from perdure.stores.statements import Statement
 from perdure.stores.store import Engine, Fault, FaultKind, Writes
-from perdure.stores.url import NO_FOLDER, NOT_YET, without_password
+from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
 _SMALLEST_BYTES = 512  # no SQLite database is smaller than one page of this size
@@ -142,7 +142,7 @@ def _has_content(path: Path) -> bool:
     if path.is_dir():
         raise Invalid(f"{path} is a folder", path="store", hint="name a file in it: sqlite:///FOLDER/agent.db")
     if not path.parent.is_dir():
-        raise NotFound(f"there is no folder {path.parent}", path="store", hint=NO_FOLDER)
+        raise NotFound(f"there is no folder {path.parent}", path="store", hint=no_folder("sqlite", path))
     try:
         size = path.stat().st_size
     except FileNotFoundError:

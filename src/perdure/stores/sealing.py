@@ -60,9 +60,13 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
 def seal(engine: Engine, departing: Callable[[], Departure]) -> Departure:
     """Let nobody append an event any more. Atomic: `departing` is asked in the same transaction, and may refuse. Repeatable.
 
-    It is asked after the seal, which waits for who is in the middle of a commit: before it, that could not be seen.
+    It is asked after the seal, which waits for who is in the middle of a commit: before it, that could not be seen. A store
+    that was sealed meanwhile goes where it goes by then.
     """
     with scripts.told(), scripts.changing(engine) as script:
+        standing = departure(migrate.facts_of(script))
+        if standing is not None:
+            return standing
         script.run(Q.seal.text(script.dialect, {}))
         gone = departing()
         _put(script, MOVED, msgspec.json.encode(gone).decode())

@@ -135,9 +135,9 @@ class Batch:
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote, and by what it decided that. Who only read saw one state of several streams."""
+        """Take over what a finished job wrote, and by what it decided that. Who only read, more than once, saw one state."""
         if not (tx.buffer or tx.flushed_early):
-            if len(tx.read) > 1:
+            if tx.looks > 1:
                 self.read |= tx.read
             return
         self.read |= tx.read
@@ -150,8 +150,10 @@ class Batch:
         """Write everything that is buffered, set-wise; with `commit`, make it durable."""
         buffer = self.buffer
         writes = self._writes(buffer)
-        if commit and not self.exact:
+        if commit and writes:
             self._verify_read(writes)
+        elif commit:
+            self.check(self.read)
         self.trail += buffer.events
         self.flushed.update(buffer.heads)
         self.connection.write(writes, commit=commit)
@@ -175,8 +177,19 @@ class Batch:
                     writes.puts.setdefault(table, []).append([*map(row.__getitem__, table.all_columns)])
         return writes
 
+    def check(self, read: set[int]) -> None:
+        """RACED if one of these streams is not where it was when a verb looked at it: what it saw may be of two states."""
+        looked = read - self.buffer.streams.keys()
+        if self.exact or not looked:
+            return
+        found = self.connection.heads([*looked], lock=False)
+        if any(found.get(stream) != self.flushed[stream] for stream in looked):
+            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+
     def _verify_read(self, writes: Writes) -> None:
         """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
+        if self.exact:
+            return
         moved = {move.stream for move in writes.heads}
         for stream in self.read - moved - self.buffer.streams.keys():
             head = self.flushed[stream]
@@ -190,8 +203,8 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "lease_us", "now", "pin", "read", "seen",
-                 "tenant", "uid")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "lease_us", "looks", "now", "pin", "read",
+                 "seen", "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -204,6 +217,7 @@ class Tx:
         self.uid = batch.entropy.take(UID_BYTES)
         self.buffer = Buffer()
         self.read: set[int] = set()  # streams by whose state the verb decided
+        self.looks = 0  # how often it looked at one: twice may be two states
         self.seen: dict[tuple[Table, int, _Key], Row | None] = {}  # rows as they were read
         self.flushed_early = False
 
@@ -339,10 +353,12 @@ class Tx:
 
     def seq(self, stream: Stream) -> int:
         """The sequence number of the stream's last event, own events included."""
-        return self._head(stream.id)[0]
+        return self.head(stream)[0]
 
     def head(self, stream: Stream) -> Head:
         """The same with the hash of that event: which event it is, whatever became of others with its number."""
+        self._decide_by(stream.id)
+        self.looks += 1  # it may be where this process saw it last: alone it is as good as two states
         return self._head(stream.id)
 
     def _head(self, stream: int) -> Head:
@@ -413,6 +429,7 @@ class Tx:
         """Know the head before the state is read: if it moves meanwhile, the flush finds out and the verb runs again."""
         self._batch.head(stream)
         self.read.add(stream)
+        self.looks += 1
 
     def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
         """Run a named read. Buffered writes to what it `touches` are flushed first, so that it sees them."""
@@ -440,6 +457,7 @@ class Tx:
         kept = self._kept(raw)
         if kept is not None:
             return kept[2:]
+        self.looks += 1  # whoever named it may have been pruned, and the blob collected, since he was looked at
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
         return rows[0] if rows else None
 
@@ -466,6 +484,11 @@ class Tx:
     def store_now(self) -> int:
         """Now on the store's clock: what leases and expiry are decided by, whatever this machine's clock says."""
         return self.query(LOG.store_clock)[0][0]
+
+    def check(self) -> None:
+        """Before a verb is refused: RACED if what it saw may be of two states, by which nobody would have refused it."""
+        if self.looks > 1:
+            self._batch.check(self.read - self.buffer.streams.keys())
 
     def _flush_early(self) -> None:
         """Bring what is buffered into the database, uncommitted. From here on, failing means failing the whole batch."""

@@ -12,7 +12,6 @@ import msgspec
 from perdure.errors import Invalid
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
-NO_FOLDER = "make it first; a path from the root has four slashes: sqlite:////srv/agent.db"
 NOT_YET = "name another; `perdure init --store URL` or a program that opens it for writing makes it"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -51,6 +50,19 @@ def parse(url: str) -> Address:
     if scheme in ("postgresql", "postgres"):
         return _postgres(url)
     raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
+
+
+def no_folder(scheme: str, path: Path) -> str:
+    """The hint for a path whose folder is not there."""
+    return from_root(scheme, path) or f"make it first; a path from the root has four slashes: {scheme}:////srv/agent"
+
+
+def from_root(scheme: str, path: Path) -> str:
+    """The hint for a path with a slash too few, that lies below the root and not below the current folder; "" for others."""
+    meant = Path("/") / path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    if meant == path or meant.parent == Path("/") or not meant.parent.is_dir():
+        return ""
+    return f"did you mean {scheme}:///{meant} ? A path from the root has four slashes"
 
 
 def _meant(text: str) -> str:

@@ -7,7 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +19,7 @@ import pytest
 from perdure import errors
 from perdure.doors.demo.naive import SessionFile
 from perdure.doors.demo.proof import Entry, Proof
-from perdure.doors.demo.scene import Tally
+from perdure.doors.demo.scene import Scene, Tally
 from perdure.doors.demo.script import ACTIONS, answer
 from perdure.doors.demo.story import Ending, Part, Round, Side
 from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Moment, Strike, strikes
@@ -81,6 +85,31 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
     demo.stdout.close()
     assert not folder.exists()
     assert processes_in(tmp_path) == []
+
+
+def test_what_is_being_started_while_the_scene_is_left_ends_too(tmp_path, monkeypatch) -> None:
+    entered, go_on, started = threading.Event(), threading.Event(), []
+
+    def slowly(*given: Any, **named: Any) -> subprocess.Popen[bytes]:
+        entered.set()
+        assert go_on.wait(60)
+        started.append(process := subprocess.Popen(*given, **named))
+        return process
+
+    found = Scene(tmp_path)
+    monkeypatch.setattr("perdure.doors.demo.scene.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": slowly}))
+    with ThreadPoolExecutor(2) as threads:
+        starting = threads.submit(found.start, "agent")
+        assert entered.wait(60)
+        stopping = threads.submit(found.stop)
+        with pytest.raises(TimeoutError):
+            stopping.result(0.2)
+        go_on.set()
+        stopping.result(60)
+        assert starting.result() is started[0]
+    assert started[0].poll() is not None
+    with pytest.raises(errors.Unavailable, match="over"):
+        found.start("agent")
 
 
 def processes_in(folder: Path) -> list[str]:

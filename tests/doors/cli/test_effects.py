@@ -250,6 +250,20 @@ def test_errors_say_what_was_done(ask, run, runs_url) -> None:
     assert ways.keys() == {"run", "session"}
 
 
+def test_errors_of_runs_are_of_when_they_went_wrong_not_of_when_they_began(ask, runs_url) -> None:
+    with perdure.open(runs_url, actor="me") as store:
+        found = [run for status in ("failed", "parked") for run in store.runs(status=status)]
+        wrong = {f"run:{run.id}": run.timeline()[-1] for run in found}
+        began = max(run.record.created_at for run in found)
+    assert {entry.kind for entry in wrong.values()} == {"run.failed", "run.parked"}
+    expected = {name: entry.at.isoformat().replace("+00:00", "Z") for name, entry in wrong.items()}
+    for span in ((), ("--since", min(entry.at for entry in wrong.values()).isoformat())):
+        items = ask("errors", "--store", runs_url, *span)["items"]
+        assert {item["where"]: item["at"] for item in items if item["where"] in wrong} == expected
+    assert began < min(entry.at for entry in wrong.values() if entry.kind == "run.parked")
+    assert ask("errors", "--agent", "failing", "--store", runs_url)["items"][0]["what"] == "failing"
+
+
 def test_errors_say_where_a_rule_may_still_settle_it(ask, runs_url) -> None:
     @perdure.tool(name="unclear", probe=lambda: perdure.Unknown("network is down"))
     def unclear() -> None:

@@ -30,7 +30,7 @@ def test_a_session_at_a_glance(run, url) -> None:
 
 def test_a_session_for_machines(ask, url) -> None:
     found = ask("show", "issue-42", "--store", url)
-    assert found.keys() == {"session", "uid", "pending", "tasks", "decisions", "turns"}
+    assert found.keys() == {"session", "uid", "origin", "pending", "tasks", "decisions", "turns"}
     assert found["session"]["goal"] == "Login works\non Safari"
     assert [turn["role"] for turn in found["turns"]] == ["user", "assistant"]
     assert found["pending"]["calls"][0]["tool"] == "grep"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -345,3 +346,15 @@ def test_a_cache_that_is_no_database_is_made_again(url, folder):
 def test_a_parent_that_is_missing_is_said(tmp_path):
     with pytest.raises(perdure.NotFound, match=r"make it first; .* four slashes"):
         perdure.open(f"files:///{tmp_path}/no/where")
+
+
+@pytest.mark.parametrize("scheme", ["files", "sqlite"])
+def test_three_slashes_before_a_path_from_the_root_are_noticed(tmp_path, monkeypatch, scheme):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(perdure.NotFound, match="there is no folder") as caught:
+        perdure.open(f"{scheme}://{tmp_path}/store")
+    meant = re.fullmatch(r"did you mean (\S+) \? .* four slashes", caught.value.hint)
+    assert meant is not None
+    perdure.open(meant[1]).close()
+    assert (tmp_path / "store").exists()

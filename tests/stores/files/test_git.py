@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.model import points
 from perdure.stores.files import engine
 from perdure.stores.files.journal import Journal
 from stores.files.in_git import commit, git, url
@@ -64,6 +65,17 @@ def test_only_the_log_its_blobs_and_how_git_is_to_treat_them_are_in_git(folder):
     tops = {name.partition("/")[0] for name in git(folder, "ls-files").split()}
     assert tops == {".gitattributes", "blobs", "log", "views"}
     assert git(folder, "status", "--porcelain") == ""
+
+
+def test_a_blob_that_is_not_whole_is_not_in_git(folder):
+    seen = []
+    disarm = points.arm("artifact.before_rename", lambda: seen.append(git(folder, "status", "--porcelain", "-uall")))
+    try:
+        with perdure.open(url(folder)) as store:
+            store.session("a").attach("x", b"content")
+    finally:
+        disarm()
+    assert seen == [""]
 
 
 def test_a_diff_shows_what_was_said(folder):

@@ -185,3 +185,43 @@ def test_control_a_reader_that_gives_up_too_early_is_caught(monkeypatch):
     monkeypatch.setattr(lines_module, "_IN_VAIN_TIMES", -1_000_000)
     lines = chain(50)
     assert found_in(b"".join([lines[0][:-5], *lines[1:]])) != (49, 1)
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["log", "log/000001.jsonl", "blobs", "blobs/.gitignore", ".perdure", ".perdure/lock", ".gitattributes"]
+)
+def test_nothing_is_written_through_a_link_that_came_with_git(folder, tmp_path, name):
+    elsewhere = tmp_path / "elsewhere"
+    (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    before = seen_below(elsewhere)
+    with pytest.raises(perdure.Invalid, match=f"{name} is a link"):
+        perdure.open(f"files:///{folder}")
+    assert seen_below(elsewhere) == before
+
+
+def test_a_link_that_leads_nowhere_is_named_too(folder, tmp_path):
+    (folder / "blobs").rename(tmp_path / "elsewhere")
+    (folder / "blobs").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(perdure.Invalid, match="blobs is a link"):
+        perdure.open(f"files:///{folder}")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_segment_that_becomes_a_link_while_the_store_is_open_is_not_written(folder, tmp_path):
+    segment, elsewhere = folder / "log" / "000001.jsonl", tmp_path / "elsewhere"
+    with perdure.open(f"files:///{folder}") as store:
+        elsewhere.write_bytes(segment.read_bytes())
+        segment.unlink()
+        segment.symlink_to(elsewhere)
+        before = elsewhere.read_bytes()
+        with pytest.raises(perdure.Error):
+            store.session("a").say("user", "second")
+    assert elsewhere.read_bytes() == before
+
+
+def seen_below(place: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in (place, *place.rglob("*")) if path.is_file()}

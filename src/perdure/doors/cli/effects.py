@@ -193,8 +193,8 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
         if agent is None:
             wrong = store.effects(errors=True, tool=tool, limit=limit, **span)
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
-        for status in (RunStatus.FAILED, RunStatus.PARKED) if tool is None else ():
-            found += [_of_run(each.record) for each in store.runs(status=status, agent=agent, limit=limit, **span)]
+        if tool is None:
+            found += _of_runs(store, agent, limit, span)
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
         say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
@@ -228,12 +228,29 @@ def _way_out(record: EffectRecord) -> str:
     return f"`perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
 
 
-def _of_run(record: RunRecord) -> Mishap:
-    code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
-    ways = {
-        RunStatus.FAILED: f"it ended; `perdure retry {record.id}` tries it again",
-        RunStatus.PARKED: f"parked; {ways_on(record.id, record.reason, record.hint)}",
+def _of_runs(store: Store, agent: str | None, limit: int, span: dict[str, Any]) -> list[Mishap]:
+    """Runs that failed or are parked. The span is of when they went wrong, which may be long after they were begun."""
+    went_wrong: dict[str, Any] = {}
+    for status in (RunStatus.FAILED, RunStatus.PARKED):
+        for event in store.events(kind=f"run.{status}", limit=limit, **span):
+            went_wrong.setdefault(event.session, event.at)
+    listed = {
+        each.id: each.record
+        for status in (RunStatus.FAILED, RunStatus.PARKED)
+        for each in store.runs(status=status, agent=agent, limit=limit, **span)
     }
-    return Mishap(
-        record.ended_at or record.created_at, f"run:{record.id}", record.agent, code, message, ways[record.status]
-    )
+    others = [store.run(name).record for name in went_wrong if name not in listed]
+    still = [each for each in others if each.status in WAYS and agent in (None, each.agent)]
+    return [_of_run(each, went_wrong.get(each.id)) for each in (*listed.values(), *still)]
+
+
+WAYS = {
+    RunStatus.FAILED: lambda run: f"it ended; `perdure retry {run.id}` tries it again",
+    RunStatus.PARKED: lambda run: f"parked; {ways_on(run.id, run.reason, run.hint)}",
+}
+
+
+def _of_run(record: RunRecord, at: Any) -> Mishap:
+    code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
+    when = record.ended_at or at or record.created_at
+    return Mishap(when, f"run:{record.id}", record.agent, code, message, WAYS[record.status](record))

@@ -33,8 +33,9 @@ def merge(*, theirs: str | None, name: str, store: str, actor: str, as_json: boo
     """Bring what another branch or clone wrote into this files store: THEIRS is a folder or a git ref.
 
     Without THEIRS: the conflict that `git merge` left in the log. What only they wrote comes over as it is. A session that
-    both changed keeps ours; theirs stands beside it as NAME@BRANCH. A run is never doubled. Repeating it adds nothing. Another
-    store is refused: `perdure export` and `import` bring its sessions, as copies.
+    both changed keeps ours; theirs stands beside it as NAME@BRANCH, and `perdure diff NAME NAME@BRANCH` compares them. A run is
+    never doubled. Repeating it adds nothing. Another store is refused: `perdure export` and `import` bring its sessions, as
+    copies.
     """
     from perdure.interchange.merge import merge as merged  # noqa: PLC0415 - help must not load the stores
 

@@ -84,14 +84,11 @@ class Asked:
         """Never make a store by looking at it."""
         from perdure.stores import url  # noqa: PLC0415 - as above
 
-        path = url.parse(self.store).path
-        if path is not None and _is_missing(path):
-            raise NotFound(
-                f"there is no store at {path.absolute()}",
-                path="store",
-                hint="name another with --store URL or PERDURE_STORE; "
-                "`perdure init` or your program's perdure.open makes one",
-            )
+        address = url.parse(self.store)
+        if address.path is not None and _is_missing(address.path):
+            another = "name another with --store URL or PERDURE_STORE; `perdure init` or your program's perdure.open makes one"
+            hint = url.from_root(address.scheme, address.path) or another
+            raise NotFound(f"there is no store at {address.path}", path="store", hint=hint)
 
 
 def _is_missing(path: Path) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
+    from perdure.model.records.conversation import Origin
 
 OPEN_SHOWN = 20
 PREVIEW_CHARS = 200
@@ -119,6 +120,7 @@ def _gather(session: Session, count: int) -> dict[str, Any]:
     return ({"lacks": lacks} if lacks else {}) | {
         "session": session.info(),
         "uid": session.uid,
+        "origin": session.origin(),
         "pending": None if lacks else session.pending(),
         "tasks": _open_tasks(session),
         "decisions": [record_of(decision) for decision in session.decisions(open=True, limit=OPEN_SHOWN)],
@@ -155,6 +157,7 @@ def _say(found: dict[str, Any]) -> None:
             "last event": about.last_at,
             "seq": about.last_seq,
             "uid": found["uid"],
+            "went on from": _origin(found["origin"]),
         }
     )
     _say_goal(about)
@@ -167,6 +170,13 @@ def _say(found: dict[str, Any]) -> None:
         say_heading("Last turns")
         for turn in found["turns"]:
             _say_turn(turn)
+
+
+def _origin(origin: Origin | None) -> str | None:
+    if origin is None:
+        return None
+    branch = f", on branch {origin.branch}" if origin.branch else ""
+    return f"{origin.session or f'uid {origin.uid}'} after event {origin.seq}{branch}"
 
 
 def _say_goal(about: Any) -> None:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -49,16 +50,18 @@ class Scene:
         self.env = _environment()
         self._running: list[subprocess.Popen[bytes]] = []
         self._forge = ""
+        self._starting = threading.Lock()  # what is being started while it ends must end too
         self._stopped = False
 
     def start(self, module: str) -> subprocess.Popen[bytes]:
         """Start one of our own modules; it does not outlive the scene, and what lies in the current folder is no module of it."""
-        if self._stopped:
-            raise Unavailable("the demo is over", path="demo")
         command = [sys.executable, "-P", "-m", f"perdure.doors.demo.{module}"]
-        with (self.folder / f"{module}.stderr").open("wb") as said:
-            found = subprocess.Popen(command, env=self.env, stdin=_PIPE, stdout=_PIPE, stderr=said)  # noqa: S603
-        self._running.append(found)
+        with self._starting:
+            if self._stopped:
+                raise Unavailable("the demo is over", path="demo")
+            with (self.folder / f"{module}.stderr").open("wb") as said:
+                found = subprocess.Popen(command, env=self.env, stdin=_PIPE, stdout=_PIPE, stderr=said)  # noqa: S603
+            self._running.append(found)
         return found
 
     def complaint(self, module: str) -> str:
@@ -108,7 +111,8 @@ class Scene:
 
     def stop(self) -> None:
         """End what still runs: asked first, so that an agent can end what it has started itself; the forge last."""
-        self._stopped = True
+        with self._starting:
+            self._stopped = True
         for each in reversed(self._running):
             _end(each)
 

@@ -307,7 +307,10 @@ class AsyncRuns(AsyncStoreHandle):
             raise stuck[0]
         on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
         if record.wake_at is None or on_others or not self._caller.core.clock_moves:
-            raise await waiting_for(handle)
+            said, now = await waiting_for(handle), (await handle.refresh()).record
+            if (now.status, now.token) == (record.status, record.token):
+                raise said
+            return  # what it waited for came while it was looked at
         left = (instant_us(record.wake_at, 0) - await self._caller.read(store_now)) / SECOND_US
         await self._caller.pause(min(max(left, 0.001), LOOK_SECONDS))
 

@@ -93,10 +93,7 @@ class AsyncSending:
 
     async def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        record, mine = await self._announce(tool, "dispatch", for_call, permitting.dispatch_meant, intent)
-        if not mine:
-            self._give_slot(tool)
-        return record, mine
+        return await self._announce_own(tool, for_call, permitting.dispatch_meant, intent)
 
     async def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """The same for what is planned, if whoever was asked has approved of it. Waiting while nobody has said."""
@@ -104,17 +101,22 @@ class AsyncSending:
             return record, False
         if record.epoch != self.sender.epoch:
             return await self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        return await self._announce_permitted(tool, "dispatch", beginning, self._going, permitting.dispatch, record.seq)
+        return await self._announce_own(tool, beginning, self._going, permitting.dispatch_planned, record.seq)
 
-    async def _announce_permitted(
-        self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any
-    ) -> tuple[EffectRecord, bool]:
-        """`_announce` with a verb that dispatches only what is approved of; whether it did, so that it must be sent."""
-        record = await self._announce(tool, arrow, verb, *args)
-        mine = record.state is EffectState.DISPATCHED
+    async def _announce_own(self, tool: Tool, verb: Callable[..., Any], *args: Any) -> tuple[EffectRecord, bool]:
+        """`_announce` with a verb that says whether it was the one that dispatched."""
+        record, mine = await self._announce(tool, "dispatch", verb, *args)
         if not mine:
             self._give_slot(tool)
         return record, mine
+
+    async def dispatch_again(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
+        found = await self._announce(tool, "again", permitting.dispatch_again, record.seq, record.attempt)
+        mine = found.state is EffectState.DISPATCHED
+        if not mine:
+            self._give_slot(tool)
+        return found, mine
 
     async def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""

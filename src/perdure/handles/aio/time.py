@@ -8,8 +8,9 @@ from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller, AsyncFrozenCaller
 from perdure.log.change import Stream
+from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
-from perdure.planes import difference, time
+from perdure.planes import difference, lineage, time
 
 
 class AsyncPast(AsyncStreamHandle):
@@ -57,6 +58,13 @@ class AsyncTime(AsyncPast):
         plan = await self._read(time.plan_fork, at)
         stream, pin = await self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
+
+    async def origin(self) -> Origin | None:
+        """What this session was forked from, or stands beside since a merge, and the last event that both have.
+
+        None if it began by itself.
+        """
+        return await self._read(lineage.origin)
 
     async def diff(self, other: Self) -> SessionDiff:
         """What differs from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import ledger, permitting, settling
+from perdure.effects import ledger, settling
 from perdure.effects.answers import answering, for_call
 from perdure.effects.batch import Meant, next_free, nothing_next
 from perdure.effects.judging import in_doubt, kept
@@ -196,8 +196,7 @@ class Acting(Sending):
         if record.error is not None and record.error.code not in settling.MISHAPS:
             self._pause(tool, record)
         try:
-            again = (permitting.dispatch_again, record.seq, record.attempt)
-            return self._announce_permitted(tool, "again", *again)
+            return self.dispatch_again(tool, record)
         except Stale:
             raise
         except Conflict:

@@ -39,8 +39,9 @@ class Responding(Effects):
         The turn lands with all calls planned, and each result with the next dispatch: N effects take N + 1 commits. A call that
         fails, is refused, or means nothing has an error for its answer, in the conversation too, and the others go on. Tools
         that only read are called where they stand. The same calls again, after a crash or after InDoubt or Waiting, go on where
-        they were; key: of the turn, by default made of the first call. calls: each a Call, or a mapping of id, tool and args.
-        Raises KeyReused when they were part of another turn, Invalid when one has no id of its own.
+        they were, known by the id of the first: `turn = session.pending().turn` has them. key: of the turn, as for `say`. calls:
+        each a Call, or a mapping of id, tool and args. Raises KeyReused when they were part of another turn, Invalid when one
+        has no id of its own.
         """
         self._caller.check_may_send()
         acting = Acting(self._caller, self._stream, self._write)
@@ -50,8 +51,7 @@ class Responding(Effects):
                 tool = meant.sends
                 intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
                 meant.intent, meant.asked = acting.guarded_call(tool, intent)
-        said = key if key is not None or not batch else f"calls:{batch[0].call.id}"
-        told = acting.begin_all(batch, batches.respond, content, said)
+        told = acting.begin_all(batch, batches.respond, content, key)
         for meant in batch:
             meant.answer = told.get(meant.call.id, meant.answer)
         for at, meant in enumerate(batch):

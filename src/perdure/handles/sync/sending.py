@@ -94,10 +94,7 @@ class Sending:
 
     def dispatch(self, tool: Tool, intent: Intent) -> tuple[EffectRecord, bool]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        record, mine = self._announce(tool, "dispatch", for_call, permitting.dispatch_meant, intent)
-        if not mine:
-            self._give_slot(tool)
-        return record, mine
+        return self._announce_own(tool, for_call, permitting.dispatch_meant, intent)
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
         """The same for what is planned, if whoever was asked has approved of it. Waiting while nobody has said."""
@@ -105,17 +102,22 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        return self._announce_permitted(tool, "dispatch", beginning, self._going, permitting.dispatch, record.seq)
+        return self._announce_own(tool, beginning, self._going, permitting.dispatch_planned, record.seq)
 
-    def _announce_permitted(
-        self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any
-    ) -> tuple[EffectRecord, bool]:
-        """`_announce` with a verb that dispatches only what is approved of; whether it did, so that it must be sent."""
-        record = self._announce(tool, arrow, verb, *args)
-        mine = record.state is EffectState.DISPATCHED
+    def _announce_own(self, tool: Tool, verb: Callable[..., Any], *args: Any) -> tuple[EffectRecord, bool]:
+        """`_announce` with a verb that says whether it was the one that dispatched."""
+        record, mine = self._announce(tool, "dispatch", verb, *args)
         if not mine:
             self._give_slot(tool)
         return record, mine
+
+    def dispatch_again(self, tool: Tool, record: EffectRecord) -> tuple[EffectRecord, bool]:
+        """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
+        found = self._announce(tool, "again", permitting.dispatch_again, record.seq, record.attempt)
+        mine = found.state is EffectState.DISPATCHED
+        if not mine:
+            self._give_slot(tool)
+        return found, mine
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""

@@ -9,8 +9,9 @@ from perdure.errors import Invalid
 from perdure.handles.callers import Caller, FrozenCaller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
+from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
-from perdure.planes import difference, time
+from perdure.planes import difference, lineage, time
 
 
 class Past(StreamHandle):
@@ -56,6 +57,13 @@ class Time(Past):
         plan = self._read(time.plan_fork, at)
         stream, pin = self._caller.write(time.fork, plan, name, pin=self._pin)
         return type(self)(self._caller, stream, pin)
+
+    def origin(self) -> Origin | None:
+        """What this session was forked from, or stands beside since a merge, and the last event that both have.
+
+        None if it began by itself.
+        """
+        return self._read(lineage.origin)
 
     def diff(self, other: Self) -> SessionDiff:
         """What differs from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.

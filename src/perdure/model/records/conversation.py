@@ -134,6 +134,18 @@ class SessionHeader(msgspec.Struct, frozen=True):
         )
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What a session went on from: its name (None: it is not here), its uid, and the last event that both have.
+
+    branch: whose way on this is, if it came by a merge; "" for a fork.
+    """
+
+    session: str | None
+    uid: str
+    seq: int
+    branch: str = ""
+
+
 class SessionRecord(SessionHeader, frozen=True):
     """A session with its goal and its pins."""
 

@@ -1,7 +1,7 @@
 """The folder of a files store: what is in git, and what is of this machine and can be made again.
 
     DIR/log/000001.jsonl        the log, in segments; all but the last may be `.jsonl.zst`
-    DIR/blobs/                  blobs by their hash
+    DIR/blobs/                  blobs by their hash; its .gitignore leaves out what is not whole yet
     DIR/views/                  pages for people (see `perdure.interchange.views`)
     DIR/.gitattributes          git must not change the ends of lines
     DIR/.perdure/               ignored by git, by its own .gitignore
@@ -22,11 +22,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
+from perdure.artifacts.disk import UNFINISHED as UNFINISHED_BLOBS
 from perdure.errors import Invalid, NotFound
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
 from perdure.stores.copies import new_file, sync
-from perdure.stores.url import NO_FOLDER
+from perdure.stores.url import no_folder
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
 _UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
@@ -55,12 +56,16 @@ class Layout:
         self._segments: dict[int, Path] = {}
 
     def make(self) -> None:
-        """Make what is missing. The folder above must be there. OSError from the disk."""
+        """Make what is missing. The folder above must be there. Invalid for a link in it; OSError from the disk."""
         if not self.folder.parent.is_dir():
-            raise NotFound(f"there is no folder {self.folder.parent}", path="store", hint=NO_FOLDER)
-        for folder in (self.folder, self.log, self.own):
+            raise NotFound(
+                f"there is no folder {self.folder.parent}", path="store", hint=no_folder("files", self.folder)
+            )
+        self._check_links()
+        for folder in (self.folder, self.log, self.blobs, self.own):
             folder.mkdir(mode=0o700, exist_ok=True)
         _write_once(self.own / ".gitignore", "*\n")
+        _write_once(self.blobs / ".gitignore", UNFINISHED_BLOBS + "\n")
         if not self.numbers():
             _write_once(self.folder / ".gitattributes", _ATTRIBUTES)
             sync(self.folder)
@@ -71,6 +76,13 @@ class Layout:
         if self.folder.is_file():
             hint = "name a folder; an SQLite file is opened as sqlite:///FILE"
             raise Invalid(f"{self.folder} is a file", path="store", hint=hint)
+
+    def _check_links(self) -> None:
+        """Whatever comes with git may be a link: what we write would go where it leads. Invalid names it."""
+        parts = (self.folder / ".gitattributes", self.log, self.blobs, self.blobs / ".gitignore", self.views, self.own)
+        for path in (*parts, *self.log.glob("*"), *self.own.glob("*")):
+            if path.is_symlink():
+                raise Invalid(f"{path} is a link", path="store", hint="remove it: a store of files writes through none")
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""

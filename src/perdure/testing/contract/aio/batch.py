@@ -152,6 +152,39 @@ class AsyncBatchContract:
                 await session.respond("Other words", calls=calls, tools=shop.tools)
             assert (await store.verify()).ok
 
+    @pytest.mark.parametrize("how", ["respond", "respond under a key", "say"])
+    async def test_a_loop_goes_on_with_what_is_pending_whatever_key_its_turn_had(
+        self, opener: AsyncOpener, how: str
+    ) -> None:
+        """Who resumes has `pending` and no more: the calls say which turn it is."""
+        shop = Shop()
+        calls = [Call("a", "look", {"n": 5}), Call("b", "ship", {"n": -1}), Call("c", "pay", {"n": 3})]
+        async with await opener() as store:
+            session = await store.session("s")
+            if how == "say":
+                await session.say("assistant", "So", calls=calls)
+            else:
+                key = "answer-1" if how == "respond under a key" else None
+                with pytest.raises(InDoubt):
+                    await session.respond("So", calls=calls, tools=shop.tools, key=key)
+                await (await session.effects())[0].settle(Happened("it did"))
+            pending = await session.pending()
+            assert pending is not None
+            assert pending.turn.key == ("answer-1" if how == "respond under a key" else None)
+            with pytest.raises(KeyReused) as parted:
+                await session.respond(pending.turn.content, calls=calls[2:], tools=shop.tools)
+            assert parted.value.facts["seq"] == pending.turn.seq
+            assert "calls=turn.calls" in (parted.value.hint or "")
+            if how == "say":
+                with pytest.raises(InDoubt):
+                    await session.respond(pending.turn.content, calls=pending.turn.calls, tools=shop.tools)
+                await (await session.effects())[0].settle(Happened("it did"))
+            answers = await session.respond(pending.turn.content, calls=pending.turn.calls, tools=shop.tools)
+            assert [each.result for each in answers] == [{"n": 2}, "it did", "paid 3"]
+            assert shop.calls == ["looked 5", "shipped -1", "paid 3"]
+            assert len([turn for turn in await session.turns() if turn.calls]) == 1
+            assert (await store.verify()).ok
+
     async def test_guards_are_asked_about_each_call(self, opener: AsyncOpener) -> None:
         outside = Outside()
 

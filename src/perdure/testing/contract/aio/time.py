@@ -15,7 +15,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.instants import to_datetime
-from perdure.model.records.conversation import Call
+from perdure.model.records.conversation import Call, Origin
 from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
 from perdure.testing.openers import AsyncOpener
@@ -334,6 +334,14 @@ class AsyncTimeContract:
             added = await fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    async def test_a_fork_says_what_it_went_on_from(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await lived_in(store)
+            fork = await session.fork(3, name="f")
+            assert await session.origin() is None
+            assert await fork.origin() == Origin(session.name, session.uid, 3)
+            assert await (await fork.at(await last_seq(fork))).origin() == Origin(session.name, session.uid, 3)
 
     async def test_what_differs_between_two_points(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -16,7 +16,7 @@ from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
 from perdure.model.instants import to_datetime
-from perdure.model.records.conversation import Call
+from perdure.model.records.conversation import Call, Origin
 from perdure.model.records.differences import How
 from perdure.runtime.agent import agent
 from perdure.testing.openers import Opener
@@ -332,6 +332,14 @@ class TimeContract:
             added = fork.events(after=seq)
             assert sum(len(str(event.body)) for event in added) < 1000
             assert len(added) == 2
+
+    def test_a_fork_says_what_it_went_on_from(self, opener: Opener) -> None:
+        with opener() as store:
+            session = lived_in(store)
+            fork = session.fork(3, name="f")
+            assert session.origin() is None
+            assert fork.origin() == Origin(session.name, session.uid, 3)
+            assert (fork.at(last_seq(fork))).origin() == Origin(session.name, session.uid, 3)
 
     def test_what_differs_between_two_points(self, opener: Opener) -> None:
         with opener() as store:

@@ -72,3 +72,37 @@ def test_a_tool_is_not_driven_as_an_agent():
             assert "session.act(pay-once" in caught.value.hint
         assert list(store.runs()) == []
     assert called == []
+
+
+def test_an_agent_is_not_called_as_a_tool_or_a_step():
+    """Its first parameter would not be its run, and nothing that it does would be recorded at its place."""
+    called: list[object] = []
+
+    @perdure.agent(name="fix-it")
+    def fix(run, issue):
+        called.append(issue)
+
+    @perdure.agent(name="caller")
+    def caller(run, verb):
+        return getattr(run, verb)(fix, None, 7)
+
+    with perdure.open("memory:") as store:
+        session = store.session("s")
+        refused = [
+            lambda: session.act(fix, None, 7, key="k"),
+            lambda: session.begin(fix, {"run": None, "issue": 7}, key="k"),
+            lambda: session.respond("so", calls=[], tools=[fix]),
+            lambda: perdure.tool(fix),
+            lambda: perdure.tool(undo=fix)(len),
+        ]
+        for each in refused:
+            with pytest.raises(perdure.Invalid, match="fix-it is an agent") as caught:
+                each()
+            assert caught.value.path == "tool"
+            assert "run.call(fix-it, …)" in caught.value.hint
+            assert "store.drive(fix-it, …)" in caught.value.hint
+        for verb in ("act", "step", "model"):
+            with pytest.raises(perdure.Failed, match="fix-it is an agent"):
+                store.drive(caller, verb)
+        assert list(store.effects()) == []
+    assert called == []

@@ -27,6 +27,7 @@ from perdure.testing.contract.aio.children import AsyncChildrenContract
 from perdure.testing.contract.aio.cuts import AsyncCutsContract
 from perdure.testing.contract.aio.doubt import AsyncDoubtContract, AsyncGuardsContract
 from perdure.testing.contract.aio.effects import AsyncLedgerContract
+from perdure.testing.contract.aio.endings import AsyncEndingsContract
 from perdure.testing.contract.aio.going_on import (
     AsyncForgottenContract,
     AsyncLookingAgainContract,
@@ -276,6 +277,14 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a cancelled run begins no further call": (
         sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
+    ),
+    "who dispatches sees in that commit whether his run is cancelled": (
+        sending, "beginning", lambda tx, stream, _check, verb, *args: verb(tx, stream, *args), AsyncEndingsContract,
+        "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "an effect"},
+    ),
+    "so does who dispatches the first of a batch": (
+        sending.AsyncSending, "may_begin", True, AsyncEndingsContract,
+        "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "a batch"},
     ),
     "a slot comes back": (
         sending.AsyncSending, "_give_slot", lambda *_: None, AsyncLimitsContract,

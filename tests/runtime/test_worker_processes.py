@@ -16,6 +16,7 @@ from runtime.worker_app import (
     aplod,
     astubborn,
     doze,
+    inside,
     insist,
     killer,
     narrow,
@@ -230,6 +231,25 @@ def test_sigterm_gives_back_a_sync_agent_that_waits_for_a_slot(stage: Scene, tmp
     [waiting] = [each for each in handles if "effect.dispatched" not in stage.kinds(each)]
     there.touch()
     assert stage.kinds(waiting)[-1] == "run.released"
+
+
+@pytest.mark.parametrize("how", ["apart", "bounded", "asked"])
+def test_sigterm_gives_back_a_sync_agent_that_is_inside_a_call_that_can_be_left(stage: Scene, tmp_path, how):
+    """An isolated tool is killed; one with a deadline, and a probe, are left to the end of their process."""
+    crew, there = stage.crew(), tmp_path / "there"
+    handle = stage.store.start(inside, how, str(there))
+    until(stage.said)
+    assert crew.end() == 0
+    assert stage.kinds(handle)[-2:] == ["effect.doubted", "run.released"]
+    [effect] = handle.effects()
+    assert (effect.state, effect.record.quiet_at is not None) == ("in_doubt", how != "bounded")
+    there.touch()
+    stage.crew()
+    assert handle.result(timeout=60) == "back"
+    assert "run.recovered" not in stage.kinds(handle)  # nobody died, so nobody is suspected
+    assert len(stage.said()) == 2
+    [effect] = handle.effects()
+    assert (effect.state, effect.record.attempt) == ("committed", 1 if how == "asked" else 2)
 
 
 def test_a_sync_agent_that_does_not_come_back_is_freed_by_the_end_of_its_process(stage: Scene, tmp_path):

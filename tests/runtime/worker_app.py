@@ -121,6 +121,33 @@ def hoard(run, path):
     until_there(run, path)
 
 
+@perdure.tool(kind="idempotent", isolate=True)
+def apart(run, path):
+    until_there(run, path)
+
+
+@perdure.tool(kind="idempotent", timeout="1h")
+def bounded(run, path):
+    until_there(run, path)
+
+
+def look(run, path):
+    until_there(run, path)
+    return perdure.Happened("seen")
+
+
+@perdure.tool(probe=look, timeout="1h")
+def asked(run, path):
+    raise OSError("no answer")
+
+
+@perdure.agent
+def inside(run, how, path):
+    """Is in a sync agent inside a call that does not come back until a file is there."""
+    run.act({"apart": apart, "bounded": bounded, "asked": asked}[how], run.id, path)
+    return "back"
+
+
 @perdure.agent
 def insist(run, how):
     """Waits in a sync agent for its next attempt."""
@@ -134,7 +161,7 @@ def queue(run, path):
     run.act(hoard, run.id, path)
 
 
-agents = [plod, aplod, narrow, timely, doze, killer, stubborn, astubborn, insist, queue]
+agents = [plod, aplod, narrow, timely, doze, killer, stubborn, astubborn, insist, inside, queue]
 by_name = {"plod": plod, "aplod": aplod}
 none: list[object] = []
 wrong = [plod, pause]

@@ -51,6 +51,14 @@ def followed_by(
     return ended, ledger.dispatch_planned(tx, stream, after, sender)
 
 
+def beginning(tx: Tx, stream: Stream, check: Callable[[], None], verb: Callable[..., T], *args: Any) -> T:
+    """A verb that dispatches what was not sent yet. Raises what `check` does, and nothing is written, if nothing more is to
+    be begun: a run that is cancelled, as this transaction sees it.
+    """
+    check()
+    return verb(tx, stream, *args)
+
+
 def for_call(tx: Tx, stream: Stream, verb: Callable[..., T], intent: Intent, *args: Any) -> T:
     """A verb that begins an effect. NotFound, before anything is sent, if the call that it is for was never made."""
     if intent.call is not None and turns.maker_of(tx, stream, intent.call) is None:

@@ -19,6 +19,7 @@ import ast
 import contextlib
 import inspect
 import json
+import math
 import os
 import select
 import signal
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from perdure.errors import Failed, Invalid, Unavailable
+from perdure.model.limits import CHECK_SECONDS
 from perdure.model.values import decode, encode
 
 if TYPE_CHECKING:
@@ -157,15 +159,15 @@ class Child:
         self._mutex = threading.Lock()
         self.quiet = True  # whether everything that could still send is proved to be gone
 
-    def result(self, seconds: float | None) -> Any:
+    def result(self, seconds: float | None, check: Callable[[], None]) -> Any:
         """Start it and wait for what the tool gives. Its whole group is dead when this returns or raises, whatever ended it.
 
-        Raises Killed at the deadline, Failed and Unavailable as the tool raised them, and for any other exception one of
-        the same name: it is doubt.
+        Raises what `check` does, which is asked meanwhile, Killed at the deadline, Failed and Unavailable as the tool raised
+        them, and for any other exception one of the same name: it is doubt.
         """
         try:
             self._start()
-            in_time = self._converse(seconds)
+            in_time = self._converse(seconds, check)
         finally:
             status = self._end()
         frame = self._frame()
@@ -202,18 +204,19 @@ class Child:
             os.close(answer)
         os.set_blocking(self._order_fd, False)
 
-    def _converse(self, seconds: float | None) -> bool:
+    def _converse(self, seconds: float | None, check: Callable[[], None]) -> bool:
         """Send the order and hear the answer, until it is whole or the child is gone; whether that was in time."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         poll = select.poll()
         poll.register(self._answer_fd, select.POLLIN)
         poll.register(self._order_fd, select.POLLOUT)
         hearing = True
         while hearing and self._frame() is None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
-            for fd, _ in poll.poll(None if left is None else left * 1000):
+            check()
+            for fd, _ in poll.poll(min(left, CHECK_SECONDS) * 1000):
                 if fd == self._answer_fd:
                     hearing = self._hear()
                 elif not self._tell():

@@ -15,7 +15,15 @@ from typing import Any, overload
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of, takes_by_name
+from perdure.model.functions import (
+    Declared,
+    check_called,
+    check_free,
+    check_options,
+    check_unbound,
+    signature_of,
+    takes_by_name,
+)
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name, check_one_of
 from perdure.model.records.effects import Rule, ToolKind, Verdict
@@ -178,6 +186,7 @@ def _made(
     fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
     keep: str = "value",
 ) -> Tool:  # fmt: skip
+    check_called(fn, "tool")
     signature_of(fn, "tool")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
     undoing = None if undo is None else _undo(undo, called)

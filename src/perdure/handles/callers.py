@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.errors import ReadOnly
 from perdure.handles.heartbeat import Heartbeat
 from perdure.log.change import Stream
+from perdure.model.limits import CHECK_SECONDS
 from perdure.planes import presence
 from perdure.stores.core import Core
 from perdure.stores.lane import Job
@@ -25,7 +26,6 @@ T = TypeVar("T")
 Args = tuple[Any, ...]  # of a verb, passed on as they are: unpacking them at every step would cost as much as a read
 Kwargs = dict[str, Any]
 Check = Callable[[], None]
-CHECK_SECONDS = 0.05  # how often a thread that waits looks whether it still should
 
 
 class Caller:

@@ -16,7 +16,7 @@ from collections import ChainMap
 from collections.abc import Callable, Hashable, MutableMapping
 from functools import partial
 
-from perdure.errors import Error
+from perdure.errors import Error, NewerSchema
 from perdure.log.change import Stream
 from perdure.planes import presence
 from perdure.stores.core import Core
@@ -61,9 +61,15 @@ class Heartbeat:
         self._claims.discard(claim)
 
     def beat(self) -> None:
-        """Renew the heartbeat now. Raises as any write does."""
+        """Renew the heartbeat now. Raises as any write does. Who hears that a newer Perdure has migrated the store writes nothing
+        more there.
+        """
         streams = list(self.attended.values())
-        self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
+        try:
+            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
+        except NewerSchema as newer:
+            self.core.lane.refuse(newer)
+            raise
         self.begun = self._seen = True
 
     def close(self) -> None:

@@ -10,9 +10,12 @@ import contextlib
 import contextvars
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from perdure.handles.callers import Check
+from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.places import enter, leave, standing_in
 from perdure.stores.flights import Flights
 from perdure.stores.living import Living
@@ -134,18 +137,27 @@ class Invoker:
         finally:
             leave(token)
 
-    def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
-        """Call a function with a deadline. Overdue when it is not kept."""
+    def call_within(self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None) -> Any:
+        """Call a function with a deadline. Overdue when it is not kept; what `check` raises meanwhile ends the waiting, too."""
         ended = threading.Event()
         flight = Flight(fn, self._living, ended.set)
         try:
-            in_time = ended.wait(seconds)
+            in_time = _wait(ended, seconds, check)
         except BaseException as error:
             error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
             raise
         if not in_time and flight.abandon(late):
             raise Overdue(seconds, quiet=False)
         return flight.outcome()
+
+
+def _wait(ended: threading.Event, seconds: float, check: Check) -> bool:
+    deadline = time.monotonic() + seconds
+    while not ended.wait(min(max(deadline - time.monotonic(), 0), CHECK_SECONDS)):
+        if time.monotonic() >= deadline:
+            return False
+        check()
+    return True
 
 
 class AsyncInvoker:
@@ -175,7 +187,9 @@ class AsyncInvoker:
         finally:
             leave(token)
 
-    async def call_within(self, fn: Callable[[], Any], seconds: float, late: Late | None = None) -> Any:
+    async def call_within(
+        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None  # noqa: ARG002 - a task is cancelled
+    ) -> Any:  # fmt: skip
         """Call a function with a deadline. Overdue when it is not kept."""
         return await self._wait(fn, seconds, late)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.effects.isolated import Child, Killed
 from perdure.effects.tool import Tool
+from perdure.handles.callers import Check
 from perdure.handles.invoking import AsyncInvoker, Overdue
 from perdure.model.instants import SECOND_US
 from perdure.stores.living import Living
@@ -20,9 +21,9 @@ def _seconds(tool: Tool) -> float | None:
     return None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
 
 
-def _result(child: Child, seconds: float | None) -> Any:
+def _result(child: Child, seconds: float | None, check: Check = lambda: None) -> Any:
     try:
-        return child.result(seconds)
+        return child.result(seconds, check)
     except Killed:
         raise Overdue(seconds or 0.0, quiet=child.quiet) from None
     except BaseException as error:
@@ -48,10 +49,13 @@ class Isolator:
     def __init__(self, living: Living) -> None:
         self._living = living
 
-    def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
-        """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them."""
+    def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], check: Check) -> Any:
+        """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
+
+        What `check` raises meanwhile kills it, too.
+        """
         with _sending(self._living) as lock:
-            return _result(Child(tool, args, handed, lock), _seconds(tool))
+            return _result(Child(tool, args, handed, lock), _seconds(tool), check)
 
 
 class AsyncIsolator:
@@ -62,7 +66,9 @@ class AsyncIsolator:
     def __init__(self, living: Living) -> None:
         self._living = living
 
-    async def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
+    async def call(
+        self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], check: Check  # noqa: ARG002 - a task is cancelled
+    ) -> Any:  # fmt: skip
         """Call it. Overdue when it did not answer in time and was killed. Cancelling kills it too, at once."""
         from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 

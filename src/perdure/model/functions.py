@@ -22,6 +22,12 @@ class Named(Protocol):
     fn: Callable[..., Any]
 
 
+class Driven:
+    """What a store drives, and nobody else calls: an agent."""
+
+    name: str
+
+
 T = TypeVar("T", bound=Named)
 
 
@@ -95,6 +101,13 @@ def _abandon(awaitable: Any) -> None:
         if callable(getattr(awaitable, end, None)):
             getattr(awaitable, end)()
             return
+
+
+def check_called(fn: object, path: str) -> None:
+    """Refuse an agent where a function is to be called: it would have no run of its own. Raises Invalid."""
+    if isinstance(fn, Driven):
+        hint = f"run.call({fn.name}, …) in an agent, or store.drive({fn.name}, …)"
+        raise Invalid(f"{fn.name} is an agent: it goes on in a run of its own", path=path, hint=hint)
 
 
 def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:

@@ -18,6 +18,7 @@ from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.planes.tables import ATTENDANCE, HOLDERS
+from perdure.stores import migrate
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -41,13 +42,21 @@ def is_alive(reads: Reads, holder: str) -> bool:
 
 def touch_holder(tx: Tx, holder: str) -> None:
     """Renew a holder's heartbeat, or begin it. Whoever leases something to a holder calls this in the same
-    commit.
+    commit. Raises NewerSchema when it begins in a store that a newer Perdure has migrated.
     """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
+    if row is None or row["expires_at"] <= now:
+        check_schema(tx)
     began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
     tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.lease_us})
+
+
+def check_schema(reads: Reads) -> None:
+    """Refuse a store that a newer Perdure has migrated since it was opened. Asked when a heartbeat begins, and at every beat."""
+    facts = dict(reads.query(Q.schema_now))
+    migrate.check(migrate.number_in(facts, "schema"), migrate.latest(migrate.migrations()))
 
 
 def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:
@@ -81,7 +90,8 @@ def step_out(tx: Tx, stream: Stream, holder: str) -> None:
 
 
 def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
-    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again."""
+    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema."""
+    check_schema(tx)
     lapsed = not is_alive(tx, holder)
     touch_holder(tx, holder)
     for stream in attended if lapsed else ():

@@ -1,5 +1,8 @@
 -- Who is at work: heartbeats and attendance.
 
+-- schema_now: the number of the schema that the store has by now.
+SELECT name, value FROM meta WHERE name = 'schema'
+
 -- holder_alive: whether a holder's heartbeat has not lapsed.
 SELECT 1 FROM holders WHERE holder = :holder AND expires_at > :now
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 from perdure.effects.meaning import named_args
 from perdure.effects.tool import Tool
 from perdure.errors import Invalid, NotFound
-from perdure.model.functions import Declared, check_free, check_options, check_unbound, signature_of
+from perdure.model.functions import Declared, Driven, check_free, check_options, check_unbound, signature_of
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
@@ -61,7 +61,7 @@ def _count(steps: int) -> int:
     return steps
 
 
-class Agent:
+class Agent(Driven):
     """A function with its declaration. Calling it calls the function: starting and driving go through a store."""
 
     def __init__(

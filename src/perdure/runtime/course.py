@@ -161,11 +161,6 @@ def gone_on(place: str) -> Refused:
     )  # fmt: skip
 
 
-def usage_of(value: Any) -> Any:
-    """What a model's answer says it used, if it says so."""
-    return value.get("usage") if isinstance(value, dict) else None
-
-
 def given(record: EffectRecord) -> Any:
     """What an effect gave its program. One that was undone later did happen: on replay the program goes the same way."""
     if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:

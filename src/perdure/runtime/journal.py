@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from perdure.effects.tool import Tool
 from perdure.errors import Changed, Invalid, Refused
+from perdure.model.functions import check_called
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectRecord, ToolKind
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
@@ -53,6 +54,7 @@ def known_of(fn: Any) -> Known:
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
         return Known(fn.name, fn.is_async, fn.keep == "digest")
+    check_called(fn, "step")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
     return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))

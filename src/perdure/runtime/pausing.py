@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import TypeVar
 
-from perdure.errors import Error, Failed
+from perdure.errors import Error, Failed, NewerSchema, Stale, Unavailable
 from perdure.model.records.runs import CALLED_OFF
 
 E = TypeVar("E", bound=BaseException)
+TROUBLES = (Stale, Unavailable, NewerSchema)  # of the lease or the store: none of them is the end of a run
 TIMED_OUT = "TimedOut"  # the code of what ends because its run took too long
 _EFFECT = re.compile(r"run:(.+)/(\d{1,18})", re.ASCII)
 

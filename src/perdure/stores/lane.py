@@ -85,6 +85,7 @@ class Lane:
         self._free = True
         self._owner = 0  # the thread that holds the lane
         self._closed = False
+        self._refused: Error | None = None  # why nothing more may be written here
         self._stopping = False
         self._queue: deque[Job] = deque()
         self._raced: list[int] = []  # streams of the last attempt that failed: locked first in the next
@@ -115,8 +116,7 @@ class Lane:
         job.future = get_running_loop().create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
-            if self._closed:
-                raise _closed()
+            self._check_open()
             self._queue.append(job)
             idle, self._free = self._free, False
         if idle:
@@ -126,6 +126,16 @@ class Lane:
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""
         return self.run(Job(lambda tx: read(tx._batch.connection), (), {}, "", 0))
+
+    def refuse(self, why: Error) -> None:
+        """Let nothing more be written: whoever comes is told why."""
+        self._refused = why
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+        if self._refused is not None:
+            raise self._refused
 
     def close(self) -> None:
         """Refuse new jobs, finish the queued ones, let the connection go."""
@@ -164,8 +174,8 @@ class Lane:
         """Whether the caller now holds the lane; if not, its job is queued."""
         job.deadline = math.inf if final else time.monotonic() + self._timeout_seconds
         with self._mutex:
-            if self._closed and not final:
-                raise _closed()
+            if not final:
+                self._check_open()
             if self._free:
                 self._free = False
                 job.holds = True

@@ -116,7 +116,7 @@ def check(found: int, known: int) -> None:
         raise NewerSchema(
             f"the database has schema {found}; this Perdure knows {known}",
             path="meta.schema",
-            hint="upgrade perdure",
+            hint="upgrade perdure, and start this program again",
         )
 
 

@@ -277,6 +277,30 @@ def test_nobody_who_reads_is_no_bug(url, words) -> None:
     assert (ran.returncode, "bug" in ran.stderr) == (0, False), ran.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "--version", "sessions --help", "sessions", "events --json", "verify"])
+def test_a_full_device_is_said_in_a_line_and_never_as_a_trace(url, words) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ran = subprocess.run(
+            [sys.executable, "-m", "perdure", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env=clean_environment() | {"PERDURE_STORE": url},
+        )  # fmt: skip
+    said = {"error": "Full", "message": os.strerror(errno.ENOSPC), "path": "", "hint": ""}
+    line = json.dumps(said) if "--json" in words else f"perdure: {said['message']}"
+    assert (ran.returncode, ran.stderr) == (errors.Full.exit_code, f"{line}\n")
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "sessions", "events --json"])
+def test_who_reads_only_the_beginning_is_no_error_message(url, words) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-m", "perdure", *words.split()], stdout=writer, stderr=subprocess.PIPE, check=False,
+        env=clean_environment() | {"PERDURE_STORE": url},
+    )  # fmt: skip
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (1, b"")
+
+
 def test_interrupted_is_quiet_and_130(url) -> None:
     process = started("tail", "--from-start", "--store", url)
     assert process.stdout is not None

@@ -62,11 +62,9 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
     if in_doubt:
         if filters["state"] is not None:
             raise click.UsageError("--in-doubt is a state of its own: leave --state out")
-        filters["state"] = EffectState.IN_DOUBT.value
+        filters["in_doubt"] = True
     with asked.open() as store:
         found = records(store.effects(**filters))
-        if in_doubt and filters["after"] is None:
-            found[:0] = _left(store, **filters)
         runs = _doubting(store, found)
         wakes = {name: run.wake_at for name, run in runs.items() if run.wake_at is not None}
         away = {name: AWAY[run.reason] for name, run in runs.items() if run.reason in AWAY}
@@ -81,12 +79,6 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         )  # fmt: skip
     if in_doubt and any(each.id not in away for each in found) and not asked.as_json:
         note("settle one: perdure settle EFFECT VERDICT (happened, absent or failed)")
-
-
-def _left(store: Store, **filters: Any) -> list[EffectRecord]:
-    """What was sent by those who are gone, and nobody has looked at since: doubt that is not recorded yet."""
-    sent = store.effects(**{**filters, "state": EffectState.DISPATCHED.value})
-    return [each.record for each in sent if each.is_left()]
 
 
 def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecord]:
@@ -199,8 +191,8 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
     with asked.open() as store:
         found: list[Mishap] = []
         if agent is None:
-            found += [_of_effect(each.record) for each in store.effects(errors=True, tool=tool, limit=limit, **span)]
-            found += [_of_left(each) for each in _left(store, tool=tool, limit=limit, **span) if each.error is None]
+            wrong = store.effects(errors=True, tool=tool, limit=limit, **span)
+            found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
             found += _of_runs(store, agent, limit, span)
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]

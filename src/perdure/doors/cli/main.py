@@ -154,18 +154,18 @@ class Commands(click.Group):
             tell_error({"error": "Invalid", "message": error.format_message(), "path": "arguments", "hint": ""})
             ctx.exit(error.exit_code)
         except Error as error:
-            fail(ctx, error, as_json="--json" in words)
+            fail(error, as_json="--json" in words)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
         except Exception as error:
             if isinstance(error, OSError):
                 if error.errno == errno.EPIPE:
                     raise
-                fail(ctx, _of_system(error), as_json="--json" in words)
-            fail(ctx, _bug(error), as_json="--json" in words)
+                fail(_of_system(error), as_json="--json" in words)
+            fail(_bug(error), as_json="--json" in words)
 
 
-def fail(ctx: click.Context, error: Error, *, as_json: bool) -> NoReturn:
+def fail(error: Error, *, as_json: bool) -> NoReturn:
     """Say what went wrong on stderr and exit with the error's own code."""
     if os.environ.get("PERDURE_DEBUG"):
         raise error
@@ -173,7 +173,7 @@ def fail(ctx: click.Context, error: Error, *, as_json: bool) -> NoReturn:
         tell_error(error.as_record())
     else:
         click.echo(f"perdure: {visible(' '.join(str(error).split()))}", err=True)
-    ctx.exit(error.exit_code)
+    sys.exit(error.exit_code)
 
 
 def tell_error(record: dict[str, Any]) -> None:
@@ -213,5 +213,8 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
     if "_PERDURE_COMPLETE" in os.environ:
         import_module("perdure.doors.cli.completion")  # tells click how bash is completed
-    cli(prog_name="perdure")
+    try:
+        cli(prog_name="perdure")
+    except OSError as error:  # of help and the version: they are written before there is a command
+        fail(_of_system(error), as_json=False)
     sys.exit(0)

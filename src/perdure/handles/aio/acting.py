@@ -6,7 +6,6 @@ It knows where it writes: a session's stream, or a run's under its lease.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -78,11 +77,14 @@ class AsyncActing(AsyncSending):
         first = next_free(batch, 0)
         if first is not None and not self._try_slot(first.sends):
             first = None
+
+        def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
+            return verb(*about, first=first is not None and self.may_begin)
+
         self._caller.core.living.begin()
         try:
             if first is not None:
                 reach("effect.dispatch.before")
-            begin = partial(verb, first=first is not None)
             planned, told = await self.move("plan", begin, *args, batch, self.sender)
             for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
                 meant.record, meant.mine = record, mine
@@ -257,7 +259,7 @@ class AsyncActing(AsyncSending):
         seconds = (tool.rule.timeout or 60 * SECOND_US) / SECOND_US
         call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=iscoroutinefunction(probe))
         try:
-            verdict = await self._invoker.call_within(call, seconds)
+            verdict = await self._invoker.call_within(call, seconds, self._staying)
         except Exception as error:  # noqa: BLE001 - a probe that fails has told nothing
             return Unknown(f"the probe failed: {type(error).__name__}: {error}")
         if isinstance(verdict, (Happened, Absent, Unknown, Declined)):

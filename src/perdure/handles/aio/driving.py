@@ -37,6 +37,7 @@ from perdure.runtime.driven import whence
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     TIMED_OUT,
+    TROUBLES,
     Leaving,
     Suspended,
     blamed_in,
@@ -141,7 +142,7 @@ class AsyncDriving:
         self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
             result, seq = await self.caller.write(leasing.fenced, self.lease, verb, *args, **kwargs)
-        except (Stale, Unavailable) as trouble:
+        except TROUBLES as trouble:
             self._errors = errors + self._errors
             raise self.troubled(trouble) from None
         except BaseException:
@@ -229,15 +230,6 @@ class AsyncDriving:
         """Whether its time is."""
         timeout_at = self.record.timeout_at
         return timeout_at is not None and self.caller.core.clocks.now() - self.ahead_us >= instant_us(timeout_at, 0)
-
-    @property
-    def going(self) -> bool:
-        """Whether something new may be begun."""
-        try:
-            self.check_going()
-        except BaseException:  # noqa: BLE001 - whoever begins something raises it
-            return False
-        return True
 
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
@@ -444,7 +436,7 @@ async def _called(driving: AsyncDriving, run: AsyncRun) -> Any:
 
 async def _ended_by(driving: AsyncDriving, error: BaseException) -> Drive:
     """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
-    if isinstance(driving.stopped, (Stale, Unavailable)):  # the agent has not come to its end
+    if isinstance(driving.stopped, TROUBLES):  # the agent has not come to its end
         await _give_back(driving, driving.stopped)
     stopped = driving.stopped or error
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))

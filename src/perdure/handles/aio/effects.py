@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.effects import deciding, ledger, permitting, settling
+from perdure.effects import deciding, ledger, left, permitting, settling
 from perdure.effects.answers import answering, checkpointing
 from perdure.effects.judging import in_doubt, outcome_of
 from perdure.effects.ledger import Outcome, error_of
@@ -26,7 +26,7 @@ from perdure.model.records.effects import (
     ToolKind,
     Verdict,
 )
-from perdure.planes import checkpoints, presence
+from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, store_now
 from perdure.stores.tide import Dispatch
@@ -95,12 +95,7 @@ class AsyncEffect(AsyncStreamHandle):
 
         Only reads. Whoever acts with its key, recovers or settles it finds it in doubt.
         """
-        core, record = self._caller.core, self._record
-        if record.state is not EffectState.DISPATCHED or (record.holder, record.epoch) == (core.holder, core.epoch):
-            return False
-        holder = record.holder or ""
-        gone = record.epoch != core.epoch or core.living.is_dead(holder)
-        return gone or not await self._caller.read(presence.is_alive, holder)
+        return await self._caller.read(left.is_left, self._record, left.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
@@ -254,15 +249,20 @@ class AsyncEffectsAcross(AsyncStoreHandle):
         *,
         state: str | None = None,
         tool: str | None = None,
+        in_doubt: bool = False,
         errors: bool = False,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncEffect]:
-        """The effects of all sessions and runs of this tenant, newest first. errors: those that have one."""
+        """The effects of all sessions and runs of this tenant, newest first.
+
+        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong. Both have
+        among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet.
+        """
         found = await self._caller.read(
-            ledger.effects_of_store, state=state, tool=tool, errors=errors, since=since, until=until, limit=limit,
-            after=after,
+            left.effects_of_store, left.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
+            since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return Page([AsyncEffect(self._caller, stream, "", record) for stream, record in found], found.next)

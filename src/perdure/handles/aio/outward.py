@@ -218,9 +218,10 @@ class AsyncOutward(AsyncPlaced):
 
         value = await self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
         batch = batch or self._mean(value, tools)
+        acting = self._driving.acting
         for at, meant in enumerate(batch):
             if meant.answer is None:
-                await self._answer(meant, lambda at=at: next_free(batch, at + 1) if self._driving.going else None)
+                await self._answer(meant, lambda at=at: next_free(batch, at + 1) if acting.may_begin else None)
         return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
 
     def _mean(self, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:

@@ -19,6 +19,7 @@ from perdure.runtime import course, places
 from perdure.runtime.journal import Known
 from perdure.runtime.pausing import Suspended
 from perdure.runtime.places import Branch
+from perdure.runtime.usage import usage_of
 
 if TYPE_CHECKING:
     from perdure.handles.aio.driving import AsyncDriving
@@ -97,7 +98,7 @@ class AsyncPlaced:
         driving.begin()
         try:
             value = await self._called(known, fn, args, kwargs, place, mark, notes)
-            noted = notes | {"usage": course.usage_of(value)} if notes else notes
+            noted = notes | {"usage": usage_of(value)} if notes else notes
             doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
             given = None if frozen is None else await driving.read(checkpoints.prepare, frozen)
             await (driving.write(steps.done, doc, given) if keep is None else keep((doc, given), value))

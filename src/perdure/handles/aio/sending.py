@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import answering, arriving, followed_by, for_call
+from perdure.effects.answers import answering, arriving, beginning, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.judging import (
     backoff_seconds,
@@ -75,6 +75,15 @@ class AsyncSending:
         core = self._caller.core
         return Sender(core.holder, core.epoch)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether something new may be begun."""
+        try:
+            self._going()
+        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+            return False
+        return True
+
     async def move(self, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow one arrow of the ledger, between its two crash points."""
         reach(f"effect.{arrow}.before")
@@ -92,7 +101,7 @@ class AsyncSending:
             return record, False
         if record.epoch != self.sender.epoch:
             return await self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        return await self._announce_own(tool, permitting.dispatch_planned, record.seq)
+        return await self._announce_own(tool, beginning, self._going, permitting.dispatch_planned, record.seq)
 
     async def _announce_own(self, tool: Tool, verb: Callable[..., Any], *args: Any) -> tuple[EffectRecord, bool]:
         """`_announce` with a verb that says whether it was the one that dispatched."""
@@ -111,7 +120,7 @@ class AsyncSending:
 
     async def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""
-        return await self._announce(tool, "dispatch", ledger.dispatch_new, intent)
+        return await self._announce(tool, "dispatch", beginning, self._going, ledger.dispatch_new, intent)
 
     async def _announce(self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. Who waits for one sends nothing."""
@@ -184,12 +193,12 @@ class AsyncSending:
     async def _invoked(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Any:
         handed = {"key": record.handed, "token": self._token}
         if tool.isolate:
-            return await AsyncIsolator(self._caller.core.living).call(tool, record.args, handed)
+            return await AsyncIsolator(self._caller.core.living).call(tool, record.args, handed, self._staying)
         call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
         late = self._late(tool, record, flight)
         if tool.rule.timeout is None:
             return await self._invoker.call(call, late)
-        return await self._invoker.call_within(call, tool.rule.timeout / SECOND_US, late)
+        return await self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._staying, late)
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 

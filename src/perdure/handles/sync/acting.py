@@ -7,7 +7,6 @@ It knows where it writes: a session's stream, or a run's under its lease.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -79,11 +78,14 @@ class Acting(Sending):
         first = next_free(batch, 0)
         if first is not None and not self._try_slot(first.sends):
             first = None
+
+        def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
+            return verb(*about, first=first is not None and self.may_begin)
+
         self._caller.core.living.begin()
         try:
             if first is not None:
                 reach("effect.dispatch.before")
-            begin = partial(verb, first=first is not None)
             planned, told = self.move("plan", begin, *args, batch, self.sender)
             for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
                 meant.record, meant.mine = record, mine
@@ -258,7 +260,7 @@ class Acting(Sending):
         seconds = (tool.rule.timeout or 60 * SECOND_US) / SECOND_US
         call = Prepared(lambda: tool.call(probe, record.args, key=record.handed), is_async=iscoroutinefunction(probe))
         try:
-            verdict = self._invoker.call_within(call, seconds)
+            verdict = self._invoker.call_within(call, seconds, self._staying)
         except Exception as error:  # noqa: BLE001 - a probe that fails has told nothing
             return Unknown(f"the probe failed: {type(error).__name__}: {error}")
         if isinstance(verdict, (Happened, Absent, Unknown, Declined)):

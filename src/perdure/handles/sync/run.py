@@ -16,7 +16,7 @@ from typing import Any
 from perdure.effects.ledger import error_of
 from perdure.effects.meaning import named_args
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Invalid, Refused, Stale, TimedOut, Unavailable
+from perdure.errors import Invalid, Refused, TimedOut
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.handles.sync.outward import Outward
 from perdure.model.functions import plain
@@ -29,6 +29,7 @@ from perdure.planes.spans import Duration
 from perdure.runtime import course
 from perdure.runtime.agent import Policy, as_agent
 from perdure.runtime.journal import Known
+from perdure.runtime.pausing import TROUBLES
 
 NOW = Known("run.now", is_async=False)
 
@@ -70,7 +71,7 @@ class Run(Outward):
         return self._step(self._driving.known(fn), fn, args, kwargs, {})
 
     def model(self, fn: Callable[..., Any], /, *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
-        """A step that calls a model: its input is kept by reference, with its pins and its `usage`.
+        """A step that calls a model: its input is kept by reference, with its pins and what its answer says of its `usage`.
 
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
         digest of its input alone.
@@ -92,7 +93,7 @@ class Run(Outward):
         self._check_real(f"write to sessions ({name})")
         try:
             done = driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
-        except (Stale, Unavailable):
+        except TROUBLES:
             raise
         except Exception as error:
             said = error_of(error)

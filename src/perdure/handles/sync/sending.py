@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import answering, arriving, followed_by, for_call
+from perdure.effects.answers import answering, arriving, beginning, followed_by, for_call
 from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.judging import (
     backoff_seconds,
@@ -76,6 +76,15 @@ class Sending:
         core = self._caller.core
         return Sender(core.holder, core.epoch)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether something new may be begun."""
+        try:
+            self._going()
+        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+            return False
+        return True
+
     def move(self, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow one arrow of the ledger, between its two crash points."""
         reach(f"effect.{arrow}.before")
@@ -93,7 +102,7 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return self._write(permitting.permitted, record.seq, self.sender.epoch), False
-        return self._announce_own(tool, permitting.dispatch_planned, record.seq)
+        return self._announce_own(tool, beginning, self._going, permitting.dispatch_planned, record.seq)
 
     def _announce_own(self, tool: Tool, verb: Callable[..., Any], *args: Any) -> tuple[EffectRecord, bool]:
         """`_announce` with a verb that says whether it was the one that dispatched."""
@@ -112,7 +121,7 @@ class Sending:
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> EffectRecord:
         """The same for what is known to be new."""
-        return self._announce(tool, "dispatch", ledger.dispatch_new, intent)
+        return self._announce(tool, "dispatch", beginning, self._going, ledger.dispatch_new, intent)
 
     def _announce(self, tool: Tool, arrow: str, verb: Callable[..., Any], *args: Any) -> Any:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. Who waits for one sends nothing."""
@@ -185,12 +194,12 @@ class Sending:
     def _invoked(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Any:
         handed = {"key": record.handed, "token": self._token}
         if tool.isolate:
-            return Isolator(self._caller.core.living).call(tool, record.args, handed)
+            return Isolator(self._caller.core.living).call(tool, record.args, handed, self._staying)
         call = Prepared(lambda: tool.call(tool.fn, record.args, **handed), is_async=tool.is_async)
         late = self._late(tool, record, flight)
         if tool.rule.timeout is None:
             return self._invoker.call(call, late)
-        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, late)
+        return self._invoker.call_within(call, tool.rule.timeout / SECOND_US, self._staying, late)
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 

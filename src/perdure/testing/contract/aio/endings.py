@@ -10,6 +10,8 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
+from perdure.handles.aio.sending import AsyncSending
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.records.runs import RunStatus
 from perdure.testing.contract.aio.doubt import probing
@@ -103,6 +105,61 @@ class AsyncEndingsContract:
             (effect,) = await store.effects()
             assert effect.state == ("withdrawn" if end == "cancel" else "planned")
             assert (await store.verify()).ok
+
+    @pytest.mark.parametrize("sends", ["an effect", "a batch"])
+    async def test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent(
+        self, opener: AsyncOpener, sends: str
+    ) -> None:
+        outside = Outside()
+        make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
+        pay = tool(limit=1, name="pay")(lambda n: outside.seen(f"paid {n}"))
+        async with await opener() as store:
+
+            async def think() -> dict[str, Any]:
+                await (await store.runs())[0].cancel("enough")
+                return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2})]}
+
+            async def buy(run: AsyncRun) -> None:
+                async with run.saga():
+                    await run.act(make)
+                    if sends == "a batch":
+                        await run.respond(think, tools=[pay])
+                    else:
+                        await think()
+                        await run.act(pay, 1)
+
+            assert type(await driven(store, program(buy))) is Cancelled
+            assert outside.calls == ["made", "unmade"]
+            (handle,) = await store.runs()
+            # The answer of a model is paid for: it is kept, with what it meant.
+            planned = ["withdrawn", "withdrawn"] if sends == "a batch" else []
+            assert [each.state for each in await handle.effects()] == ["undone", *planned, "committed"]
+            assert len(await handle.steps()) == (sends == "a batch")
+            assert await (await store.session("s")).act(pay, 3) is not None  # its slot is free again
+            assert (await store.verify()).ok
+
+    async def test_nor_does_one_that_is_first_seen_by_the_commit_of_another_attempt(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+
+        @tool(retries=5, backoff="1ms")
+        async def away() -> None:
+            outside.seen("tried")
+            raise Unavailable("not now")
+
+        async def outer(run: AsyncRun) -> None:
+            await run.act(away)
+
+        async with await opener() as store:
+
+            async def slot(*_: Any) -> None:  # taken right before a dispatch
+                if outside.count == 2:
+                    await (await store.runs())[0].cancel("enough")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(AsyncSending, "_take_slot", slot)
+                assert type(await driven(store, program(outer))) is Cancelled
+            assert outside.count == 2
+            assert [each.state for each in await store.effects()] == ["withdrawn"]
 
     async def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: AsyncOpener) -> None:
         @tool

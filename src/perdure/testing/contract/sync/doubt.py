@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from perdure.effects import ledger
 from perdure.effects.ledger import Intent
 from perdure.effects.tool import Refuse, RequireApproval, tool
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.sync.store import Store
-from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Unknown
+from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Unknown
 from perdure.testing.contract.sync.effects import Outside
 from perdure.testing.contract.sync.restored import put_back
 from perdure.testing.openers import Opener
@@ -283,6 +284,33 @@ class DoubtContract:
             assert other.act(send, key="k") == "again"
             (effect,) = other.effects()
             assert effect.record.attempt == 2
+
+    def test_what_the_dead_left_is_listed_with_what_is_in_doubt_in_one_order(self, opener: Opener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store dies with its process")
+        with opener() as a, opener() as b:
+            gone, here = a.session("gone"), b.session("here")
+            tools = ["t1", "t2", "t3", "t4", "t5"]
+            for name in tools:
+                opener.clock.advance("1s")
+                effect = ((gone if name in ("t2", "t4") else here).begin(name, key=name)).dispatch()
+                if name in ("t1", "t5"):
+                    why = EffectError("OSError", "reset")
+                    here._write(ledger.doubt, effect.record.seq, effect.record.attempt, why)
+            assert [each.tool for each in b.effects(in_doubt=True)] == ["t5", "t1"]  # who sends the others lives
+            opener.clock.advance("1h")  # no heartbeat comes any more
+            b.beat()
+            ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]
+            for asked in ways:
+                assert [each.tool for each in b.effects(**asked)] == ["t5", "t4", "t2", "t1"]
+                page = b.effects(**asked, limit=3)
+                rest = b.effects(**asked, limit=3, after=page.next)
+                assert ([each.tool for each in [*page, *rest]], rest.next) == (["t5", "t4", "t2", "t1"], None)
+                assert [each.tool for each in b.effects(**asked, tool="t2")] == ["t2"]
+            assert [each.is_left() for each in b.effects(in_doubt=True)] == [False, True, True, False]
+            assert [each.tool for each in b.effects(errors=True, state="in_doubt")] == ["t5", "t1"]
+            with pytest.raises(Invalid, match="in_doubt"):
+                b.effects(in_doubt=True, state="failed")
 
     def test_a_person_can_settle_what_a_dead_one_left(self, opener: Opener) -> None:
         if not opener.shared:

@@ -11,6 +11,8 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.sync.run import Run
+from perdure.handles.sync.sending import Sending
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.records.runs import RunStatus
 from perdure.testing.contract.sync.doubt import probing
@@ -102,6 +104,61 @@ class EndingsContract:
             (effect,) = store.effects()
             assert effect.state == ("withdrawn" if end == "cancel" else "planned")
             assert (store.verify()).ok
+
+    @pytest.mark.parametrize("sends", ["an effect", "a batch"])
+    def test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent(
+        self, opener: Opener, sends: str
+    ) -> None:
+        outside = Outside()
+        make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
+        pay = tool(limit=1, name="pay")(lambda n: outside.seen(f"paid {n}"))
+        with opener() as store:
+
+            def think() -> dict[str, Any]:
+                (store.runs())[0].cancel("enough")
+                return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2})]}
+
+            def buy(run: Run) -> None:
+                with run.saga():
+                    run.act(make)
+                    if sends == "a batch":
+                        run.respond(think, tools=[pay])
+                    else:
+                        think()
+                        run.act(pay, 1)
+
+            assert type(driven(store, program(buy))) is Cancelled
+            assert outside.calls == ["made", "unmade"]
+            (handle,) = store.runs()
+            # The answer of a model is paid for: it is kept, with what it meant.
+            planned = ["withdrawn", "withdrawn"] if sends == "a batch" else []
+            assert [each.state for each in handle.effects()] == ["undone", *planned, "committed"]
+            assert len(handle.steps()) == (sends == "a batch")
+            assert (store.session("s")).act(pay, 3) is not None  # its slot is free again
+            assert (store.verify()).ok
+
+    def test_nor_does_one_that_is_first_seen_by_the_commit_of_another_attempt(self, opener: Opener) -> None:
+        outside = Outside()
+
+        @tool(retries=5, backoff="1ms")
+        def away() -> None:
+            outside.seen("tried")
+            raise Unavailable("not now")
+
+        def outer(run: Run) -> None:
+            run.act(away)
+
+        with opener() as store:
+
+            def slot(*_: Any) -> None:  # taken right before a dispatch
+                if outside.count == 2:
+                    (store.runs())[0].cancel("enough")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Sending, "_take_slot", slot)
+                assert type(driven(store, program(outer))) is Cancelled
+            assert outside.count == 2
+            assert [each.state for each in store.effects()] == ["withdrawn"]
 
     def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: Opener) -> None:
         @tool

@@ -23,7 +23,9 @@ def test_a_late_answer_is_told_though_the_loop_is_closed_just_when_it_comes(monk
 
     async def leave() -> None:
         with pytest.raises(Overdue):
-            await AsyncInvoker(None).call_within(slow, 0.01, lambda *outcome: (late.append(outcome), told.set()))
+            await AsyncInvoker(None).call_within(
+                slow, 0.01, lambda: None, lambda *outcome: (late.append(outcome), told.set())
+            )
 
     loop.run_until_complete(leave())
     loop.close()

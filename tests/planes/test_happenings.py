@@ -141,6 +141,7 @@ NAMED_ELSEWHERE = {
     "checkpoints",
     "inputs",
     "conversation",
+    "leasing",
     "ledger",
     "restate",
     "runs",

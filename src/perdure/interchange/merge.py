@@ -24,7 +24,6 @@ from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.planes import imported, retain
-from perdure.planes.lineage import MERGED
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
@@ -481,7 +480,7 @@ class Merging:
         """Say in the stream itself what it is called here, and where it comes from."""
         doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": parted, "branch": self._branch}
         if said.kind == "session":
-            change = Change(MERGED, stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
+            change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
         else:
             change = Change("log.merged", stream, None, op=Op.NOTE, doc=doc)
         self._tx.record(change)

@@ -38,7 +38,7 @@ from perdure.stores.tx import EVENTS, HISTORY, LOG
 Q = Statements("perdure.planes", "lineage.sql")
 
 MAX_SEQ = 2**62
-MERGED = "session.merged"
+MERGED = "session.merged"  # as `interchange.merge` records it
 
 
 class Segment(NamedTuple):

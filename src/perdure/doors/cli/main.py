@@ -173,7 +173,17 @@ def fail(error: Error, *, as_json: bool) -> NoReturn:
         tell_error(error.as_record())
     else:
         click.echo(f"perdure: {visible(' '.join(str(error).split()))}", err=True)
+    _give_up_output()
     sys.exit(error.exit_code)
+
+
+def _give_up_output() -> None:
+    """What cannot be written is not tried once more when the process ends: it would end with another code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def tell_error(record: dict[str, Any]) -> None:

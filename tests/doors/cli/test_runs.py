@@ -131,11 +131,20 @@ def test_show_says_what_is_wrong(run, runs_url, name_of) -> None:
     assert run("show", name_of("asker"), "--at", "999", "--store", runs_url).exit_code == errors.Invalid.exit_code
 
 
-def test_how_much_of_the_timeline(ask, runs_url, name_of) -> None:
+def test_how_much_of_the_timeline(run, ask, runs_url, name_of) -> None:
     name = name_of("sender")
     whole = ask("show", name, "--store", runs_url)["timeline"]
     assert ask("show", name, "--last", 2, "--store", runs_url)["timeline"] == whole[-2:]
     assert ask("show", name, "--last", 0, "--store", runs_url)["timeline"] == []
+    assert "what was before: --last N" in run("show", name, "--last", 2, "--store", runs_url).stdout
+    assert "what was before" not in run("show", name, "--store", runs_url).stdout
+
+
+def test_which_run_a_run_waits_for(run, ask, runs_url, name_of) -> None:
+    (wait,) = ask("show", name_of("parent"), "--store", runs_url)["waits"]
+    text = run("show", name_of("parent"), "--store", runs_url).stdout
+    assert f"{wait['id']}  child  asker {wait['name']}\n" in text
+    assert run("show", wait["name"], "--store", runs_url).exit_code == 0
 
 
 # -- what a person says ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from perdure.doors.cli.output import compact, moment, say_facts, say_heading, sa
 from perdure.doors.cli.tables import say_table
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
+from perdure.model.records.runs import WaitKind
 
 if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
@@ -85,13 +86,21 @@ def _say(found: dict[str, Any]) -> None:
     if found["waits"]:
         say_heading("Waits for")
         for wait in found["waits"]:
-            click.echo(visible(f"  {wait['id']}  {wait['kind']}  {wait['question'] or wait['name']}"))
+            click.echo(visible(f"  {wait['id']}  {wait['kind']}  {_awaited(wait)}"))
     if found["timeline"]:
         say_heading("Timeline")
+        if found["timeline"][0].seq > 1:
+            click.echo("        … what was before: --last N")
         for entry in found["timeline"]:
             _say_entry(entry)
     say_heading(f"Verdict: {found['verdict'].standing.value}")
     say_prose(found["verdict"].says)
+
+
+def _awaited(wait: dict[str, Any]) -> str:
+    """What is asked, or the name of what is waited for; of a run both: whose it is, and which."""
+    said = [wait["question"], wait["name"]] if wait["kind"] == WaitKind.CHILD else [wait["question"] or wait["name"]]
+    return " ".join(each for each in said if each)
 
 
 def _say_entry(entry: TimelineRecord) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.stores.url import without_password
+from perdure.testing.contract.aio.feed import emit_some
 from perdure.testing.openers import AsyncOpener
 
 
@@ -20,7 +21,9 @@ class AsyncHandlesContract:
             assert repr(session) == f"{kind}('issue-42')"
             assert repr(await session.at(turn.seq)) == f"{kind}('issue-42', at={turn.seq})"
             assert repr(await session.fork(name="f")) == f"{kind}('f')"
+            await emit_some(store, 1)
             batch = await (await store.subscribe("reader")).next()
+            assert len(batch) > 1
             assert repr(batch) == f"{type(batch).__name__}({len(batch)} events)"
 
     async def test_records_of_sessions_are_one_line(self, opener: AsyncOpener) -> None:

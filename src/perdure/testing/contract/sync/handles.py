@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.stores.url import without_password
+from perdure.testing.contract.sync.feed import emit_some
 from perdure.testing.openers import Opener
 
 
@@ -21,7 +22,9 @@ class HandlesContract:
             assert repr(session) == f"{kind}('issue-42')"
             assert repr(session.at(turn.seq)) == f"{kind}('issue-42', at={turn.seq})"
             assert repr(session.fork(name="f")) == f"{kind}('f')"
+            emit_some(store, 1)
             batch = (store.subscribe("reader")).next()
+            assert len(batch) > 1
             assert repr(batch) == f"{type(batch).__name__}({len(batch)} events)"
 
     def test_records_of_sessions_are_one_line(self, opener: Opener) -> None:

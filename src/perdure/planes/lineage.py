@@ -107,10 +107,10 @@ def beside(reads: Reads, stream: Stream) -> Beside | None:
 def origin(reads: Reads, stream: Stream) -> Origin | None:
     """What a stream went on from: what it was forked from, or stands beside. None: it began by itself."""
     noted = beside(reads, stream)
-    uid = b"" if noted is None else stored_address(noted.of, MERGED)
-    rows = reads.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant) if noted else ()
-    if noted and (rows or stream.parent is None):
-        return Origin(Stream(*rows[0]).name if rows else None, noted.of, noted.after, noted.branch)
+    if noted is not None:
+        rows = reads.query(LOG.stream_by_uid, uid=stored_address(noted.of, MERGED), tenant=stream.tenant)
+        if rows or stream.parent is None:
+            return Origin(Stream(*rows[0]).name if rows else None, noted.of, noted.after, noted.branch)
     if stream.parent is None:
         return None
     parent = ancestry(reads, stream)[1]

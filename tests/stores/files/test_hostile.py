@@ -191,7 +191,8 @@ def test_control_a_reader_that_gives_up_too_early_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["log", "log/000001.jsonl", "blobs", "blobs/.gitignore", ".perdure", ".perdure/lock", ".gitattributes"]
+    "name",
+    ["log", "log/000001.jsonl", "blobs", "views", "blobs/.gitignore", ".perdure", ".perdure/lock", ".gitattributes"],
 )
 def test_nothing_is_written_through_a_link_that_came_with_git(folder, tmp_path, name):
     elsewhere = tmp_path / "elsewhere"

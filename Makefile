@@ -61,7 +61,7 @@ demo: ## see it work: an agent is killed and goes on
 
 bench: ## measure it on this machine
 	$(call bootstrap,dev)
-	@.venv/bin/perdure bench
+	@.venv/bin/perdure bench --check
 
 # Other frameworks are installed on the way, each on its own, in the user's cache; those that cannot be had are skipped.
 evaluate: ## kill agents on several stores and count what happened (BUDGET=10m, into ./evaluation-report)

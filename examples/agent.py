@@ -1,15 +1,19 @@
-"""An agent with tools. Kill it wherever you like and start it again: it goes on, and nothing is done twice.
+"""An agent with tools. Kill it wherever you like and start it again: it resumes, and nothing is done twice.
 
-python agent.py "Write about tides and publish it"      # until it is done, or waits for you
-perdure asks; perdure answer ASK approve                # it asks before it publishes
-python agent.py "Write about tides and publish it"      # the same again: it goes on
+Copy chat.py, tools.py and agent.py into an empty folder, say which model is asked (chat.py) and where articles go, and run there:
+
+    export MODEL_URL=https://api.example.com/v1 MODEL_NAME=some-model MODEL_KEY=...
+    export PUBLISH_URL=https://blog.example.com/articles
+    python agent.py "Write about tides and publish it"      # until it is done, or waits for you
+    perdure asks; perdure answer ASK approve                # it asks before it publishes
+    python agent.py "Write about tides and publish it"      # the same again: it resumes
 """
 
 import os
 import sys
 
 import perdure
-from chat import chat, told
+from chat import chat, check_settings, told
 from tools import TOOLS, read_note
 
 STORE = os.environ.get("PERDURE_STORE", "sqlite:///agent.db")
@@ -69,6 +73,7 @@ def tokens(store):
 
 
 if __name__ == "__main__":
+    check_settings()
     task = sys.argv[1]
     with perdure.open(STORE, actor="me") as store:
         try:

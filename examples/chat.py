@@ -1,11 +1,13 @@
 """A model behind a chat-completions API, with nothing but the standard library; and tools, described as such an API wants them.
 
-MODEL_URL says where it is, MODEL_NAME which it is, MODEL_KEY who pays. The key is read when it is needed: it is in no record.
+MODEL_URL is the address of the API, MODEL_NAME the model, MODEL_KEY the key of whoever pays. The key is read when it is needed:
+it is in no record.
 """
 
 import inspect
 import json
 import os
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -16,8 +18,17 @@ import perdure
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
+SETTINGS = ("MODEL_URL", "MODEL_NAME", "PUBLISH_URL")
+
+
 class Busy(Exception):
     """The model cannot answer now: nothing is wrong with the question."""
+
+
+def check_settings() -> None:
+    """End before anything is begun if a setting is missing, rather than fail in the middle of a run."""
+    if missing := [name for name in SETTINGS if name not in os.environ]:
+        sys.exit(f"{' and '.join(missing)} must be set: the first lines of agent.py show how")
 
 
 def chat(messages: list[dict[str, Any]], tools: Iterable[perdure.Tool]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """A loop of your own: the session has the conversation, `pending` says what is open in it, and `respond` does each call once.
 
+    export MODEL_URL=https://api.example.com/v1 MODEL_NAME=some-model MODEL_KEY=...
+    export PUBLISH_URL=https://blog.example.com/articles
     python loop.py issue-42 m1 "Write a note about tides"
     python loop.py issue-42 m2 "Shorter, please"
 
@@ -10,7 +12,7 @@ import os
 import sys
 
 import perdure
-from chat import chat
+from chat import chat, check_settings
 from tools import TOOLS
 
 STORE = os.environ.get("PERDURE_STORE", "sqlite:///agent.db")
@@ -41,6 +43,7 @@ def shorten(session):
 
 
 if __name__ == "__main__":
+    check_settings()
     name, key, text = sys.argv[1:]
     with perdure.open(STORE, actor="me") as store:
         session = store.session(name)

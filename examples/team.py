@@ -1,6 +1,6 @@
 """A team: some begin runs, workers on any machine drive them, people answer. One PostgreSQL is all that they share.
 
-export PERDURE_STORE=postgresql://me@host/agents
+export PERDURE_STORE=postgresql://me@host/agents        # and what agent.py exports
 perdure worker team:agents --processes 2                # on every machine that is to work, in this folder
 python team.py "Write about tides and publish it"       # from anywhere; waits for the result
 perdure asks; perdure answer ASK approve                # whoever is asked

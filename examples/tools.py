@@ -9,6 +9,7 @@ from perdure.effects.ready.files import find_file, write_file
 from perdure.effects.ready.http import http_request
 
 NOTES = str(Path(os.environ.get("NOTES", "notes")).absolute())  # another process may have to look there
+Path(NOTES).mkdir(parents=True, exist_ok=True)
 
 
 @perdure.tool(kind="read")

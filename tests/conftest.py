@@ -90,6 +90,7 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         folder = str(tmp_path_factory.mktemp("temporary"))
         patched.setenv("TMPDIR", folder)
         patched.setattr(tempfile, "tempdir", folder)
+        patched.setenv("XDG_STATE_HOME", f"{folder}/state")  # a key that knows the caches of tests, and of nothing else
         yield
 
 

@@ -31,6 +31,7 @@ def furnish(store: Store, large: bytes = LARGE) -> None:
     _work(session, turn)
     _values(store, session)
     _states(session)
+    _memories(store, session, turn)
     session.attach("build.log", b"all good", media_type="text/plain")
     session.attach("core.bin", large)
     _effects(store, session)
@@ -40,7 +41,16 @@ def furnish(store: Store, large: bytes = LARGE) -> None:
     fork.say("user", "And on Firefox?")
     fork.set("branch", "other")
     store.subscribe("indexer").next()
+    assert store.recall("dark mode")
     store.anchor()
+
+
+def _memories(store: Store, session: Any, turn: Any) -> None:
+    old = session.remember("Tests run with make", kind="workflow", source=[turn, "file:Makefile"], tags=["ci"], key="m")
+    old.supersede("Tests run with tox", because="the Makefile went", confidence=0.5).confirm("saw it work")
+    scope = store.scope("user:alice")
+    scope.remember("Prefers dark mode", kind="preference", about=["user:alice"], valid_from="2026-01-01")
+    scope.remember("Lives in " + "x" * 20_000, about=["user:alice"]).forget("she asked")
 
 
 def whole_feed(store: Store, count: int) -> list[Any]:
@@ -102,7 +112,7 @@ def _values(store, session) -> None:
     for version in range(3):
         session.set("branch", f"fix-{version}")
     session.set("gone", 1)
-    session.delete("gone")
+    session.unset("gone")
     store.scope("user:alice").set("colour", {"name": "blue"}, ttl="1d")
     with session.lock("deploy"):
         pass

@@ -1,9 +1,14 @@
-"""The programs in examples/ do what they say, against a model behind HTTP that follows a script, and killed on the way."""
+"""The programs in examples/ do what they say, against a model behind HTTP that follows a script, and killed on the way.
+
+They are run as a newcomer runs them: copied into an empty folder, with nothing but the settings that their text shows.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,11 +46,10 @@ class Place:
         self.outside = outside
         self.env = {
             **os.environ, "PERDURE_STORE": store, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(EXAMPLES), "NOTES": str(folder / "notes"), "MODEL_URL": outside.url,
-            "MODEL_NAME": "scripted", "PUBLISH_URL": f"{outside.url}/articles",
+            "MODEL_URL": outside.url, "MODEL_NAME": "scripted", "PUBLISH_URL": f"{outside.url}/articles",
         }  # fmt: skip
-        (folder / "notes").mkdir()
-        (folder / "notes" / "moon").write_text("it pulls")
+        for program in EXAMPLES.glob("*.py"):
+            shutil.copy(program, folder)
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -62,7 +66,7 @@ class Place:
     def until_done(self, program: str, *args: str) -> str:
         """Start it again whenever it was killed, answer it when it asks; what it said in the end."""
         for _ in range(DYING):
-            code, said = self.run(sys.executable, str(EXAMPLES / program), *args)
+            code, said = self.run(sys.executable, program, *args)
             if code == 0:
                 return said
             if code != -signal.SIGKILL:
@@ -82,7 +86,7 @@ class Place:
         assert self.outside.refused == []
         assert [each["title"] for each in self.outside.published.values()] == ["Tides"]
         notes = {each.name: each.read_text() for each in (self.folder / "notes").iterdir()}
-        assert notes == {"moon": "it pulls", "tides": "second", "log": "out"}
+        assert notes == {"tides": "second", "log": "out"}
         code, said = self.run("perdure", "verify")
         assert code == 0, said
 
@@ -101,6 +105,37 @@ def placed(tmp_path: Path) -> Any:
 
 
 Placing = Callable[..., Place]
+
+
+def shown(program: str) -> list[str]:
+    """The commands that the first lines of a program show; what follows a # is for people."""
+    text = (EXAMPLES / program).read_text().split('"""')[1]
+    return [line.partition(" #")[0].strip() for line in text.splitlines() if line.startswith("    ")]
+
+
+def test_the_commands_that_an_agent_shows_work_as_they_stand(placed: Placing) -> None:
+    place = placed(Outside(SCRIPTS))
+    del place.env["PERDURE_STORE"]
+    exports, lines = [
+        [line for line in shown("agent.py") if line.startswith("export ") is wanted] for wanted in (True, False)
+    ]
+    assert set(re.findall(r"(\w+)=", " ".join(exports))) == {"MODEL_URL", "MODEL_NAME", "MODEL_KEY", "PUBLISH_URL"}
+    code, said = place.run("sh", "-c", lines[0])
+    assert (code, "Publish 'Tides'?" in said) == (1, True), said
+    (ask,) = place.asks()
+    code, said = place.run("sh", "-c", lines[1].replace("ASK", ask["id"]))
+    assert code == 0, said
+    assert place.run("sh", "-c", lines[2]) == (0, f"It is out.\n{5 * MODEL_CALLS} tokens\n")
+    place.check()
+
+
+@pytest.mark.parametrize("program", ["agent.py", "loop.py"])
+def test_what_is_not_set_is_said_before_anything_is_begun(placed: Placing, program: str) -> None:
+    place = placed(Outside(SCRIPTS))
+    del place.env["MODEL_URL"], place.env["PUBLISH_URL"]
+    said = "MODEL_URL and PUBLISH_URL must be set: the first lines of agent.py show how\n"
+    assert place.run(sys.executable, program, "a", "b", "c") == (1, said)
+    assert not (place.folder / "agent.db").exists()
 
 
 def test_an_agent_with_tools(placed: Placing) -> None:
@@ -177,7 +212,7 @@ def test_a_team_with_workers(placed: Placing, killed: bool, postgres_store: str)
     outside = Outside(SCRIPTS, deaths=[4] if killed else [])
     place = placed(outside, postgres_store)
     crew = [place.start("perdure", "worker", "team:agents", "--processes", "2")]
-    desk = place.start(sys.executable, str(EXAMPLES / "team.py"), TASK)
+    desk = place.start(sys.executable, "team.py", TASK)
     outside.victim = crew[0].pid
     try:
         if killed:

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "perdure"
 ORDER = (
-    "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "interchange",
+    "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "boot", "interchange",
     "handles", "adapters", "telemetry", "testing", "evaluation", "doors",
 )  # fmt: skip
 STRANGERS = [("handles.aio", "handles.sync")]  # neither imports the other

@@ -30,6 +30,7 @@ from tidy_rules import (
     drivers_stay_in_the_stores,
     execute_takes_a_named_statement,
     file_is_short,
+    files_below_a_store_are_opened_within,
     functions_are_short,
     machine_traces,
     module_has_a_docstring,
@@ -214,6 +215,14 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
         planted("""handles/aio/a.py> async def f(): ...
             handles/aio/a.py> class A:⏎    def f(self): ...
             handles/a.py> def f(): ..."""),
+    ),
+    files_below_a_store_are_opened_within: (
+        [
+            File("stores/files/a.py", "path.write_bytes(b'')"),
+            File("stores/files/a.py", "os.open(path, os.O_RDWR)"),
+            File("interchange/views/a.py", "(folder / 'x').mkdir()"),
+        ],
+        [File("stores/files/a.py", "layout.within.unlink(path)"), File("stores/a.py", "path.write_bytes(b'')")],
     ),
 }
 RULES = list(CONTROLS)

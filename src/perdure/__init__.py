@@ -10,7 +10,13 @@ This module is the public surface and nothing else; names are loaded when they a
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
+
+if _sys.platform == "win32":  # its locks, renames and syncs are not those that the promises rest on
+    raise ImportError(
+        "Perdure runs on Linux and macOS, and not on Windows: use it in WSL 2, with the store on a disk of WSL"
+    )
 
 if _typing.TYPE_CHECKING:
     from perdure.effects.tool import Refuse, RequireApproval, Tool, tool
@@ -40,6 +46,7 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.aio.decisions import AsyncDecision
     from perdure.handles.aio.effects import AsyncEffect
     from perdure.handles.aio.feed import AsyncBatch, AsyncSubscription
+    from perdure.handles.aio.memory import AsyncChecked, AsyncHit, AsyncMemory
     from perdure.handles.aio.run import AsyncChild, AsyncRun
     from perdure.handles.aio.runs import AsyncRunHandle
     from perdure.handles.aio.session import AsyncScope, AsyncSession
@@ -47,12 +54,14 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.aio.values import AsyncLock
     from perdure.handles.aio.work import AsyncTask
     from perdure.handles.atomic import Atomic
+    from perdure.handles.listing import acount, aevery, count, every
     from perdure.handles.opening import aopen, open  # noqa: A004
     from perdure.handles.restoring import arestore, restore
     from perdure.handles.sync.artifacts import Artifact
     from perdure.handles.sync.decisions import Decision
     from perdure.handles.sync.effects import Effect
     from perdure.handles.sync.feed import Batch, Subscription
+    from perdure.handles.sync.memory import Checked, Hit, Memory
     from perdure.handles.sync.run import Child, Run
     from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Scope, Session
@@ -64,6 +73,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
     from perdure.model.records.bundles import Exported, Imported
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
+    from perdure.model.records.checks import Age, CheckResult, Command, FileHash, GitRef, ValueIs
     from perdure.model.records.conversation import (
         Call,
         Cover,
@@ -94,6 +104,15 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
     from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.memories import (
+        Found,
+        MemoryKind,
+        MemoryRecord,
+        MemoryStatus,
+        SearchKind,
+        Validity,
+        Why,
+    )
     from perdure.model.records.moves import Moved
     from perdure.model.records.recovery import Recovered
     from perdure.model.records.retention import Retained, RetainReport, Retention
@@ -103,6 +122,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.work import TaskRecord, TaskStatus
     from perdure.model.refs import Ref
     from perdure.model.types import Unregistered, registered
+    from perdure.planes.memory.search import Results
     from perdure.planes.paging import Page
     from perdure.planes.transcript import Transcript
     from perdure.runtime.agent import Agent, agent
@@ -116,16 +136,19 @@ _HOMES = {
     "perdure.handles.aio.artifacts": ("AsyncArtifact",),
     "perdure.handles.aio.decisions": ("AsyncDecision",),
     "perdure.handles.aio.feed": ("AsyncBatch", "AsyncSubscription"),
+    "perdure.handles.aio.memory": ("AsyncChecked", "AsyncHit", "AsyncMemory"),
     "perdure.handles.aio.session": ("AsyncScope", "AsyncSession"),
     "perdure.handles.aio.store": ("AsyncStore",),
     "perdure.handles.aio.values": ("AsyncLock",),
     "perdure.handles.aio.work": ("AsyncTask",),
     "perdure.handles.atomic": ("Atomic",),
+    "perdure.handles.listing": ("acount", "aevery", "count", "every"),
     "perdure.handles.opening": ("aopen", "open"),
     "perdure.handles.restoring": ("arestore", "restore"),
     "perdure.handles.sync.artifacts": ("Artifact",),
     "perdure.handles.sync.decisions": ("Decision",),
     "perdure.handles.sync.feed": ("Batch", "Subscription"),
+    "perdure.handles.sync.memory": ("Checked", "Hit", "Memory"),
     "perdure.handles.sync.session": ("Scope", "Session"),
     "perdure.handles.sync.store": ("Store",),
     "perdure.handles.sync.values": ("Lock",),
@@ -135,6 +158,7 @@ _HOMES = {
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
     "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
+    "perdure.model.records.checks": ("Age", "CheckResult", "Command", "FileHash", "GitRef", "ValueIs"),
     "perdure.model.records.conversation": (
         "Call", "Cover", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
     ),
@@ -142,6 +166,9 @@ _HOMES = {
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
     "perdure.model.records.happenings": ("EventRecord",),
+    "perdure.model.records.memories": (
+        "Found", "MemoryKind", "MemoryRecord", "MemoryStatus", "SearchKind", "Validity", "Why",
+    ),
     "perdure.model.records.moves": ("Moved",),
     "perdure.model.records.recovery": ("Recovered",),
     "perdure.model.records.retention": ("RetainReport", "Retained", "Retention"),
@@ -151,6 +178,7 @@ _HOMES = {
     "perdure.model.records.work": ("TaskRecord", "TaskStatus"),
     "perdure.model.refs": ("Ref",),
     "perdure.model.types": ("Unregistered", "registered"),
+    "perdure.planes.memory.search": ("Results",),
     "perdure.planes.paging": ("Page",),
     "perdure.planes.transcript": ("Transcript",),
     "perdure.effects.tool": ("Refuse", "RequireApproval", "Tool", "tool",),
@@ -172,6 +200,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __version__ = "0.1.0"
 __all__ = [
     "Absent",
+    "Age",
     "Agent",
     "Anchor",
     "Answer",
@@ -179,10 +208,13 @@ __all__ = [
     "ArtifactRecord",
     "AsyncArtifact",
     "AsyncBatch",
+    "AsyncChecked",
     "AsyncChild",
     "AsyncDecision",
     "AsyncEffect",
+    "AsyncHit",
     "AsyncLock",
+    "AsyncMemory",
     "AsyncRun",
     "AsyncRunHandle",
     "AsyncScope",
@@ -196,9 +228,12 @@ __all__ = [
     "Call",
     "Cancelled",
     "Changed",
+    "CheckResult",
+    "Checked",
     "CheckpointRecord",
     "Child",
     "CollectReport",
+    "Command",
     "Conflict",
     "Cover",
     "Damaged",
@@ -217,14 +252,22 @@ __all__ = [
     "EventRecord",
     "Exported",
     "Failed",
+    "FileHash",
+    "Found",
     "Full",
+    "GitRef",
     "Happened",
+    "Hit",
     "How",
     "Imported",
     "InDoubt",
     "Invalid",
     "KeyReused",
     "Lock",
+    "Memory",
+    "MemoryKind",
+    "MemoryRecord",
+    "MemoryStatus",
     "Moved",
     "NewerSchema",
     "NotFound",
@@ -247,6 +290,7 @@ __all__ = [
     "Report",
     "RequireApproval",
     "Restored",
+    "Results",
     "RetainReport",
     "Retained",
     "Retention",
@@ -257,6 +301,7 @@ __all__ = [
     "RunStatus",
     "RunVerdict",
     "Scope",
+    "SearchKind",
     "Session",
     "SessionDiff",
     "SessionHeader",
@@ -280,14 +325,21 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "Unregistered",
+    "Validity",
+    "ValueIs",
     "WaitKind",
     "WaitRecord",
     "WaitState",
     "Waiting",
     "WhatIf",
+    "Why",
+    "acount",
+    "aevery",
     "agent",
     "aopen",
     "arestore",
+    "count",
+    "every",
     "move",
     "open",
     "registered",

@@ -12,7 +12,7 @@
     │   └── TimedOut           ... because the deadline passed first
     ├── InDoubt                settle first: it is not known whether it happened
     ├── Failed                 decide: it was tried, and it is known not to have happened
-    │   └── Cancelled          ... because somebody said so
+    ├── Cancelled              nothing: somebody ended it; it is no failure, so what catches failures does not catch it
     ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to go on
     ├── Parked                 decide: the machine must not go on by itself; it says why and what can be done
     │   └── Changed            ... because the program does not do what the run did
@@ -134,10 +134,18 @@ class Failed(Error):
         self.code = code
 
 
-class Cancelled(Failed):
-    """Somebody cancelled it before it was done."""
+class Cancelled(Error):
+    """Somebody cancelled the run before it was done. `code` is a short name for it.
+
+    Raised where a run is driven or its result is awaited. Inside an agent a cancel is no Exception at all (docs/decisions/0029).
+    """
 
     exit_code = 10
+    http_status = 409
+
+    def __init__(self, message: str, *, code: str = "Cancelled", path: str = "", hint: str = "", **facts: Any) -> None:
+        super().__init__(message or code, path=path, hint=hint, **facts)
+        self.code = code
 
 
 class Waiting(Error):

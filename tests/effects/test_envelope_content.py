@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import errors
 from perdure.effects import envelope, timeline
-from perdure.handles.sync.sending import Sending
+from perdure.effects.sending import Sending
 from perdure.model import points
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.envelope import Envelope, RunVerdict, Standing
@@ -119,20 +119,20 @@ def test_a_child_speaks_for_its_parent(store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "action", "standing"),
+    ("declared", "action"),
     [
-        ({}, "ask a person", Standing.DOUBT),
-        ({"kind": "keyed", "keeps_keys": 1}, "ask a person", Standing.DOUBT),
-        ({"probe": lambda x: perdure.Unknown("?")}, "probe", Standing.RESUMABLE),
+        ({}, "ask a person"),
+        ({"kind": "keyed", "keeps_keys": 1}, "ask a person"),
+        ({"probe": lambda x: perdure.Unknown("?")}, "probe"),
     ],
 )
-def test_doubt_that_no_rule_settles_now(store, declared, action, standing) -> None:
+def test_doubt_that_no_rule_settles_now(store, declared, action) -> None:
     tool = tool_of(**declared)
     found = envelope_of(store, lambda run: run.act(tool, 1))
     (pending,) = found.pending
     assert (pending.tool, pending.state, pending.action) == ("call", "in_doubt", action)
     assert pending.settle.startswith(f"`perdure settle {pending.id} VERDICT` (happened, absent or failed)")
-    assert found.verdict.standing is standing
+    assert found.verdict.standing is Standing.DOUBT
     assert pending.handed != pending.key
 
 
@@ -177,7 +177,7 @@ def run_with_a_dispatched_effect(store: perdure.Store, kind: str) -> perdure.Run
     try:
         # The dead take nothing back.
         with (
-            patch.object(Sending, "_take_back", lambda *_: None),
+            patch.object(Sending, "_take_back", lambda *_: ()),
             contextlib.suppress(Died),
         ):
             store.drive(perdure.agent(name=f"run_{kind}")(lambda run: run.act(tool, 1)), key=kind)
@@ -215,6 +215,7 @@ def test_what_was_planned_before_a_restore_is_not_said_to_be_unsent(store) -> No
 
 def test_cursor_pins_and_program(store) -> None:
     def work(run: perdure.Run) -> None:
+        assert run.restored is None
         run.step(len, "ab")
         run.model(lambda: {"usage": {"tokens": 3}}, pins={"model": "m-1"})
         run.checkpoint({"n": 1})

@@ -121,7 +121,7 @@ def test_a_fork_that_returns_too_says_nothing(session, path):
             "odd",
             "an object of class builtins.object cannot be kept: the class is not registered",
             "result.deep[0]",
-            "dict",
+            "object",
         ),
         ("large", "more than 67108864 bytes", "result", "str"),
     ],
@@ -131,7 +131,8 @@ def test_what_cannot_be_kept_has_happened_and_says_so(session, path, how, why, w
         session.act(tools.give_unstorable, path, how, key="k")
     assert why in error.value.message
     assert error.value.path == where
-    assert effect(session).result == {"unstorable": kind}
+    kept = effect(session).result["deep"][0] if how == "odd" else effect(session).result
+    assert kept["unstorable"] == kind
     assert effect(session).state is EffectState.COMMITTED
     assert calls(path) == ["called"]
 

@@ -49,7 +49,7 @@ def charged(tmp_path, url: str, *, sends: bool = True) -> list[str]:
 
 
 def test_a_store_that_is_away_in_a_tool_says_nothing_about_what_the_tool_sent(tmp_path, url):
-    with pytest.raises(perdure.Waiting, match="not known whether charge happened"):
+    with pytest.raises(perdure.Waiting, match="outcome of charge is unknown"):
         charged(tmp_path, url)
 
 
@@ -92,7 +92,7 @@ def test_that_the_last_attempt_was_not_sent_says_nothing_about_the_first(url):
         run.act(pay)
 
     with perdure.open(url) as store:
-        with pytest.raises(perdure.Waiting, match="not known whether pay happened"):
+        with pytest.raises(perdure.Waiting, match="outcome of pay is unknown"):
             store.drive(payer, key="k")
         (effect,) = store.runs()[0].effects()
         assert (effect.state, effect.record.attempt, effect.record.doubtful) == ("in_doubt", 2, True)

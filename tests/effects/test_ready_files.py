@@ -189,7 +189,28 @@ def test_killed_anywhere_it_is_old_or_new_and_the_probe_says_which(tmp_path: Pat
     )
     assert killed.returncode == -signal.SIGKILL
     assert path.read_text() == ("new" if point in HAPPENED else "old")
+    left = [each for each in names(tmp_path) if each != "a"]
+    assert len(left) == (point == "file.before_rename")
     assert isinstance(probe(path, "new"), Happened if point in HAPPENED else Absent)
+    assert names(tmp_path) == ["a"]
+
+
+def test_the_probe_leaves_what_others_are_writing(tmp_path: Path) -> None:
+    """Only what can be locked was left by the dead; and a name of ours that is a folder or a link is none of ours."""
+    foreign = tmp_path / f".perdure-{'0' * 32}"
+    foreign.mkdir()
+    (tmp_path / f".perdure-{'1' * 32}").symlink_to("nowhere")
+    during: list[list[str]] = []
+
+    def look() -> None:
+        assert isinstance(probe(tmp_path / "b", "x"), (Absent, Unknown))
+        during.append(names(tmp_path))
+
+    disarm = points.arm("file.before_rename", look)
+    write_file(str(tmp_path / "a"), "new")
+    disarm()
+    assert len(during[0]) == 3
+    assert names(tmp_path) == [foreign.name, f".perdure-{'1' * 32}", "a"]
 
 
 def test_every_point_is_reached(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from perdure.effects.ready import git
+from perdure.effects.ready.files import write_file
 from perdure.effects.ready.git import TRAILER, git_commit, git_push
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
+from perdure.model import points
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 
 IDENTITY = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -232,13 +234,60 @@ def test_another_repository_around_or_in_the_environment_is_not_taken(
     assert count(repo) == 1
 
 
+def kill_writing(repo: Path) -> str:
+    """A `write_file` that is killed before its rename; the name of what it leaves."""
+    script = f"from perdure.effects.ready.files import write_file; write_file('src/b', 'half', root={str(repo)!r})"
+    env = {**os.environ, "PERDURE_CRASH_AT": "file.before_rename"}
+    assert subprocess.run([sys.executable, "-c", script], env=env, check=False).returncode == -signal.SIGKILL
+    (left,) = (each.name for each in (repo / "src").iterdir() if each.name.startswith(".perdure-"))
+    return left
+
+
+def test_what_a_killed_write_left_is_not_committed(repo: Path) -> None:
+    (repo / "src").mkdir()
+    (repo / "src" / "a").write_text("one")
+    left = kill_writing(repo)
+    git_commit(str(repo), "Say one", key="k1", paths=["src"])
+    assert said(repo, "ls-tree", "-r", "--name-only", "HEAD") == "src/a"
+    assert not (repo / "src" / left).exists()
+
+
+def test_what_is_just_being_written_is_waited_for(repo: Path) -> None:
+    def look() -> None:
+        with pytest.raises(Unavailable, match=r"\.perdure-.* is just being written"):
+            git_commit(str(repo), "Say one", key="k1", paths=["src"])
+
+    disarm = points.arm("file.before_rename", look)
+    write_file("src/a", "one", root=str(repo))
+    disarm()
+    git_commit(str(repo), "Say one", key="k1", paths=["src"])
+    assert said(repo, "ls-tree", "-r", "--name-only", "HEAD") == "src/a"
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_author_is_the_committer_where_git_knows_of_none(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    for name in IDENTITY:
+        monkeypatch.delenv(name)
+    said(repo, "config", "user.useConfigOnly", "true")
+    if known:
+        said(repo, "config", "user.name", "Bot")
+        said(repo, "config", "user.email", "bot@example.org")
+    commit(repo, author="Ada <ada@example.org>")
+    committer = "Bot <bot@example.org>" if known else "Ada <ada@example.org>"
+    assert said(repo, "log", "-1", "--format=%an <%ae>|%cn <%ce>") == f"Ada <ada@example.org>|{committer}"
+
+
 @pytest.mark.parametrize("lock", ["index.lock", "HEAD.lock", "refs/heads/main.lock"])
 def test_beside_another_git_it_is_doubt(repo: Path, lock: str) -> None:
     commit(repo, "k0", "zero")
     (repo / ".git" / lock).touch()
-    with pytest.raises(InDoubt, match=lock):
+    with pytest.raises(InDoubt, match=lock) as refused:
         commit(repo)
-    (repo / ".git" / lock).unlink()
+    remove = refused.value.hint.partition("a crash left the lock: ")[2]
+    subprocess.run(remove, shell=True, check=True)
+    assert not (repo / ".git" / lock).exists()
     assert isinstance(probe(repo), Absent)
     assert commit(repo)
 

@@ -111,7 +111,7 @@ class Answers(BaseHTTPRequestHandler):
         self.answer(200, ETag="a\0b", Location="/here")
 
     def on_leave(self, rest: str, key: str, body: bytes) -> None:
-        self.answer(302, Location=f"http://localhost:{self.server.server_port}/status/200")
+        self.answer(int(rest), Location=self.server.elsewhere())
 
 
 class Server(ThreadingHTTPServer):
@@ -127,6 +127,10 @@ class Server(ThreadingHTTPServer):
 
     def url(self, path: str = "") -> str:
         return f"http://127.0.0.1:{self.server_port}/{path}"
+
+    def elsewhere(self) -> str:
+        """The same server by another origin."""
+        return f"http://localhost:{self.server_port}/status/200"
 
     def handle_error(self, *_: object) -> None:
         pass
@@ -240,20 +244,31 @@ def test_a_yes_is_a_result(server: Server, status: int) -> None:
     assert http_request("POST", server.url(f"status/{status}"), key="k")["status"] == status
 
 
-def test_redirects_are_followed_for_get_only_and_secrets_stay_at_home(server: Server) -> None:
+def test_redirects_are_followed_for_get_and_only_within_the_origin(server: Server) -> None:
     there = server.url("status/302/status/200")
     assert http_request("GET", there, key="k")["status"] == 200
     with pytest.raises(InDoubt, match="moved to"):
         http_request("POST", there, key="p")
     assert server.arrived == {"k": 2, "p": 1}
-    with pytest.raises(InDoubt):
+    with pytest.raises(Failed, match="a redirect that is not followed"):
         http_request("GET", server.url("status/302/status/302"), key="loop", timeout=5)
     bound = http_tool("bound", origin=server.url(), secrets=lambda: {"Authorization": "canary"})
-    bound("GET", server.url("status/302/status/200"), key="s")
+    bound("GET", there, key="s")
     assert [headers.get("Authorization") for *_, headers, _ in server.seen][-2:] == ["canary", "canary"]
-    server.seen.clear()
-    assert bound("GET", server.url("leave"), key="s")["status"] == 200
-    assert [headers.get("Authorization") for *_, headers, _ in server.seen] == ["canary", None]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_redirect_to_another_origin_is_a_clear_no(server: Server, method: str, status: int) -> None:
+    """What stands there must neither be asked by this machine nor come back as the answer of the origin."""
+    leave = server.url(f"leave/{status}")
+    for each in (http_request, http_tool("bound", origin=server.url())):
+        with pytest.raises(Failed, match=f"{status}: a redirect") as refused:
+            each(method, leave, key="k")
+        assert server.elsewhere() in refused.value.hint
+    assert {path for _, path, *_ in server.seen} == {f"/leave/{status}"}
+    verdict = http_probe(leave)()
+    assert isinstance(verdict, Unknown), verdict
 
 
 @contextmanager

@@ -130,9 +130,12 @@ def stumble(what: str, *, key: str) -> str:
     return what
 
 
+UNDO_FAILS = 3  # times: at first, after `unpark` and after `resume`; each of them tries it again, and so does `retry`
+
+
 @perdure.tool(kind="idempotent")
 def undo_badly(what: str) -> None:
-    if first_time(what):
+    if witness.tell(World.port, f"{what}/knock") <= UNDO_FAILS:
         raise perdure.Failed("cannot be undone now", code="Stuck")
     tell(f"{what}/undo", "undo")
 
@@ -361,7 +364,7 @@ class Person:
         verdict = found(effect.record.args["what"])
         if isinstance(verdict, perdure.Absent) and not cls.may_deny:
             raise Unsettled(effect.id)
-        effect.settle(verdict, by="ada")
+        effect.settle(verdict, by="ada", force=True)  # a hasty one insists, though the sender lives
         cls.settled.append(effect.record.args["what"])
 
     @classmethod
@@ -411,7 +414,7 @@ def help_on(stopped: BaseException, agent: Any, case: str) -> None:
 
 
 def go_on(run: Any) -> None:
-    """First try to let it go on as it is, which parks it again; then pin and resume it; then try again what failed."""
+    """Unpark it, then pin and resume it, each of which tries the undo again and parks it again; then try again what failed."""
     tried = witness.tell(World.port, f"{run.id}/decided/knock")
     if tried == 1:
         run.unpark()

@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.effects import ledger, settling
 from perdure.effects.ledger import Intent, Outcome
-from perdure.handles.sync.acting import Acting
+from perdure.handles.sync.driving import Driving
 from perdure.handles.sync.run import Run
 from perdure.model.points import reach
 from perdure.planes import leasing
@@ -24,11 +24,11 @@ def unrecorded() -> None:
     def call_first(run: Any, tool: Any, found: Any, **about: Any) -> Any:
         if not isinstance(found, Intent) or tool.name in ("label", "shove", "ring", "refuse", "stumble", "undo_badly"):
             return concluded(run, tool, found, **about)
-        acting = run._driving.acting
+        acting, shell = run._driving.acting, run._driving.shell
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
-        record = acting.dispatch_new(tool, found)
-        return acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result))
+        record = shell.run(acting.dispatch_new(tool, found))
+        return shell.run(acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
 
     Run._concluded = call_first  # type: ignore[method-assign]
 
@@ -38,7 +38,7 @@ def trusting() -> None:
 
 
 def unchecked() -> None:
-    Acting._check_lease = lambda *_: None  # type: ignore[method-assign]
+    Driving.check_lease = lambda *_: None  # type: ignore[method-assign]
 
 
 def unfenced() -> None:

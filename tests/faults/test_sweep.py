@@ -233,7 +233,8 @@ def transitions() -> set[str]:
     of_waits = {
         f"{what}.{end}" for what in ("ask", "run.wait") for end in ("opened", "answered", "expired", "withdrawn")
     }
-    return {arrow.kind for arrow in ARROWS.values()} | (of_runs - {"run.wait"}) | ends | of_waits
+    no_kinds = {"run.wait", steps.INTERRUPTED}
+    return {arrow.kind for arrow in ARROWS.values()} | (of_runs - no_kinds) | ends | of_waits
 
 
 def uncovered(report: Report, wanted: set[str]) -> set[str]:

@@ -9,6 +9,7 @@ harmless wherever the zombie has yet to look at its lease before it calls.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import perdure
@@ -17,6 +18,7 @@ from faults.forks import Life, Order, Report
 from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, remade, sampled, verified, wrong
 from perdure.effects import judging
 from perdure.log.event import Event, decode_body
+from perdure.stores.files.layout import Layout
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
 
@@ -81,8 +83,12 @@ def lapse(order: Order) -> bool:
     if order.url.startswith("sqlite"):
         return lapse_sqlite(order.url.removeprefix("sqlite:///"))
     if order.url.startswith("files"):
-        return lapse_sqlite(f"{order.url.removeprefix('files:///')}/.perdure/cache.db")
+        return lapse_sqlite(str(files_cache(order.url)))
     return lapse_postgres(*order.url.split("?schema="))
+
+
+def files_cache(url: str) -> Path:
+    return Layout(Path(url.removeprefix("files:///"))).cache
 
 
 def lapse_sqlite(path: str) -> bool:

@@ -25,6 +25,7 @@ import threading
 from typing import IO, Any
 
 from forked import Program, environment
+from perdure.artifacts import descriptors
 from perdure.stores.files import journal
 from perdure.stores.files.journal import Journal
 from stores.verbs import Opened, append, begin, opened
@@ -133,7 +134,7 @@ def late(store: Opened, count: str) -> None:
 
 def dull(store: Opened, count: str) -> None:
     store.write(begin, "a")
-    journal.os = Dull()  # type: ignore[assignment]
+    descriptors.os = Dull()  # type: ignore[assignment]
     one(store, count)
 
 

@@ -119,7 +119,7 @@ def test_who_could_not_leave_is_proved_to_be_gone_and_its_run_is_taken_at_once(t
         raise Unavailable("disk I/O error")
 
     tried = [lambda: 2, lose_the_disk]
-    broken = open_store(url)
+    broken = open_store(url, keep=0)
     with pytest.raises(Unavailable):
         broken.drive(left, key="k")
     broken.close()

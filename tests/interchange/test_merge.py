@@ -22,7 +22,7 @@ from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import Journal
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import CHECK_CHARS, FORMAT, Line, WrittenStore, written
+from perdure.stores.files.line import FORMAT, Line, WrittenStore, names_of, written
 from perdure.stores.files.theirs import Theirs, in_conflict
 from perdure.stores.scripts import raise_epoch
 from perdure.stores.sqlite import SqliteConnection
@@ -136,8 +136,20 @@ def test_a_link_in_their_tree_leads_nowhere(folder, tmp_path):
     segment.symlink_to(elsewhere)
     commit(folder, "a link")
     git(folder, "checkout", "-q", "main")
-    done = merge(url(folder), "other")
-    assert (done.added, done.forked) == (0, [])
+    before = (folder / "log" / "000001.jsonl").read_bytes()
+    with pytest.raises(NotFound, match="no log"):
+        merge(url(folder), "other")
+    assert (folder / "log" / "000001.jsonl").read_bytes() == before
+
+
+def test_no_filter_of_the_repository_is_run(folder, tmp_path):
+    """Taking a ref out of git is reading objects: an unpacked archive may bring a configuration of its own."""
+    (folder / ".git" / "info").mkdir(exist_ok=True)
+    (folder / ".git" / "info" / "attributes").write_text("* filter=x\n")
+    git(folder, "config", "filter.x.smudge", f"touch {tmp_path}/sprung; cat")
+    merge(url(folder), "other")
+    assert not (tmp_path / "sprung").exists()
+    check(folder, "other")
 
 
 def test_merging_again_adds_nothing(folder):
@@ -231,10 +243,11 @@ def test_a_merge_that_is_killed_while_it_clears_up_is_over(tmp_path, monkeypatch
     conflicted(place)
     assert sum(b"<<<<<<<" in path.read_bytes() for path in (place / "log").iterdir()) > 1
 
-    def stop(path: Path, **_: object) -> None:
-        if path.exists():
-            min(path.iterdir()).unlink()
-            raise Stopped
+    def stop(name: str, dir_fd: int, **_: object) -> None:
+        below = os.open(name, os.O_RDONLY, dir_fd=dir_fd)
+        os.unlink(min(os.listdir(below)), dir_fd=below)  # noqa: PTH208 - a descriptor
+        os.close(below)
+        raise Stopped
 
     with monkeypatch.context() as patched:
         patched.setattr(shutil, "rmtree", stop)
@@ -334,7 +347,7 @@ def test_an_epoch_that_nobody_came_to_by_counting_does_not_hold_a_merge_up(folde
     last = Layout(other).segment(1)
     said = last.read_bytes().splitlines()[-1]
     facts = WrittenStore(uid="ab" * 16, epoch=epoch)
-    last.write_bytes(last.read_bytes() + written(Line(FORMAT, said[-CHECK_CHARS:].decode(), store=facts))[0])
+    last.write_bytes(last.read_bytes() + written(Line(FORMAT, next(names_of(said)), store=facts))[0])
     assert merge(url(folder), str(other)).added
     with perdure.open(url(folder)) as store:
         assert store.verify().ok
@@ -402,7 +415,10 @@ def test_control_a_merge_that_appends_their_lines_as_they_are_is_caught(folder, 
     with (folder / "log" / "000001.jsonl").open("ab") as log:
         log.write(theirs)
     with perdure.open(url(folder)) as store:
-        assert not store.verify().ok
+        with pytest.raises(
+            perdure.Unavailable, match="nothing of this store"
+        ):  # their lines name blobs that nobody brought
+            store.verify()
         assert "both@other" not in {session.name for session in store.sessions()}
 
 

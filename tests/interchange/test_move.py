@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import psycopg
@@ -66,7 +67,7 @@ def test_there_and_back_everything_is_the_same(source, target, tmp_path):
         assert store.session("main").artifact("core.bin").read()
         store.session("main").say("user", "and it goes on")
         kinds = [event.kind for event in store.events(kind="store.*", limit=10)]
-    assert sorted(kinds) == ["store.anchored", "store.moving", "store.moving"]
+    assert sorted(kinds) == ["store.anchored", "store.moving", "store.moving", "store.tenants_named"]
 
 
 def test_the_order_of_the_feed_stays(source, target):
@@ -170,6 +171,19 @@ def test_a_move_is_refused_while_somebody_holds_something_and_nothing_is_changed
         effect.commit({"ok": True})
         store.session("main").say("user", "goes on")
     assert not Path(tmp_path / "target.db").exists() or target.startswith("postgres")
+    assert not move(source, target, actor="mover").fenced
+
+
+def test_a_claimed_task_and_a_held_lock_stop_a_move(source, target):
+    with perdure.open(source, actor="worker") as store:
+        session = store.session("main")
+        task = session.task("Write it").claim()
+        with pytest.raises(errors.Refused, match=r"task Write it.*--fence"):
+            move(source, target, actor="mover")
+        task.done()
+        with session.lock("deploy"), pytest.raises(errors.Refused, match="lock deploy"):
+            move(source, target, actor="mover")
+        session.task("Nobody has it")
     assert not move(source, target, actor="mover").fenced
 
 
@@ -394,7 +408,7 @@ def test_in_a_store_that_is_taken_back_what_the_other_one_may_have_done_is_doubt
         with pytest.raises(errors.Conflict, match="in_doubt"):
             store.session("main").begin("pay", {"amount": 7}, kind="unsafe", key="planned").dispatch()
         store.signal(run, "go", {})
-        with pytest.raises(errors.Waiting, match="not known whether pay happened"):
+        with pytest.raises(errors.Waiting, match="outcome of pay is unknown"):
             store.drive(payer, key="k")
         assert store.verify().ok
     assert SENT == [1, 2]
@@ -442,6 +456,9 @@ def test_a_log_from_before_the_move_does_not_open_the_store_again(folder, tmp_pa
     before = copied(folder / "log", "before")
     move(f"files:///{folder}", f"sqlite:///{tmp_path}/target.db", actor="mover")
     put_back(before, folder / "log")
+    with pytest.raises(errors.Damaged, match="lost lines"):  # no git around it can have done that
+        perdure.open(f"files:///{folder}")
+    subprocess.run(["git", "init", "-q", folder], check=True)
     with pytest.raises(errors.Refused, match="was moved"):
         perdure.open(f"files:///{folder}")
     take_back(f"files:///{folder}", actor="mover")

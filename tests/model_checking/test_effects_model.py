@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from effects.test_stepping import WHERE, every_way
+
 MODELS = Path(__file__).parents[2] / "docs" / "model"
 TLC_SECONDS_MAX = 120
 CLEAN = "Model checking completed. No error has been found."
@@ -133,15 +135,15 @@ def configured(control: Control) -> str:
     return kept.replace('"good"', f'"{control.variant}"')
 
 
-def check(folder: Path, config: str, text: str, archive: Path) -> Verdict:
-    """Run TLC in an empty folder."""
+def check(folder: Path, config: str, text: str, archive: Path, *more: str) -> Verdict:
+    """Run TLC in an empty folder. more: further options."""
     module = module_of(config)
     shutil.copy(MODELS / f"{module}.tla", folder)
     (folder / f"{module}.cfg").write_text(text)
     made = folder / archive.name
     taken = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={made}"
     java, *options = checker()
-    command = [java, taken, "-Xshare:auto", *options, f"{module}.tla"]
+    command = [java, taken, "-Xshare:auto", *options, *more, f"{module}.tla"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=TLC_SECONDS_MAX)
     if made.exists():
         made.rename(archive)  # whole, or not at all: another worker may be about to take it
@@ -163,6 +165,39 @@ def test_the_protocol_keeps_every_claim(tmp_path: Path, archive: Path, config: s
     say(f"{config}: {found.states} distinct states, {len(claims(config))} claims hold")
     assert found.broken is None
     assert found.states > 1000, "a model that hardly moves shows nothing"
+
+
+FACTS = {
+    "kind": r'world = \[kind \|-> "(\w+)"', "near": r"near \|-> (\w+)", "state": r'ledger = \[ state \|-> "([\w ]+)"',
+    "attempt": r"attempt \|-> (\d),\s+caller", "applied": r"applied \|-> (\d+)",
+}  # fmt: skip
+
+
+def test_the_engine_reaches_only_states_of_the_model(tmp_path: Path, archive: Path) -> None:
+    """What the engine makes durable (tests/effects/stepping.py), whatever dies or is paused, is durable in the model, too."""
+    text = (MODELS / "Effects.cfg").read_text()
+    check(tmp_path, "Effects", text, archive, "-dump", "states")
+    dumped = (tmp_path / "states.dump").read_text().split("State ")
+    modelled = {of_model(each) for each in dumped[1:]}
+    reached = {state for kind, near in WHERE for faults in ((1, 0), (0, 1))
+               for world in every_way(kind, *faults, near=near) for state in map(as_modelled, world.seen)}  # fmt: skip
+    say(
+        f"{len(reached)} states of the engine, {len(modelled)} of the model: {sorted(modelled - reached)} are not reached"
+    )
+    assert len(reached) > 30
+    # The model ends at two attempts: there, nothing is planned after the second.
+    assert {each for each in reached if each[2] <= 2 and each[1:3] != ("planned", 2)} - modelled == set()
+
+
+def of_model(dumped: str) -> tuple[str, str, int, int]:
+    kind, near, state, attempt, applied = (re.findall(fact, dumped)[0] for fact in FACTS.values())
+    state = "failed" if state == "given up" else state
+    return as_modelled((kind, near == "TRUE", state, int(attempt), min(int(applied), 2)))
+
+
+def as_modelled(found: tuple[str, bool, str, int, int]) -> tuple[str, str, int, int]:
+    kind, near, state, attempt, applied = found
+    return kind if near else f"{kind}, far", state, attempt, applied
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda it: f"{it.config}-{it.variant}-{it.breaks}")

@@ -166,7 +166,7 @@ PLANS = {
 }
 PAGES = {
     "sessions_by_time": {},
-    "sessions_by_status": {"status": "active", "standing": 1},
+    "sessions_by_status": {"status": "active", "state": "active"},
     "sessions_by_creator": {"creator": "me"},
     "tags_by_tag": {"label": "rare"},
 }

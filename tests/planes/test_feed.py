@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +12,8 @@ import pytest
 
 import perdure
 from perdure.errors import Stale
-from perdure.planes import feed
+from perdure.planes import feed, subscriptions
+from perdure.stores import health
 from perdure.stores.postgres import PostgresConnection
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statement
@@ -114,7 +117,7 @@ def test_a_late_commit_is_not_skipped_on_postgresql(postgres_store):
         second = quick.emit("quick.two")  # committed, but after the position of the one that is not
         control += naive(store, control[-1][0])
         assert store.feed(cursor) == []
-        assert store._caller.read(feed.waiting, _subscribed_at_end(store)) is False
+        assert store._caller.read(subscriptions.waiting, _subscribed_at_end(store)) is False
         late.commit()
         rest, _ = read_until(store, 2, cursor)
         assert [event.kind for event in rest] == ["late.one", "quick.two"]
@@ -206,7 +209,7 @@ def test_of_many_acknowledgements_one_moves_and_the_rest_do_nothing(url):
         store.session("a").emit("n.added")
         read_until(store, 1)
         batch = store.subscribe("s").next()
-        twin = type(batch)(other._caller, "s", feed.Delivery(batch.events, batch._token))
+        twin = type(batch)(other._caller, "s", subscriptions.Delivery(batch.events, batch._token))
         barrier = threading.Barrier(2)
 
         def ack(which):
@@ -216,8 +219,8 @@ def test_of_many_acknowledgements_one_moves_and_the_rest_do_nothing(url):
         with ThreadPoolExecutor(2) as pool:
             assert list(pool.map(ack, [batch, twin])) == [None, None]
         assert not store.subscribe("s").next()
-        rows = ask(store, "SELECT token, acked, batch_pos FROM subscriptions")
-        assert [tuple(row) for row in rows] == [(1, 1, None)]
+        rows = ask(store, "SELECT token, about FROM subscriptions")
+        assert [tuple(row) for row in rows] == [(1, '{"acked":[1]}')]
 
 
 @pytest.fixture
@@ -292,3 +295,78 @@ def test_waiting_wakes_up_when_something_comes(url):
             while event not in found:  # the session's own first event may have come alone
                 store.subscribe("s").reset("beginning")
                 found = list(subscription.next(wait=PATIENCE))
+
+
+def test_a_consumer_that_is_killed_between_taking_and_acknowledging_loses_nothing(url):
+    """The batch comes again, once its lease has passed, with a count; another consumer is not held up meanwhile."""
+    program = f"""
+import os, signal, perdure
+batch = perdure.open({url!r}).subscribe("s").next(limit=2, lease="2s")
+print(*[event.seq for event in batch], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with perdure.open(url) as store:
+        session = store.session("a")
+        for _ in range(3):
+            session.emit("n.added")
+        read_until(store, 3)
+        subscription = store.subscribe("s", consumers=2)
+        killed = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (killed.returncode, killed.stdout.split()) == (-9, ["1", "2"]), killed.stderr
+        seen = {event.seq: event for event in subscription.follow(wait="8s")}
+        assert sorted(seen) == [1, 2, 3, 4]
+        assert store._caller.read(subscriptions.waiting, "s") is False
+
+
+def test_many_consumers_of_one_name_handle_every_event_once(url):
+    with perdure.open(url) as store:
+        session = store.session("a")
+        made = [session.emit("n.added").seq for _ in range(60)]
+        read_until(store, 60)
+        store.subscribe("s", kinds=["n.*"], consumers=3)
+
+        def consume(_):
+            with perdure.open(url) as mine:
+                return [event.seq for event in mine.subscribe("s").follow(limit=4, wait="1s", lease="60s")]
+
+        with ThreadPoolExecutor(3) as pool:
+            handled = list(pool.map(consume, range(3)))
+        assert sorted(seq for each in handled for seq in each) == made
+
+
+def test_what_is_passed_over_is_passed_over_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(subscriptions, "SIFTED_AT_ONCE", 5)
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        session = store.session("a")
+        for _ in range(22):
+            session.emit("n.added")
+        rare = [session.emit("rare.one") for _ in range(2)]
+        subscription = store.subscribe("s", kinds=["rare.*"])
+        assert list(subscription.next()) == rare[:1]  # a piece ends between them
+        assert not store.subscribe("t", kinds=["never.*"]).next()
+
+
+def test_an_empty_answer_names_what_holds_back_the_feed_on_postgresql(postgres_store, caplog):
+    with perdure.open(postgres_store) as store:
+        session = store.session("a")
+        session.emit("n.added")
+        read_until(store, 1)
+        subscription = store.subscribe("s", start="end")
+        with connected(postgres_store) as foreign:
+            foreign.execute("SET application_name = 'nightly report'")
+            foreign.execute("SELECT pg_current_xact_id()")
+            session.emit("n.added")
+            says = f"process {foreign.info.backend_pid} (nightly report, idle in transaction)"
+            for _ in range(200):  # other work on the same server may be older for a while
+                batch = subscription.next(wait="50ms")
+                assert not batch
+                if says in (batch.held_by or ""):
+                    break
+            assert says in (batch.held_by or "")
+            assert store.feed_held_by() is not None
+            assert "nightly report" in caplog.text
+            told = [finding.says for finding in health.examine(postgres_store).findings if finding.check == "feed"]
+            assert "nightly report" in told[0]
+        assert len(subscription.next(wait=PATIENCE)) == 1

@@ -142,6 +142,7 @@ NAMED_ELSEWHERE = {
     "inputs",
     "conversation",
     "leasing",
+    "memories",
     "ledger",
     "restate",
     "runs",

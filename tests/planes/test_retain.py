@@ -20,6 +20,7 @@ from perdure.planes import checkpoints, covered, retain
 from perdure.planes.covered import Covering, Said, free_to_go, outermost
 from perdure.planes.tables import ENTRIES
 from perdure.stores.tx import Tx
+from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.retention import EVERYTHING, covered_upto, kept, talked
 
 # -- which turns may go --------------------------------------------------------------------------------------
@@ -351,3 +352,29 @@ def test_a_process_that_is_killed_leaves_nothing_broken(kind, point, request, tm
     with open_store(url) as store:
         assert kept(store.session("a")) == before
         assert store.retain(EVERYTHING).streams == ()
+
+
+@pytest.mark.parametrize("change", ["hold", "reopen", "fork", "say", None])
+def test_what_changes_between_choosing_and_taking_keeps_a_session_that_ended(tmp_path, change):
+    clock = FakeClock()
+    with open_store(f"sqlite:///{tmp_path}/agent.db", clock=clock) as store:
+        session = store.session("a")
+        session.say("user", "hello")
+        session.emit("n.added")
+        session.checkpoint(1)
+        session.close()
+        clock.advance("1d")
+        rule = Retention(sessions=True, except_label="hold", older_than="1h")
+        doomed = store._caller.read(retain.choose, store._judged()[0], rule)
+        assert doomed
+        if change == "hold":
+            session.label("hold")
+        elif change == "reopen":
+            session.reopen()
+        elif change == "fork":
+            session.fork(name="b")
+        elif change == "say":
+            session.say("user", "wait")
+        taken = [store._caller.write(verb, doomed, seqs).seqs for verb, seqs in retain.ways(doomed)]
+        assert [bool(each) for each in taken] == [change is None] * 3
+        assert store.verify().ok

@@ -40,17 +40,9 @@ CASES = {
     "status of a session": ("UPDATE sessions SET status = 'odd'", lambda s: s.session("a").info()),
     "role": ("UPDATE turns SET role = 'odd'", lambda s: s.session("a").turns()),
     "tags": ("UPDATE decisions SET tags = 'x'", lambda s: s.session("a").decisions()),
-    "at of a decision": (f"UPDATE decisions SET at = {HUGE}", lambda s: s.session("a").decisions()),
-    "at of a task": (f"UPDATE tasks SET at = {HUGE}", lambda s: s.tasks()),
-    "updated_at": (f"UPDATE entries SET updated_at = {HUGE}", lambda s: s.session("a").entry("k")),
-    "expires_at": (f"UPDATE entries SET expires_at = {HUGE}", lambda s: s.session("a").entry("k")),
-    "created_at": (f"UPDATE sessions SET created_at = {-HUGE}", lambda s: s.sessions()),
     "root": ("UPDATE checkpoints SET root = 'zz'", lambda s: s.session("a").restore()),
     "root in a collection": ("UPDATE checkpoints SET root = 'zz'", lambda s: s.collect()),
-    "at of a checkpoint": (f"UPDATE checkpoints SET at = {HUGE}", lambda s: s.session("a").checkpoints()),
     "address": ("UPDATE artifacts SET address = 'zz'", lambda s: s.session("a").artifacts()),
-    "at of an artifact": (f"UPDATE artifacts SET at = {HUGE}", lambda s: s.artifacts()),
-    "at of an event": (f"UPDATE events SET at = {HUGE}", lambda s: s.session("a").turns()),
     "bodies of turns": (BODIES, lambda s: s.session("a").turns()),
     "bodies of tasks": (BODIES, lambda s: s.session("a").tasks()),
     "bodies of decisions": (BODIES, lambda s: s.session("a").decisions()),
@@ -59,6 +51,36 @@ CASES = {
     "the past": (BODIES, lambda s: s.session("a").at(5)),
     "blobs": ('UPDATE events SET body = CAST(\'{"doc_blob":"zz"}\' AS BLOB)', lambda s: s.session("a").turns()),
 }
+
+
+INSTANTS = {
+    "at of a decision": (f"UPDATE decisions SET at = {HUGE}", lambda s: s.session("a").decisions()),
+    "at of a task": (f"UPDATE tasks SET at = {HUGE}", lambda s: s.tasks()),
+    "updated_at": (f"UPDATE entries SET updated_at = {HUGE}", lambda s: s.session("a").entry("k")),
+    "expires_at": (f"UPDATE entries SET expires_at = {HUGE}", lambda s: s.session("a").entry("k")),
+    "created_at": (f"UPDATE sessions SET created_at = {-HUGE}", lambda s: s.sessions()),
+    "at of a checkpoint": (f"UPDATE checkpoints SET at = {HUGE}", lambda s: s.session("a").checkpoints()),
+    "at of an artifact": (f"UPDATE artifacts SET at = {HUGE}", lambda s: s.artifacts()),
+    "at of an event": (f"UPDATE events SET at = {HUGE}", lambda s: s.session("a").turns()),
+}
+
+
+@pytest.mark.parametrize("what", INSTANTS)
+def test_an_instant_that_no_calendar_has_ends_no_listing(furnished, tmp_path, what):
+    """It is shown as the last or first that there is; verify finds who altered it. Older versions imported such instants."""
+    text, use = INSTANTS[what]
+    path = tmp_path / "a.db"
+    path.write_bytes(furnished)
+    url = f"sqlite:///{path}"
+    Intruder(url).run(text)
+    with perdure.open(url) as store:
+        assert use(store)
+        assert not store.verify().ok
+
+
+def wholly(found):
+    """What was read. A listing names a row that cannot be, and shows the others: here it must miss none."""
+    return found.whole() if isinstance(found, perdure.Page) else found
 
 
 @pytest.mark.parametrize("what", CASES)
@@ -71,7 +93,7 @@ def test_an_altered_row_is_damaged(furnished, tmp_path, what):
         use(store)  # the control: it can be read as it was
     Intruder(url).run(text)
     with perdure.open(url) as store, pytest.raises(Damaged) as refused:
-        use(store)
+        wholly(use(store))
     assert refused.value.path
 
 

@@ -88,6 +88,11 @@ ANSWERS = {
 }
 
 
+def wholly(found):
+    """What was read. A listing names a row that cannot be, and shows the others: here it must miss none."""
+    return found.whole() if isinstance(found, perdure.Page) else found
+
+
 @pytest.mark.parametrize("case", READ)
 def test_what_is_read_is_damaged(url, case):
     kind, fields, read = READ[case]
@@ -95,7 +100,7 @@ def test_what_is_read_is_damaged(url, case):
         read(store)
         alter(url, kind, **fields)
         with pytest.raises(Damaged) as damaged:
-            read(store)
+            wholly(read(store))
     assert damaged.value.path
 
 

@@ -80,7 +80,7 @@ def check_anthropic(messages):
             assert set(kinds) <= {"tool_result", "text", "image", "document"}
             asked = []
         else:
-            assert set(kinds) <= {"text", "tool_use", "thinking"}
+            assert set(kinds) <= {"text", "tool_use", "thinking", "redacted_thinking"}
             asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
             assert len(set(asked)) == len(asked)
             assert ever.isdisjoint(asked), "ids are unique in a conversation"
@@ -119,7 +119,8 @@ PARTS = st.sampled_from([
     {"type": "image_url", "image_url": "x"},
     {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}, {"type": "image"},
     {"type": "tool_use", "id": "c9", "name": "x", "input": {}}, {"type": "tool_result", "tool_use_id": "c9"},
-    {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "odd"},
+    {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "odd"}, {"type": "thinking", "thinking": "hm"},
+    {"type": "redacted_thinking", "data": "x"}, {"type": "redacted_thinking"},
     {"type": ["text"]}, {}, "text", 7,
 ])  # fmt: skip
 CONTENTS = st.one_of(
@@ -303,3 +304,20 @@ def test_an_unknown_format_is_refused(name):
     with pytest.raises(Invalid) as caught:
         format_of(name)
     assert caught.value.path == "format"
+
+
+def test_thoughts_are_sent_to_who_signed_them_and_are_words_to_nobody():
+    signed = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    redacted = {"type": "redacted_thinking", "data": "x"}
+    unsigned = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "thinking", "thinking": "hm", "signature": None},
+        {"type": "redacted_thinking"},
+    ]
+    said = {"type": "text", "text": "Hello"}
+    talk = [turn(1, "user", "hi"), turn(2, "assistant", [signed, redacted, *unsigned, said])]
+    assert render(talk, Format.ANTHROPIC)[1]["content"] == [signed, redacted, said]
+    assert render(talk, Format.OPENAI)[1]["content"] == "Hello"
+    only = [turn(1, "user", "hi"), turn(2, "assistant", unsigned)]
+    for shape in Format:
+        assert "thinking" not in str(render(only, shape))

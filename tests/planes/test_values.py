@@ -62,7 +62,7 @@ def test_values_and_locks_fold_to_what_the_tables_say(store) -> None:
     session = store.session("s")
     session.set("a", 1, ttl="1h")
     session.set("a", "x" * 20_000)
-    session.delete("a")
+    session.unset("a")
     session.set("a", 3)
     with session.lock("l") as lock:
         lock.renew()
@@ -74,7 +74,7 @@ def test_a_fork_has_the_values_and_none_of_the_locks(store) -> None:
     session = store.session("s")
     session.set("a", 1)
     session.set("b", "gone")
-    session.delete("b")
+    session.unset("b")
     with session.lock("l"):
         fork = session.fork(name="f")
         with fork.lock("l") as lock:

@@ -76,6 +76,26 @@ def test_a_pinned_run_is_only_for_its_program(store, look):
     assert look(workers.drivable(["one"], ["p2"])).takeable == []
 
 
+def test_what_is_pinned_to_a_program_that_nobody_who_lives_has_is_stranded(store):
+    def stranded():
+        return [each.run for each in store._caller.read(workers.stranded)]
+
+    free, ready, sleeping = store.start(one), store.start(one), store.start(one)
+    store._caller.write(
+        leasing.fenced, claim(store, sleeping), runs.wait, "sleep", 5_000_000 + store._caller.core.clocks.now()
+    )
+    for handle in (ready, sleeping):
+        handle.pin("p1")
+    assert stranded() == [ready.id]
+    store._caller.core.clocks.now.advance(5)
+    assert stranded() == [ready.id, sleeping.id]
+    store._caller.write(workers.introduce, OTHER, About(1, ("one",), 1, programs=("p1",)))
+    assert stranded() == []
+    store._caller.core.clocks.now.advance("2h")
+    assert stranded() == [ready.id, sleeping.id]
+    assert free.status == "ready"
+
+
 def test_waiting_runs_come_when_they_are_due_and_until_then_it_is_said_how_long(store, look):
     handle = store.start(one)
     lease = claim(store, handle)

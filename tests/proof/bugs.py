@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects import answers, deciding, judging, ledger, settling
+from perdure.effects import acting, answers, deciding, judging, ledger, settling
+from perdure.effects.commands import Call
 from perdure.effects.ledger import Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
-from perdure.handles.sync import acting, driving, run
+from perdure.handles.sync import driving, run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
 from perdure.planes import checkpoints, leasing, locks, presence, runs, steps, turns, values, waits, work
 from perdure.runtime import course, journal
@@ -105,13 +106,17 @@ def _call_first(real: Any) -> Any:
 
 
 def _called_before(real: Any) -> Any:
-    def call(self: Any, tool: Any, record: Any) -> Any:
+    def call(self: Any, tool: Any, record: Any, flight: Any) -> Any:
         if record.key not in SENT:
-            return real(self, tool, record)
-        result, error = SENT.pop(record.key)
-        if error is not None:
-            raise error
-        return result
+            return real(self, tool, record, flight)
+
+        def came() -> Any:
+            result, error = SENT.pop(record.key)
+            if error is not None:
+                raise error
+            return result
+
+        return Call(came, is_async=False)
 
     return call
 
@@ -130,7 +135,7 @@ def _unchecked(real: Any) -> Any:
     return lambda self: None
 
 
-@bug("a key that is made anew for each attempt", "acts", (EffectRecord, "handed"))
+@bug("a key that is made anew for each attempt", "acts", (EffectRecord, "sent_key"))
 def _key_of_attempt(real: Any) -> Any:
     return property(lambda self: f"{self.key} {self.attempt}")
 
@@ -165,9 +170,9 @@ def _unlanded(real: Any) -> Any:
 def _lapse_is_death(real: Any) -> Any:
     def find_out(self: Any, record: Any) -> Any:
         holder = record.holder or ""
-        if not self._caller.read(presence.is_alive, holder):
-            return self._doubt(record, ledger.EffectError(settling.DIED, "no heartbeat"), quiet=True)
-        return real(self, record)
+        if not (yield from self._read(presence.is_alive, holder)):
+            return (yield from self._doubt(record, ledger.EffectError(settling.DIED, "no heartbeat"), quiet=True))
+        return (yield from real(self, record))
 
     return find_out
 
@@ -187,7 +192,7 @@ def _raised_is_no(real: Any) -> Any:
     def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
         if isinstance(error, OSError):
             outcome = Outcome(error=ledger.error_of(error))
-            return self.move("fail", answers.answering, ledger.fail, record.seq, record.attempt, outcome)
+            return self.move("fail", answers.answering(ledger.fail), record.seq, record.attempt, outcome)
         return real(self, tool, record, error, *rest)
 
     return judged
@@ -289,15 +294,15 @@ def _redo(real: Any) -> Any:
     return take
 
 
-@bug("a step is acknowledged before it is durable", "acts", (driving.Driving, "write"))
+@bug("a step is acknowledged before it is durable", "acts", (driving.Driving, "keep"))
 def _late_step(real: Any) -> Any:
-    def write(self: Any, verb: Any, *args: Any, **kwargs: Any) -> Any:
+    def keep(self: Any, verb: Any, *args: Any, **kwargs: Any) -> Any:
         if verb is steps.done:
             self.keep_error(args[0])
             return None
         return real(self, verb, *args, **kwargs)
 
-    return write
+    return keep
 
 
 @bug("the result of an effect is not kept", "acts", (ledger, "_document"))

@@ -144,7 +144,7 @@ class Stage:
             self.scheduler.reach("person.settles")
             verdict = self.verdict(effect.record, what)
             if verdict is not None:
-                self.attempt(lambda effect=effect, verdict=verdict: effect.settle(verdict, by="ada"))
+                self.attempt(lambda effect=effect, verdict=verdict: effect.settle(verdict, by="ada", force=True))
 
     def verdict(self, record: Any, what: str) -> Any:
         if self.world.arrived(f"undo {what}" if record.undoes is not None else what):

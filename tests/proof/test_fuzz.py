@@ -74,7 +74,8 @@ def an_envelope() -> bytes:
     @perdure.agent(name="fuzz.waits")
     def waits(run: perdure.Run) -> Any:
         run.step(lambda: {"x": [1, b"y"]})
-        run.checkpoint({"a": 1})
+        if run.restored is None:
+            run.checkpoint({"a": 1})
         return run.ask("Go on?", choices=["yes", "no"], timeout="1h")
 
     with perdure.open("memory:") as store:

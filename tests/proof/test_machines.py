@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from perdure.artifacts import tree
 from perdure.effects import ledger
-from perdure.planes import artifacts, decisions, feed, leasing, locks, turns, values, work
+from perdure.planes import artifacts, decisions, leasing, locks, subscriptions, turns, values, work
 from proof import machines, machines_of_runs
 from proof.bugs import Bug, always
 
@@ -42,7 +42,7 @@ CONTROLS: list[tuple[type[RuleBasedStateMachine], Bug]] = [
             reads, stream, name).name, limit=100)[-1]),))),
     (machines.Locks, Bug("a lock never lapses", (), (
         (locks, "_is_held", lambda _: lambda reads, row: row["holder"] is not None),))),
-    (machines.Happenings, Bug("acknowledged without being moved on", (), ((feed, "acknowledge", always(None)),))),
+    (machines.Happenings, Bug("acknowledged without being moved on", (), ((subscriptions, "acknowledge", always(None)),))),
     (machines_of_runs.Effects, Bug("any attempt will do", (), (
         (ledger, "_conclude", lambda real: lambda tx, stream, seq, _, *rest: real(
             tx, stream, seq, ledger.effect(tx, stream, seq).attempt, *rest)),))),

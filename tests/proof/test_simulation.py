@@ -70,7 +70,7 @@ def test_a_failing_history_is_shrunk_to_what_it_needs():
 
 def test_every_point_of_the_sync_way_is_under_control():
     root = Path(perdure.__file__).parent
-    files = [*(root / "handles" / "sync").glob("*.py"), root / "stores" / "lane.py"]
+    files = [*(root / "handles" / "sync").glob("*.py"), *(root / "effects").glob("*.py"), root / "stores" / "lane.py"]
     calls = [
         node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
     ]

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import answers, batch, deciding, ending, judging, ledger, permitting, settling
+from perdure.effects import acting, answers, batch, deciding, ending, judging, ledger, permitting, sending, settling
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
-from perdure.handles.aio import acting, driving, sending
+from perdure.handles.aio import driving
 from perdure.handles.aio import run as running
 from perdure.handles.aio.outward import AsyncSaga as Saga
 from perdure.handles.invoking import Flight
@@ -70,9 +70,13 @@ def first_alone(tx: Any, stream: Any, batch: Any, sender: Any, *, first: bool) -
     return begun + [(begun[0][0], False) for _ in batch[1:]]
 
 
-def careless(tx: Any, stream: Any, after: int, sender: Any, _going: Any, verb: Any, *args: Any) -> Any:
-    """What comes next is dispatched though the run was called off."""
-    return answers.answering(tx, stream, verb, *args), ledger.dispatch_planned(tx, stream, after, sender)
+def careless(after: int, sender: Any, _may_begin: Any, verb: Any) -> Any:
+    """The next effect is dispatched though the run was called off."""
+
+    def both(tx: Any, stream: Any, *args: Any) -> Any:
+        return answers.answering(verb)(tx, stream, *args), ledger.dispatch_planned(tx, stream, after, sender)
+
+    return both
 
 
 async def no_doubt_left(*_: Any) -> None:
@@ -104,11 +108,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_the_same_key_gives_the_stored_result_without_a_call", {},
     ),
     "the result of a call lands with its effect": (
-        sending, "answering", lambda tx, stream, verb, *args: verb(tx, stream, *args), AsyncActingContract,
+        sending, "answering", lambda verb: verb, AsyncActingContract,
         "test_the_result_of_a_call_lands_in_the_same_commit", {},
     ),
     "a call is looked for before anything is sent": (
-        sending, "for_call", lambda tx, stream, verb, *args: verb(tx, stream, *args), AsyncActingContract,
+        sending, "for_call", lambda verb: verb, AsyncActingContract,
         "test_a_call_that_nobody_made_is_refused_before_anything_is_sent", {},
     ),
     "retries have an end": (
@@ -116,8 +120,8 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_may_be_called_again_is_until_its_retries_are_used_up", {},
     ),
     "a settlement is a person's, once": (
-        deciding, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(
-            tx, stream, deciding._settlement(verdict), seq, 1, deciding._outcome(verdict, by)
+        deciding, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(deciding._settlement(verdict))(
+            tx, stream, seq, 1, deciding._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),
     "a thread that was left behind is not quiet": (
@@ -269,7 +273,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         ), AsyncChildrenContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
     ),
     "a result lands with the next dispatch": (
-        sending.AsyncSending, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
+        sending.Sending, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
         {"count": 2},
     ),
     "all calls are planned with the answer": (
@@ -279,15 +283,15 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
     ),
     "who dispatches sees in that commit whether his run is cancelled": (
-        sending, "beginning", lambda tx, stream, _check, verb, *args: verb(tx, stream, *args), AsyncEndingsContract,
+        sending, "beginning", lambda _check, verb: verb, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "an effect"},
     ),
     "so does who dispatches the first of a batch": (
-        sending.AsyncSending, "may_begin", True, AsyncEndingsContract,
+        sending.Sending, "may_begin", True, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "a batch"},
     ),
     "a slot comes back": (
-        sending.AsyncSending, "_give_slot", lambda *_: None, AsyncLimitsContract,
+        sending.Sending, "_give_slot", lambda *_: None, AsyncLimitsContract,
         "test_a_slot_comes_back_whatever_happens", {},
     ),
     "a limit holds": (

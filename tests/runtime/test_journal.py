@@ -38,7 +38,11 @@ def test_what_is_recorded_is_given_and_then_nothing_is_left():
     [
         (("step", "other", "d"), "step look", "step other"),
         (("effect", "look", "d"), "step look", "effect look"),
-        (("step", "look", "e"), "step look with arguments d", "step look with arguments e"),
+        (
+            ("step", "look", "e"),
+            "step look with arguments d (a digest: a step keeps no more of them)",
+            "step look with arguments e",
+        ),
     ],
 )
 def test_something_else_is_named_with_its_place(taken, expected, found):

@@ -41,7 +41,7 @@ def stores(tmp_path) -> Iterator[tuple[Any, Callable[[], None], Any]]:
 
         def take_over() -> None:
             clock.advance("1h")
-            with pytest.raises(perdure.Waiting, match="not known whether send happened"):
+            with pytest.raises(perdure.Waiting, match="outcome of send is unknown"):
                 other.drive(sender, key="k")
 
         yield mine, take_over, other
@@ -88,7 +88,7 @@ def test_a_late_clear_no_settles_its_own_doubt(stores):
 
     def take_over() -> None:
         clock.advance("1h")
-        with pytest.raises(perdure.Waiting, match="not known whether refuse happened"):
+        with pytest.raises(perdure.Waiting, match="outcome of refuse is unknown"):
             other.drive(refused, key="k")
 
     MEANWHILE.append(take_over)

@@ -67,6 +67,7 @@ class Trip:
             group.create_task(run.act(self.pay))
 
     async def _travel(self, run: perdure.AsyncRun) -> Any:
+        assert run.restored is None
         if self.then is None:
             return await self.both(run)
         try:

@@ -28,6 +28,8 @@ def told(number, _frame):
     sys.exit(0)
 signal.signal(signal.SIGTERM, told)
 """
+BEGUN = "note('begun'); begun = sum(line.startswith('begun') for line in open(f'{folder}/notes'))\n"
+DRIVING = "line.say(driving=True)\n"
 READY = 'line.say(ready=f"h{os.getpid()}"); note("ready")\n'
 WAIT = "while not line.over:\n    time.sleep(0.01)\n    for words in line.hear(): note(sorted(words.items()))\nnote('over')\n"
 
@@ -49,9 +51,11 @@ def notes(tmp_path):
 
 
 class TestEnds:
-    def test_a_worker_that_never_worked_ends_it_with_its_own_status(self, tmp_path, notes):
+    def test_a_worker_that_never_worked_ends_it_with_its_own_status(self, tmp_path, notes, caplog):
         assert Supervisor(command(str(tmp_path), "sys.exit(3)"), Bounds(processes=4)).run() == 3
         assert notes() == []  # the others were not even started
+        (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert ("could not begin" in said.message, said.status) == (True, 3)
 
     def test_who_died_is_said_also_of_one_that_had_no_name_yet(self, tmp_path, notes, caplog):
         first = "if not os.path.exists(f'{folder}/notes'): " + READY.replace("\n", "; sys.exit(7)\n")
@@ -59,15 +63,37 @@ class TestEnds:
             Supervisor(
                 command(str(tmp_path), first + "sys.exit(8)"), Bounds(restarts=1, within_seconds=1e3, suspects=0)
             ).run()
-        named, nameless = [each for each in caplog.records if each.message == "a worker died"]
+        named, nameless, *_ = [each for each in caplog.records if each.message == "a worker died"]
         assert (named.worker, named.status, named.role) == (f"h{named.pid}", 7, "worker")
         assert (nameless.worker, nameless.status) == ("none yet: it had not begun to work", 8)
 
-    def test_workers_that_die_too_often_end_it_with_an_error(self, tmp_path, notes):
+    def test_workers_that_die_in_a_row_for_one_reason_end_it_with_an_error(self, tmp_path, notes):
         bounds = Bounds(restarts=3, within_seconds=1000.0, suspects=0)
-        with pytest.raises(Unavailable, match="4 workers died within 1000 s, the last one with 7"):
+        said = "4 workers in a row died before they had taken a run, each with status 7"
+        with pytest.raises(Unavailable, match=said):
             Supervisor(command(str(tmp_path), READY + "sys.exit(7)"), bounds).run()
         assert len(notes()) == 4
+
+    def test_so_do_those_that_are_killed_before_they_are_ready(self, tmp_path, notes):
+        bounds = Bounds(restarts=2, suspects=0)
+        with pytest.raises(Unavailable, match=r"3 workers in a row .* each killed by SIGKILL"):
+            Supervisor(command(str(tmp_path), "note('begun'); os.kill(os.getpid(), 9)"), bounds).run()
+        assert len(notes()) == 3
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            # Killed while it imports its program, whenever memory is short.
+            "if begun < 8 and begun % 2: os.kill(os.getpid(), 9)\n" + READY + DRIVING + "if begun < 8: sys.exit(7)\n",
+            READY + "if begun < 8: os.kill(os.getpid(), (6, 9)[begun % 2])\n",  # for one reason and another
+            READY + DRIVING + "if begun < 8: sys.exit(7)\n",  # its runs are suspects from now on
+        ],
+    )
+    def test_other_deaths_do_not(self, tmp_path, notes, text):
+        whole = BEGUN + text + "os.kill(os.getppid(), 15)\n" + WAIT
+        bounds = Bounds(restarts=1, within_seconds=1000.0, suspects=0)
+        assert Supervisor(command(str(tmp_path), whole), bounds).run() == 0
+        assert sum(line.startswith("begun") for line in notes()) == 8
 
     def test_control_deaths_that_lie_far_apart_do_not(self, tmp_path, notes):
         bounds = Bounds(restarts=3, within_seconds=0.0, suspects=0)
@@ -101,7 +127,7 @@ class TestAway:
 
     def test_control_those_that_end_for_another_reason_are(self, tmp_path, notes):
         text = self.FIRST + "note('begun'); sys.exit(1)\n"
-        with pytest.raises(Unavailable, match="3 workers died"):
+        with pytest.raises(Unavailable, match="3 workers in a row"):
             Supervisor(command(str(tmp_path), text), Bounds(restarts=2, within_seconds=1000.0, suspects=0)).run()
 
     def test_a_first_one_that_finds_no_store_ends_it(self, tmp_path, notes):

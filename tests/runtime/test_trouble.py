@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.effects.acting import Acting
 from perdure.handles.sync import driving
-from perdure.handles.sync.acting import Acting
 from perdure.handles.sync.driving import Driving
 from perdure.handles.working import AsyncDesk
 from perdure.model.points import arm
@@ -96,7 +96,7 @@ class Trip:
 @pytest.mark.parametrize("swallow", [False, True])
 def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times):
     trip = Trip(swallow=swallow, times=times)
-    with perdure.open(url) as store:
+    with perdure.open(url, keep=0) as store:
         with pytest.raises(perdure.Unavailable):
             trip.drive(store)
         (handle,) = store.runs()
@@ -111,7 +111,7 @@ def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times
 def test_control_trouble_that_counts_as_the_agents_own(url, monkeypatch):
     monkeypatch.setattr(Driving, "troubled", lambda _, trouble: trouble)
     trip = Trip(swallow=True)
-    with perdure.open(url) as store:
+    with perdure.open(url, keep=0) as store:
         assert trip.drive(store) == "not charged"
         assert "undo hotel" in trip.calls
 
@@ -317,13 +317,13 @@ def test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, point)
 
 
 def test_control_nobody_says_it_in_a_batch(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
+    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, "effect.commit.after")
 
 
 def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: None)
+    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_what_is_stopped_before_the_call_was_not_sent(url, KeyboardInterrupt)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +21,7 @@ from runtime.worker_app import (
     insist,
     killer,
     narrow,
+    peek,
     plod,
     queue,
     stubborn,
@@ -49,6 +51,24 @@ def steps_of(handle) -> int:
     return len(handle._read(steps.steps))
 
 
+# -- beginning -----------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_while_it_imports_its_program_is_followed_by_another(stage: Scene, tmp_path):
+    crew = stage.crew(KILLED_ONCE=str(tmp_path / "killed"))
+    assert (tmp_path / "killed").exists()
+    assert stage.store.start(plod, 1, 0).result(timeout=60) == 0
+    assert crew.logged("a worker died", status=-signal.SIGKILL, worker="none yet: it had not begun to work")
+
+
+def test_agents_and_what_they_start_do_not_see_the_password_of_the_store(tmp_path, postgres_url):
+    password = urlsplit(postgres_url).password
+    with scene(postgres_url, tmp_path) as stage:
+        stage.crew()
+        assert stage.store.start(peek, f":{password}@").result(timeout=60) == [False] * 4
+        assert stage.store.start(peek, "WITNESS").result(timeout=60) == [True, False, True, True]  # the control
+
+
 # -- working -------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +96,15 @@ def test_logs_say_how_a_run_came_to_its_rest_and_nothing_of_what_it_said(stage: 
     until(lambda: crew.logged("waiting", run=dozing.id, level="info", why="sleep"))
     [said] = crew.logged("its program raised", run=failing.id)
     assert "in stumble" in said["trace"]
+    assert said["trace"].endswith(f"LookupError (its message: perdure show {failing.id}, or --log-level debug)")
     assert "a secret" not in crew.log.read_text()
+
+
+def test_whoever_asks_for_it_gets_the_message_too(stage: Scene):
+    crew = stage.crew("--log-level", "debug")
+    failing = stage.store.start(stumble, "a secret")
+    [said] = until(lambda: crew.logged("its program raised", run=failing.id))
+    assert "a secret" in said["trace"].splitlines()[-1]
 
 
 def test_limits_hold(stage: Scene):

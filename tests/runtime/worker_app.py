@@ -1,6 +1,7 @@
 """Agents for tests with real worker processes: each step says in a witness file when it began and ended, and where.
 
-WITNESS names the file. HURRIED makes every step take no time. CLOCK_OFF_SECONDS shifts this process's clock; UNFENCED takes
+WITNESS names the file. HURRIED makes every step take no time. KILLED_ONCE kills the first process that imports this.
+CLOCK_OFF_SECONDS shifts this process's clock; UNFENCED takes
 runs whoever has them (a control).
 """
 
@@ -9,11 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import perdure
 
 HURRIED = "HURRIED" in os.environ
+if "KILLED_ONCE" in os.environ and not os.path.exists(os.environ["KILLED_ONCE"]):  # noqa: PTH110
+    os.close(os.open(os.environ["KILLED_ONCE"], os.O_CREAT))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def witness(what: str, run: str, number: int) -> None:
@@ -201,3 +207,90 @@ if "UNFENCED" in os.environ:
 @perdure.agent
 def stumble(run, secret):
     raise LookupError(secret)
+
+
+@perdure.agent
+def peek(run, word):
+    """Whether a word is in the environment of agents, of what tools start, or on a command line."""
+    programs = [
+        path.read_bytes() for name in ("environ", "cmdline") for path in Path("/proc").glob(f"{os.getpid()}/{name}")
+    ]
+    started = subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
+    found = [word.encode() in each for each in (*programs, started, str(os.environ).encode())]
+    return run.step(lambda: found)
+
+
+@perdure.agent
+async def goes_on(run, catches):
+    """Catches what its verbs raise and tries again: Failed, Exception, or everything."""
+    kinds = {"Failed": perdure.Failed, "Exception": Exception, "everything": BaseException}
+    number = 0
+    while True:
+        number += 1
+        try:
+            await run.step(apause, run.id, number, 0.01)
+        except kinds[catches]:
+            continue
+
+
+@perdure.agent
+def plods_on(run):
+    """Its sync twin, that catches everything."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            run.step(pause, run.id, number, 0.01)
+        except BaseException:
+            continue
+
+
+@perdure.agent
+async def blocks(run, path):
+    """Blocks the event loop until a file is there."""
+    until_there(run.id, path)
+    return "back"
+
+
+@perdure.tool
+def charge(run, number, gate):
+    """Unsafe: called once, or a person is asked. It answers when a file is there."""
+    return pause(run, number, 0, gate)
+
+
+@perdure.agent
+def buys(run, gate):
+    return run.act(charge, run.id, 0, gate) + run.act(charge, run.id, 1, gate)
+
+
+@perdure.agent
+async def abuys(run, gate):
+    return sum(await asyncio.gather(*(run.act(charge, run.id, number, gate) for number in (0, 1))))
+
+
+@perdure.agent
+async def splits(run, gate, begun):
+    """One branch of its group fails as soon as another is in the middle of a call."""
+
+    async def fail():
+        await run.step(look_for, begun)
+        raise LookupError("this branch fails")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.act(charge, run.id, 1, gate))
+            group.create_task(fail())
+    except* LookupError:
+        pass
+    return await run.step(pause, run.id, 2, 0)
+
+
+async def look_for(path):
+    while not os.path.exists(path):  # noqa: PTH110, ASYNC110, ASYNC240
+        await asyncio.sleep(0.01)
+
+
+@perdure.agent
+async def parent(run, steps, gate):
+    child = await run.start(plod, steps, 0.01, gate)
+    return [await child.result(), await run.step(apause, run.id, steps, 0)]

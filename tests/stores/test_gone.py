@@ -68,7 +68,8 @@ def test_closing_an_old_store_takes_nothing_from_the_new_one(tmp_path):
     old = perdure.open(f"sqlite:///{path}")
     old.session("a").say("user", "old")
     for left in tmp_path.glob("a.db*"):
-        left.unlink()
+        if left.is_file():
+            left.unlink()
     with perdure.open(f"sqlite:///{path}") as new:
         session = new.session("b")
         session.say("user", "new")

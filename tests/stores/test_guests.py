@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, Invalid, Refused, Waiting
-from perdure.stores.guests import own_names
+from perdure.stores.blueprint import own_names
 from perdure.stores.sqlite import SqliteConnection
 
 
@@ -142,7 +142,7 @@ ALLOWED = [
     "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < 3) SELECT * FROM n",
     "SELECT value FROM json_each('[1, 2]')", "SELECT name FROM sqlite_schema", "ALTER TABLE rows ADD COLUMN more",
     "CREATE TABLE more (x INTEGER PRIMARY KEY AUTOINCREMENT, y UNIQUE); INSERT INTO more (y) VALUES (1); DROP TABLE more",
-    "CREATE TABLE kept (events TEXT, streams TEXT); UPDATE kept SET events = streams", "CREATE INDEX texts ON rows (text)",
+    "CREATE TABLE kept (events TEXT, streams TEXT); UPDATE kept SET events = streams", "CREATE INDEX rows_by_text ON rows (text)",
     "CREATE VIEW shown AS SELECT text FROM rows; SELECT * FROM shown",
     "CREATE TRIGGER t AFTER INSERT ON rows BEGIN UPDATE rows SET text = 'y'; END; INSERT INTO rows VALUES (1, 'x')",
     "INSERT INTO rows VALUES (5, 'x') ON CONFLICT (id) DO UPDATE SET text = excluded.text RETURNING id",

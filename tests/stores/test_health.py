@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure.stores import health
+from perdure.stores.files.layout import Layout
 from perdure.stores.health import Severity
 from perdure.stores.store import Fault, FaultKind
 
@@ -159,7 +160,7 @@ def test_a_files_store_of_a_newer_perdure_is_wrong_and_not_read(tmp_path) -> Non
     with perdure.open(url) as store:
         store.session("a")
     assert health.examine(url).sound
-    damaged(tmp_path / "store" / ".perdure" / "cache.db", "UPDATE meta SET value = '999' WHERE name = 'schema'")
+    damaged(Layout(tmp_path / "store").cache, "UPDATE meta SET value = '999' WHERE name = 'schema'")
     fixes = {each.check: each.fix for each in health.examine(url).findings if each.severity is Severity.ERROR}
     assert fixes["schema"] == "pip install --upgrade perdure"
     for read_only in (True, False):

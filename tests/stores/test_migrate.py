@@ -80,7 +80,7 @@ def test_the_steps_are_numbered_without_a_gap() -> None:
 
 def test_a_new_database_is_made_and_then_found(engine: Engine) -> None:
     assert [step.number for step in scripts.plan(engine)] == [step.number for step in migrate.migrations()]
-    assert scripts.schema_of(engine) == 0
+    assert scripts.schema_of(engine, STEPS) == 0
     assert [*scripts.bring_up_to_date(engine)] == [*migrate.migrations()]
     identity = scripts.identity_of(engine)
     assert (len(identity.uid), identity.epoch, identity.partition) == (32, 1, identity.uid)
@@ -105,17 +105,17 @@ def test_steps_are_applied_from_where_the_database_is(engine: Engine) -> None:
     assert [step.number for step in scripts.plan(engine, STEPS)] == [2, 3]
     assert [step.number for step in scripts.bring_up_to_date(engine, STEPS)] == [2, 3]
     assert ask(engine, "SELECT id, word, size FROM things") == [(1, "a", 7)]
-    assert scripts.schema_of(engine) == 3
+    assert scripts.schema_of(engine, STEPS) == 3
 
 
 def test_a_step_that_fails_leaves_all_as_it_was(engine: Engine) -> None:
     scripts.bring_up_to_date(engine, STEPS[:1])
     with pytest.raises(Fault):
         scripts.bring_up_to_date(engine, BROKEN)
-    assert scripts.schema_of(engine) == 1
+    assert scripts.schema_of(engine, STEPS) == 1
     assert len(ask(engine, "SELECT * FROM things")) == 0
     scripts.bring_up_to_date(engine, STEPS)
-    assert scripts.schema_of(engine) == 3
+    assert scripts.schema_of(engine, STEPS) == 3
 
 
 def test_the_old_database_is_kept_as_a_copy(file: SqliteEngine) -> None:
@@ -127,7 +127,7 @@ def test_the_old_database_is_kept_as_a_copy(file: SqliteEngine) -> None:
     (copy,) = copies(file)
     assert copy.stat().st_mode & 0o777 == 0o600
     kept = SqliteEngine("", copy)
-    assert scripts.schema_of(kept) == 1
+    assert scripts.schema_of(kept, STEPS) == 1
     assert ask(kept, "SELECT id, word FROM things") == [(1, "a")]
 
 
@@ -362,13 +362,13 @@ def test_a_migration_killed_at_any_point_is_clean_at_the_next_open(file: SqliteE
         script.run("INSERT INTO things (id, word) VALUES (1, 'a')")
     killed = run(MIGRATE.format(tests=str(ROOT / "tests")), str(file.path), crash_at=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert scripts.schema_of(file) == (3 if point == "migrate.committed" else 1)
+    assert scripts.schema_of(file, STEPS) == (3 if point == "migrate.committed" else 1)
     scripts.bring_up_to_date(file, STEPS)
-    assert scripts.schema_of(file) == 3
+    assert scripts.schema_of(file, STEPS) == 3
     assert ask(file, "SELECT id, word, size FROM things") == [(1, "a", 7)]
     assert ask(file, "SELECT id FROM others") == [(1,)]
     assert not [path for path in copies(file) if path.name.endswith(".partial")]
-    assert all(scripts.schema_of(SqliteEngine("", copy)) == 1 for copy in copies(file))
+    assert all(scripts.schema_of(SqliteEngine("", copy), STEPS) == 1 for copy in copies(file))
     assert copies(file)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import perdure
 from perdure.effects import deciding, ending
+from perdure.effects.sending import Sending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.sync.runs import RunHandle
-from perdure.handles.sync.sending import Sending
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
@@ -161,7 +161,7 @@ def test_a_conflict_of_versions_names_the_version_that_it_is_about(two, meanwhil
     one, other = two
     session, same = one.session("s"), other.session("s")
     session.set("x", 1)
-    meanwhile(values, "_refuse", lambda: same.delete("x"))
+    meanwhile(values, "_refuse", lambda: same.unset("x"))
     assert session.set("x", 2, expect=0).version == 3
 
 

@@ -115,5 +115,5 @@ def test_what_cannot_be_replayed_is_refused(source, tmp_path):
     url = f"sqlite:///{tmp_path}/two.db"
     with perdure.open(url, tenant="one") as one, perdure.open(url, tenant="two") as two:
         load(source, one, "a")
-        with pytest.raises(Conflict, match="tenant"):
+        with pytest.raises(Conflict, match="cannot take this stream"):
             load(source, two, "a")

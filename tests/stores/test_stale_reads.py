@@ -102,7 +102,7 @@ def test_control_without_the_heads_that_were_read_both_leave(postgres_store: str
 
 
 def test_a_tenant_is_not_taken_for_a_new_stream_of_the_same_number() -> None:
-    from perdure.planes import conversation, feed
+    from perdure.planes import conversation, subscriptions
 
     with open_store("memory:") as store:
         store.subscribe("reader")
@@ -110,6 +110,6 @@ def test_a_tenant_is_not_taken_for_a_new_stream_of_the_same_number() -> None:
         def verb(tx: Tx) -> object:
             stream, _pin = conversation.open_session(tx, "first")
             assert stream.id == tx.tenant
-            return feed.take(tx, "reader")
+            return subscriptions.take(tx, "reader")
 
         assert store._caller.write(verb) is not None

@@ -17,6 +17,8 @@ import pytest
 
 import perdure
 from perdure.model.instants import SECOND_US, system_clock
+from perdure.model.records.workers import About
+from perdure.planes import workers
 from perdure.stores import contention, health, strain, url
 from perdure.stores.advice import Advice
 from perdure.stores.contention import Contention
@@ -298,6 +300,17 @@ def test_runs_that_nobody_takes(store_url) -> None:
     [finding] = complaints(store_url)["runs"]
     assert "1 of agent 'greets' wait for a worker, the oldest for 120 minutes" in finding.says
     assert "perdure worker MODULE" in finding.fix
+
+
+def test_a_run_that_is_pinned_to_a_program_that_nobody_has(store_url) -> None:
+    with perdure.open(store_url) as store:
+        had, lost = store.start(greets), store.start(greets)
+        had.pin("1" * 16)
+        lost.pin("2" * 16)
+        store._caller.write(workers.introduce, "a" * 32, About(1, ("greets",), 1, programs=("1" * 16,)))
+    [finding] = complaints(store_url)["runs"]
+    assert finding.says == f"run {lost.id!r} is pinned to program 222222222222, which no living worker has"
+    assert f"perdure pin {lost.id} --any" in finding.fix
 
 
 def test_a_run_that_became_ready_just_now_is_no_complaint(store_url) -> None:

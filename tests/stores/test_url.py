@@ -169,11 +169,50 @@ def test_no_text_gives_anything_but_an_address_or_an_error_of_the_tree(text, sta
     [
         ("postgresql://me:secret@h/d", "postgresql://me:***@h/d"),
         ("postgresql://me@h/d", "postgresql://me@h/d"),
-        ("postgresql://me:se:c@ret@h/d", "postgresql://me:***@h/d"),
+        ("postgresql://me:se:c@ret@h/d", "postgresql://***"),
         ("sqlite:///a.db", "sqlite:///a.db"),
-        ("postgresql://me:s/ec@h/d", "postgresql://me:***@h/d"),
+        ("postgresql://me:s/ec@h/d", "postgresql://***"),
+        ("postgresql://a:1,[::1]:2/d?sslmode=require&hot=1", "postgresql://a:1,[::1]:2/d?sslmode=require&***"),
+        ("postgresql://me:p#a%2Fb@h,i:5433/d?pass%77ord=x", "postgresql://me:***@h,i:5433/d?pass%77ord=***"),
+        ("sqlite:////srv/a b@c:d.db?artifacts=file:///x", "sqlite:////srv/a b@c:d.db?artifacts=file:///x"),
+        ("memory:", "memory:"),
         ("postgresql://h/d?password=secret", "postgresql://h/d?password=***"),
     ],
 )
-def test_a_shown_url_has_no_password(text, shown):
+def test_a_shown_url_is_as_it_was_but_for_its_password(text, shown):
     assert urls.without_password(text) == shown
+
+
+SECRET = "hunter2"
+MALFORMED = [
+    "postgresql://me:{}@h/d", "postgresql://me:{}@h:5433/d?sslmode=require", "postgresql://:{}@h/d", "me:{}@h/d",
+    "postgresql://me:{}", "postgresql://me:@{}?@h/d", "postgresql://me:1?{}=x@h/d",
+    "postgresql:me:{}@h/d", "postgresql:/me:{}@h/d", "postgres//me:{}@h/d", "postgresql:///me:{}@h/d", "postgresql://me:{}/d",
+    "postgresql://me:x@{}@h/d", "postgresql://me:x/{}@h/d", "postgresql://me:x?{}@h/d", "postgresql://me:x#{}@h/d",
+    "postgresql://me:\uff03{}@h/d", "postgresql://me:[{}@h/d", "postgresql://h/d?password={}", "postgresql://h/d?pass%77ord={}",
+    "postgresql://h/d?PASSWORD={}", "postgresql://h/d?sslpassword={}", "postgresql://h/d?schema=a&passw%6Frd={}",
+    "postgresql://h/d?{}", "postgresql://h/d?password=a=b{}", "postgresql://h/d?password={};x", "host=h password={} user=me",
+    "host=h password='{} x'", "mysql://me:{}@h/d", "hunter://me:{}@h/d", "{}://h", "me:{}://h", "sqlite:me:{}@h",
+    "sqlite:///a.db?password={}", "sqlite:///a.db?artifacts=s3://key:{}@bucket", "sqlite:///a.db?artifacts=s3%3A%2F%2Fkey%3A{}%40bucket",
+    "files:///a?artifacts=s3://k/b?secret_access_key={}", "postgresql://h/d?artifacts=s3://key:{}@b", "postgresql://h/d?token={}",
+    "postgresql://me:{}@h/d?schema=A", "postgresql://me:{}@[h/d", "postgresql://me:{}@h:port/d", "postgresql://me:{}@h/d?nosuch=1",
+    "postgresql://me:{}@h/d?sslmode=bogus", "postgresql://me:{}%zz@h/d", "redis://:{}@h", "https://h?token={}", "{}@h",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_no_url_shows_its_secret_however_malformed(text, tmp_path, monkeypatch):
+    """Neither as it is shown, nor in what is said when it is refused or does not answer."""
+    monkeypatch.chdir(tmp_path)
+    url = text.format(SECRET)
+    assert SECRET not in urls.without_password(url) or url in ("hunter2://h", "hunter2@h")
+    with pytest.raises(Exception) as caught:
+        perdure.open(url, timeout=0.1, read_only=True)
+    said: BaseException | None = caught.value
+    assert isinstance(said, Error), said
+    assert SECRET not in repr(said.as_record()) + str(said) or url == "hunter2://h"
+
+
+@given(st.text("abc:/@?&=#%'[] ", max_size=20), st.text("abc:/@?&=#%'[] ", max_size=20))
+def test_a_password_before_an_at_is_never_shown(before, after):
+    assert SECRET not in urls.without_password(f"postgresql://me:{before}{SECRET}{after}@h/d")

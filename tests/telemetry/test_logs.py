@@ -48,7 +48,7 @@ def write_everything(store: perdure.Store, secret: str) -> None:
     session.update("name", lambda value: value + secret)
     with session.lock("lock", ttl="30s"):
         pass
-    session.delete("name")
+    session.unset("name")
     store.scope("user:x").set("name", secret)
     first = session.decide(secret, because=secret, then=secret, tags=["t"])
     first.supersede(secret, because=secret).close("worked", note=secret)
@@ -190,6 +190,7 @@ def test_the_command_line_logs_to_stderr_on_demand(tmp_path, words) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in ran.stderr.splitlines()]
     assert [(line["kind"], line["actor"]) for line in told if line["logger"] == "perdure.event"] == [
-        ("store.anchored", "bob")
+        ("store.tenants_named", "bob"),
+        ("store.anchored", "bob"),
     ]
     assert json.loads(ran.stdout)["format"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.testing import unasync
+
 TOOL = Path(__file__).parents[2] / "tools" / "unasync.py"
-_spec = importlib.util.spec_from_file_location("unasync", TOOL)
-assert _spec is not None
-assert _spec.loader is not None
-unasync = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(unasync)
 
 RULES = {
     "async def f(): await g(await h())": "def f(): g(h())",

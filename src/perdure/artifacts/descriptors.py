@@ -7,6 +7,7 @@ through a symbolic link. Every function raises errors of our tree, never `OSErro
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -18,6 +19,7 @@ from typing import Final
 from perdure.artifacts.compress import CHUNK_BYTES, HEADER_BYTES, pack_stream
 from perdure.artifacts.place import RESTORE, Stored
 from perdure.errors import Damaged, Error, Full, ReadOnly, Refused, Unavailable
+from perdure.model.ids import new_uid
 
 ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # the operator's choice: may be a link
 DIRECTORY: Final = ROOT | os.O_NOFOLLOW
@@ -25,6 +27,37 @@ DIRECTORY: Final = ROOT | os.O_NOFOLLOW
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NO_ROOM: Final = "free some space; nothing was written, and reads go on"
 NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+TEMPORARY: Final = re.compile(r"\.perdure-[0-9a-f]{32}", re.ASCII)
+
+
+def new_temporary(folder: int, mode: int) -> tuple[str, int]:
+    """A new file in a folder of the user, to be renamed: its name, and a descriptor that is to stay open until then.
+
+    It is locked: a file of this name that can be locked was left by a process that died.
+    """
+    name = f".perdure-{new_uid().hex()}"
+    fd = os.open(name, NEW_FILE, mode, dir_fd=folder)
+    with suppress(OSError):  # a file system without locks: what is left there is never removed
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return name, fd
+
+
+def remove_left(folder: int, names: Iterable[str]) -> list[str]:
+    """Remove those of these temporary files that a dead process left; returns the others, which somebody is writing."""
+    return [name for name in names if TEMPORARY.fullmatch(name) and not _removed(folder, name)]
+
+
+def _removed(folder: int, name: str) -> bool:
+    with opened(FILE, name, folder) as fd, translated(name):
+        if fd is None:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        return True
 
 
 @contextmanager
@@ -44,7 +77,21 @@ def opened(flags: int, name: str | Path, parent: int | None = -1) -> Iterator[in
 def sync(fd: int, where: str) -> None:
     """Return once what was written to this file or directory is on the disk."""
     with translated(where):
-        os.fsync(fd)
+        flush(fd)
+
+
+def flush(fd: int, *, data_only: bool = False) -> None:
+    """Return once a file or folder is on the disk itself. OSError from the disk.
+
+    On macOS fsync stops at the drive's cache, and there is no fdatasync: F_FULLFSYNC goes further, where the file system can.
+    data_only: size and content are enough.
+    """
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):
+            fcntl.fcntl(fd, full)
+            return
+    (getattr(os, "fdatasync", os.fsync) if data_only else os.fsync)(fd)
 
 
 def write_packed(fd: int, source: Iterable[bytes]) -> Stored:

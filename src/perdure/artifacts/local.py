@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from perdure.artifacts.compress import CHUNK_BYTES
-from perdure.artifacts.descriptors import NEW_FILE, sync, translated
+from perdure.artifacts.descriptors import ROOT, new_temporary, opened, sync, translated
 from perdure.errors import Invalid, NotFound
-from perdure.model.ids import new_uid
 
 Source: TypeAlias = "bytes | bytearray | memoryview | str | Path | BinaryIO | Iterable[bytes]"
 
@@ -51,37 +50,32 @@ def split_at(pieces: Iterator[bytes], count: int) -> tuple[bytes, Iterator[bytes
 
 def save_file(target: Path, pieces: Iterable[bytes]) -> Path:
     """Write a file: whole and on the disk when this returns, as it was before when it fails."""
-    if not target.parent.is_dir():
-        raise NotFound(f"there is no folder {target.parent}", path=str(target), hint="make it first")
     if target.is_dir():
         raise Invalid(f"{target} is a folder", path=str(target), hint="name a file in it")
-    temporary = target.with_name(f".{target.name[:100]}.{new_uid().hex()}.tmp")
+    with opened(ROOT, target.parent) as folder:
+        if folder is None:
+            raise NotFound(f"there is no folder {target.parent}", path=str(target), hint="make it first")
+        _save_in(folder, target, pieces)
+        sync(folder, str(target.parent))
+    return target
+
+
+def _save_in(folder: int, target: Path, pieces: Iterable[bytes]) -> None:
     with translated(str(target)):
-        fd = os.open(temporary, NEW_FILE, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
+        temporary, fd = new_temporary(folder, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        try:
             for piece in pieces:
                 with translated(str(target)):
                     file.write(piece)
             with translated(str(target)):
                 file.flush()
             sync(fd, str(target))
-        with translated(str(target)):
-            temporary.rename(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
-    return target
-
-
-def _sync_folder(folder: Path) -> None:
-    with translated(str(folder)):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        sync(fd, str(folder))
-    finally:
-        os.close(fd)
+            with translated(str(target)):
+                os.rename(temporary, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise
 
 
 def _utf8(text: str, path: str) -> bytes:

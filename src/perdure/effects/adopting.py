@@ -328,7 +328,10 @@ class _Adoption:
             "dispatched_at": part.dispatched_at, "deadline_at": part.deadline_at, "quiet_at": part.quiet_at,
             "error": part.error, "mishaps": part.mishaps, "first_dispatched_at": part.first_dispatched_at,
         }  # fmt: skip
-        return self._with_outcome("effect.adopted", EFFECTS, columns, part.meant, part.became)
+        supposed = _fields(self._doc(part.meant)).get("what_if") is not None
+        return self._with_outcome(
+            f"effect.{'supposed' if supposed else 'adopted'}", EFFECTS, columns, part.meant, part.became
+        )
 
     def _doubted(self, part: EffectPart) -> EffectPart:
         """What was under way, and if the run was not handed over also what was planned, is doubt (docs/decisions/0006).
@@ -365,5 +368,5 @@ class _Adoption:
 
 def _fields(doc: Any) -> dict[str, Any]:
     if not isinstance(doc, dict):
-        raise Invalid(f"expected fields by name, got {type(doc).__name__}", path="envelope.run.given")
+        raise Invalid(f"expected fields by name, got {type(doc).__name__}", path="envelope")
     return doc

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.effects import ledger
+from perdure.effects import envelope, ledger
 from perdure.effects.answers import arriving
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound
@@ -48,7 +48,7 @@ def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> Effec
         runs.check_here(tx, stream)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
-    return arriving(tx, stream, _settlement(verdict), seq, found.attempt, _outcome(verdict, by))
+    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by))
 
 
 def check_in_doubt(found: EffectRecord) -> None:
@@ -111,6 +111,32 @@ def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
     return said_yes and approval.digest == record.digest
 
 
+def resume(tx: Tx, stream: Stream, vouched: int | None) -> None:
+    """The verb behind `resume`: `runs.resume`, and an undo that failed is planned anew."""
+    failed = _failed_undo(tx, stream)
+    runs.resume(tx, stream, vouched)
+    _undo_anew(tx, stream, failed)
+
+
+def unpark(tx: Tx, stream: Stream) -> None:
+    """The verb behind `unpark`: `envelope.unpark`, and an undo that failed is planned anew."""
+    failed = _failed_undo(tx, stream)
+    envelope.unpark(tx, stream)
+    _undo_anew(tx, stream, failed)
+
+
+def _failed_undo(tx: Tx, stream: Stream) -> int | None:
+    """The undo by whose failure a run is parked, by its number."""
+    blamed, run = runs.blamed(tx, stream), runs.run(tx, stream)
+    is_undo = run.status is RunStatus.PARKED and run.reason == runs.UNDO_FAILED
+    return blamed if is_undo and isinstance(blamed, int) else None
+
+
+def _undo_anew(tx: Tx, stream: Stream, failed: int | None) -> None:
+    if failed is not None:
+        ledger.revive(tx, stream, failed)
+
+
 def retry(tx: Tx, stream: Stream) -> None:
     """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
 
@@ -138,6 +164,7 @@ def _do_anew(tx: Tx, stream: Stream, blamed: int) -> None:
         )  # fmt: skip
     if ledger.revive(tx, stream, blamed) is not None:
         waits.spend(tx, stream, blamed)
+        steps.redo_interrupted(tx, stream, blamed)
 
 
 def _redo_child(tx: Tx, stream: Stream, place: str, since: int) -> None:

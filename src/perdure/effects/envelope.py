@@ -256,7 +256,7 @@ def _pending(
     advice = _unsent(reads, stream, record) if unsent else _advice(reads, row, record, witness, now_us)
     in_doubt = not unsent and record.state is not EffectState.UNDOING
     return PendingEffect(
-        id=record.id, tool=record.tool, kind=record.kind, state=record.state, key=record.key, handed=record.handed,
+        id=record.id, tool=record.tool, kind=record.kind, state=record.state, key=record.key, handed=record.sent_key,
         attempt=record.attempt, action=str(advice.action), reason=advice.reason, until=advice.until_us,
         undo=record.rule.undo, undo_idempotent=record.rule.undo_idempotent,
         undoes=f"run:{stream.name}/{record.undoes}" if record.undoes else "",
@@ -318,14 +318,25 @@ def _verdict(
     if status is RunStatus.PARKED:
         ways = elsewhere.ways_on(record.id, reason, record.hint)
         return RunVerdict(Standing.PARKED, f"it is parked ({reason}): {ways}")
-    if doubts:
-        return RunVerdict(Standing.DOUBT, f"only a person can say whether {_and(doubts)} happened: `perdure settle`")
+    unsure = [each.id for each in pending if each.action == Action.PROBE and reason == "doubt"]
+    if doubts or unsure:
+        return RunVerdict(Standing.DOUBT, _in_doubt(doubts, unsure))
     if asks:
         return RunVerdict(Standing.PERSON, f"{_and(asks)} must be answered: `perdure answer`")
     for child in children:
         if child.verdict.standing not in (Standing.RESUMABLE, Standing.OVER):
             return RunVerdict(child.verdict.standing, f"it waits for run {child.run.name}: {child.verdict.says}")
     return RunVerdict(Standing.RESUMABLE, _going_on(status, pending, found))
+
+
+def _in_doubt(doubts: list[str], unsure: list[str]) -> str:
+    """unsure: what a probe could not settle yet, mostly because its sender, on another machine, may still send it."""
+    if doubts:
+        return f"only a person can say whether {_and(doubts)} happened: `perdure settle`"
+    return (
+        f"the probe could not settle {_and(unsure)}: it is asked again by itself; who knows more says so (`perdure settle`, "
+        "or `perdure gone` for a machine that is lost)"
+    )
 
 
 def _and(names: list[str]) -> str:
@@ -405,5 +416,5 @@ def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
         raise Conflict(f"run {stream.name} is being driven by {holder}", path="run", holder=holder)
     for each in _open_effects(tx, stream):
         if each.state is EffectState.DISPATCHED or (each.state is EffectState.IN_DOUBT and each.quiet_at is None):
-            said = each.error or EffectError(settling.DIED, "who sent it was gone when its run was handed over")
+            said = each.error or EffectError(settling.DIED, "its process was gone when the run was handed over")
             ledger.doubt(tx, stream, each.seq, each.attempt, said, quiet=each.holder in witness.dead)

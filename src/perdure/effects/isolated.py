@@ -9,7 +9,7 @@ standard error. The order pipe stays open after its one frame; when it closes, t
 group. The child also inherits the lock of its caller's holder: nobody is proved dead while a child of his may still send.
 
     order    {"module", "path", "name", "args", "handed"}    args: encoded; they are read when the tool's types are known
-    answer   {"result"} | {"unstorable": {"kind", "message", "path"}} | {"raised": {"classes", "code", "message"}}
+    answer   {"result"} | {"unstorable": {"kept", "message", "path"}} | {"raised": {"classes", "code", "message"}}
              | {"not_begun": {"code", "message"}}
 """
 
@@ -131,9 +131,9 @@ def _check_found(tool: Tool, address: Address) -> None:
 
 
 class Unkept(NamedTuple):
-    """Stands for what a tool gave and what cannot be kept, and says why: as little to be kept itself."""
+    """Stands for what a tool gave and what cannot be kept, and says why. kept: the form of it that can be."""
 
-    kind: str
+    kept: Any
     message: str
     path: str
 
@@ -368,7 +368,9 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         encode(result, "result")
     except Invalid as error:
-        return {"unstorable": {"kind": type(result).__name__, "message": error.message, "path": error.path}}
+        from perdure.effects.storable import storable  # noqa: PLC0415 - only for what cannot be kept
+
+        return {"unstorable": {"kept": storable(result), "message": error.message, "path": error.path}}
     return {"result": result}
 
 

@@ -5,6 +5,7 @@ Plain functions of both colours. Callers: whoever acts. Keeps P4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,21 +13,26 @@ from perdure.effects import ledger, settling
 from perdure.effects.isolated import Unkept
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.settling import Advice
+from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
+from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.model.values import to_plain
+from perdure.stores.tx import Tx
 
 LATE = "a late answer"
 RETRY_AFTER_MAX_SECONDS = 600.0
 # Modules in which no tool is: what is raised there is not its word.
 _NOT_TOOLS = (
-    "perdure.artifacts", "perdure.effects.judging", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
+    "perdure.artifacts", "perdure.effects.acting", "perdure.effects.judging", "perdure.effects.responding",
+    "perdure.effects.sending", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
 )  # fmt: skip
+# A verb about one attempt of an effect: the numbers of both, and what is said of it.
+Says = Callable[[Tx, Stream, int, int, Any], EffectRecord]
 
 
-def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Any, ...]:
-    """The verb for what came of a call when nobody waited for it any more, with its arguments."""
+def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Says, Any]:
+    """The verb for what came of a call when nobody waited for it any more, and what it is told."""
     if error is None:
         return ledger.commit, Outcome(kept(result), by=LATE)
     if says_no(tool, error):
@@ -67,18 +73,23 @@ def is_quiet(error: BaseException) -> bool:
 
 
 def kept(result: Any) -> Any:
-    """What is kept of a result: itself, or what it was, if it cannot be kept. It happened, and must not happen again."""
-    try:
-        to_plain(result, "result")
-    except Invalid:
-        return {"unstorable": result.kind if isinstance(result, Unkept) else type(result).__name__}
-    return result
+    """What is kept of a result: itself, or a form of it that can be. It happened, and must not happen again."""
+    return result.kept if isinstance(result, Unkept) else storable(result)
 
 
 def unkept(result: Any, error: Invalid) -> Outcome:
     """What is kept of an effect whose result cannot be: that it happened, and why not, where it was found out."""
     path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
     return Outcome(kept(result), unkept=f"{path}: {message}")
+
+
+def gone_silent(*, dead: bool, held: bool) -> EffectError:
+    """What is known of a sender that is no longer at it."""
+    if held and not dead:
+        return EffectError(
+            settling.SILENT, "the process that sent it lives but is silent: it may be stopped, and send it yet"
+        )
+    return EffectError(settling.DIED, settling.HAS_DIED if dead else settling.IS_SILENT)
 
 
 def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
@@ -91,8 +102,12 @@ def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
 
 def in_doubt_about(record: EffectRecord) -> str:
     """What is in doubt, and by what it came to be."""
-    why = f" ({record.error.code}: {record.error.message})" if record.error else ""
-    return f"it is not known whether {record.tool} happened{why}"
+    unknown = f"the outcome of {record.tool} is unknown"
+    if record.error is None:
+        return unknown
+    if record.error.code == settling.DIED:
+        return f"{record.error.message}, so {unknown}"
+    return f"{unknown} ({record.error.code}: {record.error.message})"
 
 
 def outcome_of(record: EffectRecord) -> Any:
@@ -101,8 +116,9 @@ def outcome_of(record: EffectRecord) -> Any:
         if record.unkept is not None:
             path, _, why = record.unkept.partition(": ")
             raise Invalid(
-                f"{record.tool} happened, but its result cannot be kept: {why}", path=path,
-                hint="give plain data from now on; whoever catches this may go on", effect=record.id,
+                f"{record.tool} happened, but its result cannot be kept as it is: {why}", path=path,
+                hint="give plain data from now on; facts['kept'] of this error is what is kept of it, and may be used",
+                effect=record.id, kept=record.result,
             )  # fmt: skip
         return record.result
     error = record.error or EffectError(record.state.value, f"{record.tool} is {record.state}")

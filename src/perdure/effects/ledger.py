@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.effects.settling import MISHAPS, has_landed
-from perdure.errors import Conflict, Failed, KeyReused, NotFound
+from perdure.errors import Cancelled, Conflict, Failed, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, text_of
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.listing import Listing
@@ -188,13 +188,15 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         "digest": intent.digest, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
         "at": tx.now,
     }  # fmt: skip
-    doc = {"args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), **intent.notes}
+    sent_key = sent_key_of(stream.uid.hex(), intent.key)
+    meant = {"args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key}
+    doc = {**meant, **intent.notes}
     seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
     return EffectRecord(
         seq, stream.kind, stream.name, intent.tool, intent.kind, arrow.target, intent.key, intent.digest, intent.args,
         intent.rule, columns["attempt"], columns.get("holder"), intent.place, intent.call, intent.undoes, columns["epoch"],
         tx.actor, to_datetime(tx.now), _when(columns.get("dispatched_at")), _when(columns.get("deadline_at")), None, None,
-        None, None, stream.ref(seq), 0, _when(columns.get("first_dispatched_at")),
+        None, None, stream.ref(seq), 0, _when(columns.get("first_dispatched_at")), sent_key=sent_key,
     )  # fmt: skip
 
 
@@ -363,6 +365,8 @@ def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], out
     if outcome is not None:
         said = {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
         said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful}
+    if found.what_if and "dispatched_at" in columns:  # now it is really done here
+        said |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
     return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
 
 
@@ -441,12 +445,16 @@ def effects_of_store(
     tool: str | None = None,
     of: str | None = None,
     errors: bool = False,
+    what_if: bool = False,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[tuple[Stream, EffectRecord]]:
-    """The effects of this tenant, newest first, each with its stream. of: session or run. errors: those that have one."""
+    """The effects of this tenant, newest first, each with its stream. of: session or run. errors: those that have one.
+
+    what_if: also those that what-if forks copied.
+    """
     listing = Listing(reads, limit, after, since, until)
     rows = reads.query(
         Q.effects_of_store,
@@ -455,8 +463,9 @@ def effects_of_store(
         tool=None if tool is None else check_name(tool, "tool"),
         of=of,
         errors=1 if errors else None,
+        done=None if what_if else 1,
     )
-    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.seq))
+    return listing.page(rows, partial(_record, reads), at=13, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
@@ -465,6 +474,8 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     where = f"{stream.kind} {stream.name} effect {seq}"
     meant = stored_fields(doc_of(reads, planned, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
+    what_if = meant.get("what_if") == (dispatched_at or 0)
+    sent_key = sent_key_of(stream.uid.hex(), key)
     return EffectRecord(
         seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
         key, digest, stored_fields(stored_value(meant.get("args"), where), where),
@@ -474,7 +485,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
         stored_value(became.get("result"), where), stored_as(EffectError | None, became.get("error"), "error", where),
         stored_as(str | None, became.get("by"), "name", where), stream.ref(seq), mishaps,
         stored_instant_or_none(first_dispatched_at, where), stored_as(str | None, became.get("unkept"), "reason", where),
-        bool(became.get("doubtful")),
+        bool(became.get("doubtful")), str(meant.get("sent_key", sent_key)) if what_if else sent_key, what_if,
     )  # fmt: skip
 
 
@@ -485,7 +496,7 @@ def knows(reads: Reads, stream: bytes, seq: int, attempt: int) -> bool:
 
 def error_of(error: BaseException) -> EffectError:
     """An exception as it is kept: its name, or the code that it gives, and what it says."""
-    return EffectError(error.code if isinstance(error, Failed) else type(error).__name__, _said(error))
+    return EffectError(error.code if isinstance(error, (Cancelled, Failed)) else type(error).__name__, _said(error))
 
 
 def _said(error: BaseException) -> str:

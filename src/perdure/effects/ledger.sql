@@ -23,19 +23,21 @@ WHERE f.stream = :stream AND f.seq > :after
   AND f.state IN ('planned', 'dispatched', 'in_doubt', 'undoing') --? open
 ORDER BY f.seq LIMIT :limit
 
--- effects_of_store: the effects of a tenant, newest first.
+-- effects_of_store: the effects of a tenant, newest first; `done` leaves out what a what-if fork copied.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
   f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM effects f
 JOIN streams s ON s.id = f.stream
-JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
   AND s.kind = :of --? of
   AND f.error IS NOT NULL --? errors
+  AND NOT EXISTS (SELECT 1 FROM events m --? done
+    WHERE m.stream = f.stream AND m.seq = f.seq AND m.kind = 'effect.supposed' AND m.at >= coalesce(f.dispatched_at, 0)) --? done
   AND f.at >= :since --? since
   AND f.at < :until --? until
   AND (f.at, f.stream, f.seq) < (:after_at, :after_stream, :after_seq) --? after_at

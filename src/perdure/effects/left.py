@@ -86,7 +86,8 @@ def _merged(found: Page[Found], left: list[Found], limit: int) -> Page[Found]:
     """Both in the order of the one, each once."""
     both = sorted({_order(each): each for each in (*found, *left)}.items(), reverse=True)
     more = found.next is not None or len(both) > limit
-    return Page([each for _, each in both[:limit]], encode_cursor(*both[limit - 1][0]) if more else None)
+    following = encode_cursor(*both[limit - 1][0]) if more else None
+    return Page([each for _, each in both[:limit]], following, found.damaged)
 
 
 def _order(found: Found) -> tuple[int, int, int]:

@@ -24,7 +24,7 @@ def plan(
     tx: Tx, stream: Stream, intent: Intent, epoch: int, asked: Refuse | str | None, within: Duration | None = None
 ) -> EffectRecord:
     """Plan an effect, and what comes first (see `ask`)."""
-    return ask(tx, stream, for_call(tx, stream, ledger.plan, intent, epoch), epoch, asked, within)
+    return ask(tx, stream, for_call(ledger.plan)(tx, stream, intent, epoch), epoch, asked, within)
 
 
 def ask(
@@ -39,7 +39,7 @@ def ask(
     if isinstance(asked, Refuse):
         if record.epoch != epoch:  # it may have been sent by what a restore forgot
             return record
-        return answering(tx, stream, ledger.withdraw, record.seq, EffectError("Refused", asked.reason), "a guard")
+        return answering(ledger.withdraw)(tx, stream, record.seq, EffectError("Refused", asked.reason), "a guard")
     ask_approval(tx, stream, record, asked, within)
     return record
 
@@ -105,7 +105,7 @@ def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, e
     if record.epoch != epoch or record.state is EffectState.IN_DOUBT:
         return hold_back(tx, stream, record, why, epoch)
     error = EffectError("Refused", why)
-    return answering(tx, stream, ledger.withdraw, record.seq, error, approval.met_by or "")
+    return answering(ledger.withdraw)(tx, stream, record.seq, error, approval.met_by or "")
 
 
 def hold_back(tx: Tx, stream: Stream, record: EffectRecord, why: str, epoch: int) -> EffectRecord:

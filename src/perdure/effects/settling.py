@@ -14,10 +14,13 @@ from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.records.effects import EffectRecord, ToolKind
 
 DIED, OVERDUE, INTERRUPTED, RESTORED = "Died", "Overdue", "Interrupted", "Restored"
+HAS_DIED, IS_SILENT = "the process died during the call", "the process that made the call gives no sign of life"
 STRAYED = "Strayed"  # after a restore its run has found out something anew: it may have done this with other words
 UNAPPROVED = "Unapproved"  # after a restore a person refused it, or called its run off: it may have been sent before
 LOOK_MIN_US, LOOK_MAX_US = SECOND_US, 600 * SECOND_US  # between two looks at doubt that time may settle
-MISHAPS = frozenset({DIED, INTERRUPTED, RESTORED, STRAYED, UNAPPROVED})  # not the tool's doing: uses up no retry
+SILENT = "Silent"  # its sender lives, and has lost what it sent for: it may be stopped, and send it yet
+# Not the tool's doing: these use up no retry.
+MISHAPS = frozenset({DIED, SILENT, INTERRUPTED, RESTORED, STRAYED, UNAPPROVED})
 MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its processes, and a person is asked
 
 

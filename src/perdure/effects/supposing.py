@@ -17,7 +17,7 @@ from perdure.effects.envelope import Witness, envelope
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.ids import new_uid
-from perdure.model.records.effects import EffectState
+from perdure.model.records.effects import EffectState, sent_key_of
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
 from perdure.model.values import to_plain
@@ -92,7 +92,7 @@ def suppose(
         return _replaced(part, plain, said) if part.seq == wanted.seq else part
 
     done = tuple(replaced(each) for each in was.steps)
-    effects = tuple(replaced(_left(each)) for each in was.effects)
+    effects = tuple(replaced(_copied(_left(each), said, stream)) for each in was.effects)
     kept = tuple(replaced(each) for each in was.waits if _is_over(each))
     if wanted.seq not in {each.seq for each in (*done, *effects, *kept)}:
         raise Invalid("it has nothing to replace there", path="at")
@@ -130,6 +130,14 @@ def _left(part: EffectPart) -> EffectPart:
     if part.state is EffectState.UNDOING:
         return msgspec.structs.replace(part, state=EffectState.COMMITTED)
     return part
+
+
+def _copied(part: EffectPart, said: dict[str, Any], stream: Stream) -> EffectPart:
+    """The effect, marked as one that was not done here, with the key that was sent for it."""
+    meant = said[part.meant.blob] if part.meant.blob else part.meant.doc
+    sent_key = sent_key_of(stream.uid.hex(), part.key)
+    doc = {"sent_key": sent_key, **meant, "what_if": part.dispatched_at or 0}
+    return msgspec.structs.replace(part, meant=Document(doc=doc))
 
 
 def _replaced(part: StepPart | EffectPart | WaitPart, plain: Any, said: dict[str, Any]) -> Any:

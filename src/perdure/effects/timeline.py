@@ -1,13 +1,18 @@
-"""The timeline of a run: its newest events with what each was about, for people. Costs what is shown (P8). Caller: handles."""
+"""What a run did, for people: its newest events with what each was about (costs what is shown, P8), and what it is at, to be
+compared with another. Caller: handles.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from perdure.effects import ledger
 from perdure.log.change import Stream
 from perdure.log.event import Body
 from perdure.model.limits import check_page
 from perdure.model.records.timeline import TimelineRecord
+from perdure.planes import runs, steps, waits
+from perdure.planes.difference import RunStand
 from perdure.planes.documents import inline_body
 from perdure.planes.lineage import MAX_SEQ
 from perdure.planes.origins import check_seq
@@ -32,6 +37,17 @@ def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str
     rows = reads.query(Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=count + 1)
     page = page_by_seq(rows, count, lambda row: row[0])
     return Page([_record(reads, stream, row) for row in reversed(page)], page.next)
+
+
+@one_state
+def stand(reads: Reads, stream: Stream) -> RunStand:
+    """What a run is at: how it stands and all that it did. Costs what it did."""
+    return RunStand(
+        runs.run(reads, stream),
+        steps.left(reads, stream),
+        ledger.all_effects(reads, stream),
+        waits.waits(reads, stream),
+    )
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TimelineRecord:

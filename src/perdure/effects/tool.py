@@ -10,13 +10,17 @@ import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import update_wrapper
-from typing import Any, overload
+from typing import Any, Generic, Literal, TypedDict, Unpack, overload
 
 import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.functions import (
     Declared,
+    P,
+    P_of,
+    R,
+    R_co,
     check_called,
     check_free,
     check_options,
@@ -26,7 +30,7 @@ from perdure.model.functions import (
 )
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name, check_one_of
-from perdure.model.records.effects import Rule, ToolKind, Verdict
+from perdure.model.records.effects import Rule, ToolKind, ToolKindName, Verdict
 from perdure.model.values import digest
 from perdure.planes.spans import Duration
 
@@ -45,11 +49,11 @@ _BARE: dict[Any, Any] = {
 DECLARED: Declared[Tool] = Declared()  # what recovery can settle doubt with in this process
 
 
-class Tool:
+class Tool(Generic[P_of, R_co]):
     """A function with its declaration. Calling it calls the function: only acting goes through the ledger."""
 
     def __init__(
-        self, fn: Callable[..., Any], name: str, kind: ToolKind, rule: Rule, *, probe: Probe | None, undo: Tool | None,
+        self, fn: Callable[P_of, R_co], name: str, kind: ToolKind, rule: Rule, *, probe: Probe | None, undo: Tool | None,
         fails: tuple[type[BaseException], ...], guards: tuple[Guard, ...], limit: int | None, isolate: bool,
         backoff: float, keep: str,
     ) -> None:  # fmt: skip
@@ -73,7 +77,7 @@ class Tool:
         self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
         update_wrapper(self, fn)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
         """The bare function: nothing is recorded."""
         return self.fn(*args, **kwargs)
 
@@ -134,16 +138,39 @@ def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list
     return positional, named
 
 
+class Declaration(TypedDict, total=False):
+    """What a tool may say about itself besides its kind and its probe; see `tool`."""
+
+    name: str | None
+    undo: Callable[..., Any] | None
+    timeout: Duration | None
+    lands_within: Duration | float
+    keeps_keys: Duration | None
+    retries: int
+    backoff: Duration | None
+    fails: Iterable[type[BaseException]]
+    guards: Iterable[Guard]
+    limit: int | None
+    isolate: bool
+    keep: Literal["value", "digest"]
+
+
+# No checker can take `key` out of a function's parameters. Tools that are keyed, or have a probe, which finds by it, are known
+# by what they give alone.
 @overload
-def tool(fn: Callable[..., Any], /) -> Tool: ...
+def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *, kind: str | ToolKind | None = None, name: str | None = None, probe: Probe | None = None,
-    undo: Callable[..., Any] | None = None, timeout: Duration | None = None, lands_within: Duration | float = ...,
-    keeps_keys: Duration | None = None, retries: int = 0, backoff: Duration | None = None,
-    fails: Iterable[type[BaseException]] = (), guards: Iterable[Guard] = (), limit: int | None = None, isolate: bool = False,
-    keep: str = "value",
-) -> Callable[[Callable[..., Any]], Tool]: ...  # fmt: skip
+    *, kind: Literal["keyed", ToolKind.KEYED], probe: Probe | None = None, **declared: Unpack[Declaration]
+) -> Callable[[Callable[..., R]], Tool[..., R]]: ...
+@overload
+def tool(
+    *, kind: ToolKind | ToolKindName | None = None, probe: Probe, **declared: Unpack[Declaration]
+) -> Callable[[Callable[..., R]], Tool[..., R]]: ...
+@overload
+def tool(
+    *, kind: ToolKind | ToolKindName | None = None, probe: None = None, **declared: Unpack[Declaration]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Declare what a function does to the outside world.
 
@@ -194,7 +221,7 @@ def _made(
         timeout=_us(timeout, "timeout"),
         lands_within=0 if lands_within == 0 else duration_us(lands_within, "lands_within"),
         keeps_keys=_us(keeps_keys, "keeps_keys"),
-        retries=_retries(retries),
+        retries=check_retries(retries),
         undo=undoing.name if undoing else "",
         undo_idempotent=undoing is not None and undoing.kind in (ToolKind.IDEMPOTENT, ToolKind.KEYED),
     )
@@ -222,7 +249,8 @@ def _us(duration: Duration | None, path: str) -> int | None:
     return None if duration is None else duration_us(duration, path)
 
 
-def _retries(retries: object) -> int:
+def check_retries(retries: object) -> int:
+    """How often to try again. Invalid for what is no such number."""
     if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
         raise Invalid(f"expected how often to try again, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
     return retries

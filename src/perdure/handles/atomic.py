@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from perdure.errors import Invalid, Refused
+from perdure.handles import fences
 from perdure.handles.callers import Args, AsyncCaller, Caller, Check, Kwargs
 from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
-from perdure.planes import conversation, steps, values
+from perdure.planes import conversation, locks, steps, values
 from perdure.planes.spans import Duration
+from perdure.stores.core import Reader
 from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class TxCaller(Caller):
@@ -50,9 +54,12 @@ class TxCaller(Caller):
             return super().run(verb, args, kwargs, pin)
         return self.inside(verb, *args, pin=pin, **kwargs)
 
-    def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def read(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read verb in this transaction: it sees what was written in it."""
-        return super().read(verb, *args, **kwargs) if self._settled else verb(self._tx, *args, **kwargs)
+        if self._settled:
+            return super().read(verb, *args, **kwargs)
+        reads: Any = self._tx  # what handles read in a session asks for no more than `Reads`
+        return verb(reads, *args, **kwargs)
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work, while there is a transaction to do it for."""
@@ -66,11 +73,26 @@ class TxCaller(Caller):
             return super().pause(seconds, check)
         raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
 
+    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
+        """The verb as it is, inside the transaction: that is fenced whole, and another's thread may be carrying it out."""
+        return super().fenced(verb) if self._settled else verb
+
+    def enter(self, fence: locks.Fence) -> fences.Block | None:
+        """Nothing, inside the transaction: nobody can lose a lock in the middle of it."""
+        return super().enter(fence) if self._settled else None
+
     def check_may_send(self) -> None:
         """Refused inside the transaction: the intent of an effect would not be durable before it is sent (P2)."""
         if not self._settled:
             hint = "act outside; an effect on rows of your own: begin, dispatch, tx.sql, commit"
             raise Refused("nothing is sent inside atomic", path="act", hint=hint)
+
+    def check_may_search(self) -> None:
+        """Refused inside the transaction: only what is committed is searched, and the index is brought up to date by others."""
+        if not self._settled:
+            raise Refused(
+                "nothing is searched inside atomic", path="search", hint="recall and search before or after it"
+            )
 
 
 class JoinedCaller(TxCaller):
@@ -145,18 +167,20 @@ def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
     return Done(fn(Atomic(inside)), inside, held_back)
 
 
-def run_on(caller: Caller | AsyncCaller, fn: Callable[[Atomic], Any], connection: Any) -> Any:
-    """What is behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
+def run_inside(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Any:
+    """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
+    return fn(Atomic(JoinedCaller(tx, caller)))
+
+
+def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[[Atomic], Any], connection: Any) -> Any:
+    """Run `run_inside`, fenced or not, in a transaction of the user."""
     core = caller.core
     if core.engine.dialect != "postgres":
         hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"
         raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
     from perdure.stores.joined import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
 
-    def verb(tx: Tx) -> Any:
-        return fn(Atomic(JoinedCaller(tx, caller)))
-
-    return run_joined(core, connection, verb, actor=caller.actor, tenant=caller.tenant)
+    return run_joined(core, connection, partial(verb, fn=fn, caller=caller), actor=caller.actor, tenant=caller.tenant)
 
 
 def run_atomic_step(

@@ -9,20 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.errors import ReadOnly
+from perdure.effects.keeping import Keeping, keep_trying
+from perdure.errors import ReadOnly, Unavailable
+from perdure.handles import fences
 from perdure.handles.heartbeat import Heartbeat
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
-from perdure.planes import presence
-from perdure.stores.core import Core
+from perdure.planes import locks, presence
+from perdure.stores.core import Core, Reader
 from perdure.stores.lane import Job
+from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Args = tuple[Any, ...]  # of a verb, passed on as they are: unpacking them at every step would cost as much as a read
 Kwargs = dict[str, Any]
 Check = Callable[[], None]
@@ -47,9 +52,9 @@ class Caller:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
         return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
-    def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same, as a call."""
-        return self.run(verb, args, kwargs, pin)
+        return self.run(verb, args, kwargs, "")
 
     def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream. The first one in a session also writes down, in its commit, that this
@@ -69,13 +74,17 @@ class Caller:
         heartbeat.attend(stream)
         return result
 
-    def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def read(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read verb."""
         return self.core.read(verb, *args, tenant=self.tenant, **kwargs)
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work."""
         return task(*args)
+
+    def keep_trying(self, write: Callable[[], T], where: str, check: Check) -> T:
+        """Record what this process alone knows; see `effects.keeping`."""
+        return keep_trying(self.core, write, where, lambda seconds: self.pause(seconds, check))
 
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
@@ -95,8 +104,19 @@ class Caller:
                 return future.result(CHECK_SECONDS)
             check()
 
+    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
+        """The verb, fenced by the locks that the running code is inside of."""
+        return _fenced(self.core, verb)
+
+    def enter(self, fence: locks.Fence) -> fences.Block | None:
+        """The running code holds this lock from here on."""
+        return fences.enter(self.core, fence)
+
     def check_may_send(self) -> None:
         """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
+
+    def check_may_search(self) -> None:
+        """Nothing: what is committed can be searched."""
 
 
 class AsyncCaller:
@@ -118,9 +138,9 @@ class AsyncCaller:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
         return self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
-    async def write(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+    async def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same, as a call."""
-        return await self.run(verb, args, kwargs, pin)
+        return await self.run(verb, args, kwargs, "")
 
     async def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream; see `Caller.write_in`."""
@@ -138,13 +158,32 @@ class AsyncCaller:
         heartbeat.attend(stream)
         return result
 
-    async def read(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def read(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read verb."""
         return await self.core.aread(verb, *args, tenant=self.tenant, **kwargs)
 
     async def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
+
+    async def keep_trying(self, write: Callable[[], Awaitable[T]], where: str, check: Check) -> T:
+        """Record what this process alone knows; see `effects.keeping`, whose loop this is in async form."""
+        keeping: Keeping | None = None
+        recorded = False
+        try:
+            while True:
+                try:
+                    result = await write()
+                except Unavailable as error:
+                    keeping = keeping or Keeping(self.core, where)
+                    seconds = keeping.pause_after(error)
+                else:
+                    recorded = True
+                    return result
+                await self.pause(seconds, check)
+        finally:
+            if keeping is not None:
+                keeping.end(recorded=recorded)
 
     async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""
@@ -158,7 +197,18 @@ class AsyncCaller:
 
         return await wrap_future(future)
 
+    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
+        """The verb, fenced by the locks that the running code is inside of."""
+        return _fenced(self.core, verb)
+
+    def enter(self, fence: locks.Fence) -> fences.Block | None:
+        """The running code holds this lock from here on."""
+        return fences.enter(self.core, fence)
+
     def check_may_send(self) -> None:
+        """Nothing, as above."""
+
+    def check_may_search(self) -> None:
         """Nothing, as above."""
 
 
@@ -180,6 +230,13 @@ class AsyncFrozenCaller(AsyncCaller):
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:  # noqa: ARG002
         """Refuse."""
         raise _past()
+
+
+def _fenced(core: Core, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
+    if not fences.INSIDE.get():  # of nearly every write
+        return verb
+    held = fences.around(core)
+    return partial(locks.fenced, held, verb) if held else verb
 
 
 def _past() -> ReadOnly:

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Hashable, MutableMapping
+from contextlib import suppress
 from functools import partial
 
 from perdure.errors import Error, NewerSchema
@@ -94,8 +95,14 @@ class Heartbeat:
         """Whether there is anything to live for."""
         return bool(self.attended or self._claims)
 
+    def prove(self) -> None:
+        """Hold the lock file that proves a death, so that others need not wait for a lapse. Without it they wait for that."""
+        with suppress(Error):
+            self.core.living.begin()
+
     def _begin(self) -> None:
         self.begun = self._seen = True
+        self.prove()
         if not self.core.clock_moves:
             return
         with self._mutex:

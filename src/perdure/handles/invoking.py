@@ -14,44 +14,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from perdure.effects.commands import Late, Overdue
 from perdure.handles.callers import Check
 from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.places import enter, leave, standing_in
-from perdure.stores.flights import Flights
 from perdure.stores.living import Living
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
-
-Late = Callable[[Any, BaseException | None], None]
-
-
-class Overdue(Exception):
-    """The deadline passed. quiet: the call is over and can no longer send anything."""
-
-    def __init__(self, seconds: float, *, quiet: bool) -> None:
-        super().__init__(f"no answer within {seconds:g} s")
-        self.quiet = quiet
-
-
-class Attempt:
-    """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
-
-    __slots__ = ("_flights", "_name", "goes_on")
-
-    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
-        self._flights = flights
-        self._name = name
-        self.goes_on = False  # nobody waits for the call any more, and it has not come back
-        flights.begin(name, self)
-
-    def recorded(self) -> None:
-        """Whoever sent it is done with it. A call that was left behind ends its own flight."""
-        if not self.goes_on:
-            self.landed()
-
-    def landed(self) -> None:
-        """Nothing can come of it any more."""
-        self._flights.end(self._name, self)
 
 
 class Flight:
@@ -137,7 +106,9 @@ class Invoker:
         finally:
             leave(token)
 
-    def call_within(self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None) -> Any:
+    def call_within(
+        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None, *, is_async: bool = False  # noqa: ARG002 - either
+    ) -> Any:  # fmt: skip
         """Call a function with a deadline. Overdue when it is not kept; what `check` raises meanwhile ends the waiting, too."""
         ended = threading.Event()
         flight = Flight(fn, self._living, ended.set)
@@ -168,12 +139,12 @@ class AsyncInvoker:
     def __init__(self, living: Living | None) -> None:
         self._living = living
 
-    async def call(self, fn: Callable[[], Any], late: Late | None = None) -> Any:
+    async def call(self, fn: Callable[[], Any], late: Late | None = None, *, is_async: bool = False) -> Any:
         """Call a function that has no deadline."""
-        if getattr(fn, "is_async", False):
+        if is_async:
             with standing_in(None):  # in this very task: nothing else of it runs meanwhile
                 return await fn()
-        return await self._wait(fn, None, late)
+        return await self._flown(fn, None, late)
 
     async def read(self, fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
         """Call a function that sends nothing: a sync one on a thread that others have used."""
@@ -188,14 +159,12 @@ class AsyncInvoker:
             leave(token)
 
     async def call_within(
-        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None  # noqa: ARG002 - a task is cancelled
+        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None, *, is_async: bool = False  # noqa: ARG002
     ) -> Any:  # fmt: skip
         """Call a function with a deadline. Overdue when it is not kept."""
-        return await self._wait(fn, seconds, late)
+        return await _finish(fn, seconds, late) if is_async else await self._flown(fn, seconds, late)
 
-    async def _wait(self, fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
-        if getattr(fn, "is_async", False):
-            return await _finish(fn, seconds, late)
+    async def _flown(self, fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
         import asyncio  # noqa: PLC0415 - as above
 
         loop = asyncio.get_running_loop()
@@ -257,20 +226,6 @@ def _tell(task: Any, late: Late | None) -> None:
     except BaseException as raised:  # noqa: BLE001 - whatever a tool raises is judged by its declaration
         result, error = None, raised
     late(result, error)
-
-
-class Prepared:
-    """A function with its arguments, to be called once: knows whether it gives something to await."""
-
-    __slots__ = ("_call", "is_async")
-
-    def __init__(self, call: Callable[[], Any], *, is_async: bool) -> None:
-        self._call = call
-        self.is_async = is_async
-
-    def __call__(self) -> Any:
-        """Call it."""
-        return self._call()
 
 
 def _in_event_loop() -> bool:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from perdure.effects.commands import Overdue
 from perdure.effects.isolated import Child, Killed
 from perdure.effects.tool import Tool
 from perdure.handles.callers import Check
-from perdure.handles.invoking import AsyncInvoker, Overdue
+from perdure.handles.invoking import AsyncInvoker
 from perdure.model.instants import SECOND_US
 from perdure.stores.living import Living
 
@@ -66,9 +67,7 @@ class AsyncIsolator:
     def __init__(self, living: Living) -> None:
         self._living = living
 
-    async def call(
-        self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], check: Check  # noqa: ARG002 - a task is cancelled
-    ) -> Any:  # fmt: skip
+    async def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
         """Call it. Overdue when it did not answer in time and was killed. Cancelling kills it too, at once."""
         from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 

@@ -36,6 +36,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     artifacts: str | None = None,
     guards: Iterable[Guard] = (),
     lease: float = LEASE_TTL_SECONDS,
+    keep: float | None = None,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
 
@@ -43,11 +44,15 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     artifacts: where large blobs go (`file:///dir`, `s3://…`); default: beside the SQLite file.
     guards: functions of an intent and an actor, asked before any effect is sent: None, Refuse(…) or RequireApproval(…).
     lease: seconds without a sign of life after which others take over what this store holds; at least one.
+    keep: seconds for which a result that was got outside (of an effect, a step, a model) is kept and tried again while the
+    store is away or full; ten minutes by default, none with a clock of your own.
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    core, tenant_id = _open_core(url, actor, tenant, clock, timeout, artifacts, guards, lease, read_only=read_only)
+    core, tenant_id = _open_core(
+        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, read_only=read_only
+    )
     return Store(Caller(core, actor, tenant_id), owner=True)
 
 
@@ -62,9 +67,10 @@ def aopen(
     artifacts: str | None = None,
     guards: Iterable[Guard] = (),
     lease: float = LEASE_TTL_SECONDS,
+    keep: float | None = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, read_only=read_only))
+    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, read_only=read_only))
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
@@ -106,7 +112,7 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
 
 async def _aopen(
     url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, *, read_only: bool,
+    lease: float, keep: float | None, *, read_only: bool,
 ) -> AsyncStore:  # fmt: skip
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
@@ -116,7 +122,7 @@ async def _aopen(
 
     def opened() -> tuple[Core, int]:
         return handover.give(
-            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, read_only=read_only)
+            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, keep, read_only=read_only)
         )
 
     try:
@@ -157,12 +163,14 @@ class _Handover:
 
 def _open_core(
     url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, *, read_only: bool,
+    lease: float, keep: float | None, *, read_only: bool,
 ) -> tuple[Core, int]:  # fmt: skip
     check_name(actor, "actor")
     check_name(tenant, "tenant")
     _check_seconds(timeout, "timeout", TIMEOUT_MAX_SECONDS)
     _check_seconds(lease, "lease", LEASE_MAX_SECONDS, LEASE_MIN_SECONDS)
+    if keep:  # none at all is allowed
+        _check_seconds(keep, "keep", LEASE_MAX_SECONDS)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     asked = guards_of(guards)
@@ -170,6 +178,7 @@ def _open_core(
         url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts, lease_seconds=lease
     )
     core.guards = asked
+    core.keep_seconds = core.keep_seconds if keep is None else keep
     try:
         if not read_only:
             rewound.notice(core)

@@ -15,13 +15,13 @@ from perdure.handles import crossing
 from perdure.handles.callers import AsyncCaller
 from perdure.handles.opening import keep_views
 from perdure.model.limits import check_name
-from perdure.model.records.workers import About, WorkersRecord
+from perdure.model.records.workers import About, StrandedRecord, WorkersRecord
 from perdure.planes import leasing, presence, runs, workers
 from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
-from perdure.stores.core import Core, open_core
+from perdure.stores.core import KEEP_SECONDS, Core, open_core
 from perdure.stores.watch import Watch
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ class AsyncDesk:
 
     async def claim(self, found: Found, agent: Agent, company: Company) -> Lease | None:
         """Take a run; None when it is not to be had. Atomic; of many who try, one gets it."""
-        gone = found.holder is not None and self._core.living.is_dead(found.holder)
+        gone = {found.holder} if found.holder and self._core.living.is_dead(found.holder) else ()
         lease = await self._caller.write(
             leasing.claim, found.stream, holder=self.holder, program=agent.program, epoch=self._core.epoch,
-            dead={found.holder} if gone else (), company=company,
+            dead=gone, company=company,
         )  # fmt: skip
         if lease is not None:
             lease.hired = True
@@ -107,17 +107,27 @@ class AsyncDesk:
         self._core.close()
 
 
-def open_desk(url: str, *, actor: str, tenant: str, lease_seconds: float) -> AsyncDesk:
-    """Open a store for a worker. lease_seconds: after so long without a heartbeat others take its runs."""
+def open_desk(
+    url: str, *, actor: str, tenant: str, lease_seconds: float, keep_seconds: float = KEEP_SECONDS
+) -> AsyncDesk:
+    """Open a store for a worker. lease_seconds: after so long without a heartbeat others take its runs. keep_seconds: for so
+    long a result that cannot be recorded is kept and tried again.
+    """
     for module in DRIVERS:  # now, not at the first run: code that is replaced meanwhile must not be half loaded
         import_module(module)
     core = open_core(url, lease_seconds=lease_seconds)
+    core.keep_seconds = keep_seconds
     keep_views(core)
     try:
         return AsyncDesk(AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant"))))
     except BaseException:
         core.close()
         raise
+
+
+def stranded(store: Store) -> dict[str, StrandedRecord]:
+    """Runs, by their ids, that could be taken, and are pinned to a program that no living worker has."""
+    return {each.run: each for each in store._caller.read(workers.stranded)}
 
 
 def tree(store: Store) -> WorkersRecord:

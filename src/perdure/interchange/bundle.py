@@ -27,6 +27,7 @@ from perdure.errors import Damaged, Error, Invalid, NotFound, TooLarge
 from perdure.log.change import Stream
 from perdure.log.event import GENESIS, Event
 from perdure.log.written import WrittenEvent, WrittenStream, decode, event_read, from_hex
+from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import NAME_MAX_CHARS, VALUE_MAX_DEPTH, check_name, check_text
 from perdure.model.records.bundles import FORMAT, KIND, Listed, Manifest
 from perdure.stores.packing import Pack, Packed, unpacking
@@ -277,6 +278,8 @@ def _event(lines: Iterator[Line], listed: Listed, seq: int) -> tuple[Event, str]
         raise Damaged(f"event {seq} of {listed.path} is expected here", path=line.path)
     for name in ("kind", "table", "actor"):
         check_text(getattr(written, name), f"{line.path} {name}", NAME_MAX_CHARS)
+    if not FIRST_US <= written.at <= LAST_US:
+        raise Damaged("no calendar has this instant: years go from 1 to 9999", path=f"{line.path} at")
     event = event_read(written, line.path)
     _check_depth(event.body or b"", line.path)
     return event, line.path

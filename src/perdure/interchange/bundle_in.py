@@ -1,7 +1,7 @@
 """Import: a bundle becomes streams of this store. All is verified before anything is written, and then written in one commit.
 
     look      the container, the manifest, every line, every chain, every row that the events give, every blob
-    rehearse  the whole import into an empty store in memory: what a database refuses is found before ours is touched
+    rehearse  the whole import into an empty store: what a database, `verify` or a listing refuses is found before ours is touched
     compare   what the store has of these streams: the same beginning (then it grows, or stays), or a Conflict
     carry     large blobs to the artifact place: durable before the commit that needs them (P1); else they are orphans there
     write     one transaction: blobs, who imported what (`planes.imported`), events and rows; checked once more on the way in
@@ -15,25 +15,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Conflict, Damaged, Error, Invalid
 from perdure.interchange.bundle import Bundle, opening, template
 from perdure.interchange.bundle_out import Progress, needed_blobs
+from perdure.interchange.rehearsal import rehearse
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.written import WrittenStream
+from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
 from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
 from perdure.planes import artifacts, elsewhere, imported, retain, runs
 from perdure.planes.integrity import PRUNED, emptied_by
 from perdure.planes.rebuild import Rebuild
+from perdure.planes.stored import stored_address
 from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
-from perdure.stores import scripts, url
 from perdure.stores.blobs import BlobRow
-from perdure.stores.core import Core, engine_for
+from perdure.stores.core import Core
 from perdure.stores.postgres_types import type_of
 from perdure.stores.replay import adopt, find, place, pruned_in
 from perdure.stores.store import Fault, FaultKind, Reads, event_of
@@ -66,6 +69,7 @@ class Looked(NamedTuple):
     keys: list[tuple[str, str] | None]
     emptied: list[list[int]]
     blobs: dict[bytes, int]
+    documents: frozenset[bytes]  # those of the blobs that stand for a part of an event
 
 
 # -- look --------------------------------------------------------------------------------------------------------------------
@@ -83,17 +87,18 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
     streams, blobs = bundle.streams(), bundle.blobs
     _check_blobs(bundle, blobs)
     needed: set[bytes] = set()
-    keys, emptied = [], []
+    keys, emptied, documents = [], [], set[bytes]()
     done = 0
     for folded in _folded(bundle, streams):
         needed |= needed_blobs(folded.rebuild, lambda wanted: {each: _whole(bundle, each) for each in wanted})
         keys.append(_check_rows(folded.rebuild, folded.listed))
         emptied.append(sorted(folded.emptied))
+        documents |= folded.documents
         progress(done := done + folded.count, bundle.manifest.events)
     for address in sorted(needed ^ blobs.keys()):
         what = "an event needs it, and it is not in the bundle" if address in needed else "no event needs it"
         raise Damaged(what, path=f"blobs/{address.hex()}")
-    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs)
+    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs, frozenset(documents))
 
 
 def _check_blobs(bundle: Bundle, blobs: Collection[bytes]) -> None:
@@ -117,6 +122,7 @@ class _Folded:
         self.rebuild = Rebuild(seen=_copied(listed, listed.name, listed.session or None).seen)
         self.count = 0
         self.emptied: set[int] = set()
+        self.documents: set[bytes] = set()
 
     def add(self, event: Event) -> None:
         try:
@@ -124,6 +130,8 @@ class _Folded:
         except Error as error:
             raise Damaged(error.message, path=f"{self.listed.path} seq {event.seq}") from None
         self.count += 1
+        if body is not None and body.doc_blob:
+            self.documents.add(stored_address(body.doc_blob, f"{self.listed.path} seq {event.seq}"))
         if body is None:
             self.emptied.add(event.seq)
         elif event.kind == PRUNED and not event.table:
@@ -144,7 +152,8 @@ def _check_rows(rebuild: Rebuild, listed: Listed) -> tuple[str, str] | None:
     for table, rows in rebuild.rows.items():
         for expected in rows.values():
             for column, value in expected.row.items():
-                if column not in table.all_columns or not _is_cell(value, type_of(table.name, column)):
+                fits = column in table.all_columns and _is_cell(value, type_of(table.name, column))
+                if not fits or (column.endswith("_at") and value is not None and not FIRST_US <= value <= LAST_US):
                     raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {expected.seq}")
     if [*map(len, map(list, map(rebuild.each, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
         raise Damaged(f"the log does not say what this {listed.kind} is, or says too much", path=listed.path)
@@ -165,14 +174,14 @@ def _is_cell(value: Any, kind: str) -> bool:
 
 
 def _rehearse(path: Path, looked: Looked) -> None:
-    """Import it into an empty store in memory, without its blobs. Damaged names the stream that no database takes."""
-    engine = engine_for(url.parse("memory:"))
-    scripts.bring_up_to_date(engine)
-    core = Core(engine, None, None, 30.0)
-    try:
-        core.write(bring_in, path, looked._replace(blobs={}), {}, {}, actor="", tenant=core.tenant_id("rehearsal"))
-    finally:
-        core.close()
+    """Import it into a store of its own, with its documents."""
+    documents = {address: size for address, size in looked.blobs.items() if address in looked.documents}
+    uids = [listed.uid for listed, _ in looked.streams]
+    rehearse(
+        partial(bring_in, path=path, looked=looked._replace(blobs=documents), names={}, large={}),
+        uids,
+        sum(documents.values()),
+    )
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------------

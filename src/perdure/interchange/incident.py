@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from perdure.effects import envelope, ledger, timeline
 from perdure.effects.envelope import Witness
 from perdure.interchange.bundle_out import Chosen
-from perdure.interchange.readable import block, facts, heading, inline, moment, turn_lines
+from perdure.interchange.readable import Run, block, facts, heading, inline, moment, turn_lines
 from perdure.log.change import Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS
@@ -23,6 +23,7 @@ from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes import conversation, runs, steps, turns, waits
 from perdure.planes.documents import inline_body
+from perdure.planes.snapshots import one_state
 from perdure.stores.replay import Slice, pages
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
@@ -44,15 +45,24 @@ def chosen(reads: Reads, run: str) -> Chosen:
 def page(reads: Reads, *, run: str, store: str, epoch: int) -> str:
     """The page of an incident."""
     stream = runs.find(reads, run)
-    return "\n".join(_lines(reads, stream, envelope.envelope(reads, stream, Witness(store, epoch)))) + "\n"
+    found = envelope.envelope(reads, stream, Witness(store, epoch))
+    title = heading(f"Incident: run {stream.name} of {found.run.agent}", 1)
+    return "\n".join([title, WARNING, *_lines(reads, stream, found)]) + "\n"
+
+
+@one_state
+def readable(reads: Reads, *, run: str, store: str, epoch: int) -> Run:
+    """A run for reading: as records, and as a page. Memory holds all of it: it is for people."""
+    stream = runs.find(reads, run)
+    found = envelope.envelope(reads, stream, Witness(store, epoch))
+    lines = [heading(f"Run {stream.name} of {found.run.agent}", 1), *_lines(reads, stream, found)]
+    return Run(*timeline.stand(reads, stream), "\n".join(lines))
 
 
 def _lines(reads: Reads, stream: Stream, found: Envelope) -> Iterator[str]:
     record = runs.run(reads, stream)
     effects = ledger.all_effects(reads, stream)
     happened = _timeline(reads, stream)
-    yield heading(f"Incident: run {record.id} of {record.agent}", 1)
-    yield WARNING
     yield from _standing(record, found)
     yield from _meant(reads, record)
     yield from _doubts(found)
@@ -92,6 +102,7 @@ def _doubts(found: Envelope) -> Iterator[str]:
         for each in found.pending:
             what = f"**{inline(each.tool)}** ({each.kind.value}) is {each.state.value}"
             yield f"- {what}: {inline(each.action)}, because {inline(each.reason)}"
+            yield f"  - sent key: {inline(each.handed)}"
             if each.settle:
                 yield f"  - {inline(each.settle)}"
 
@@ -110,15 +121,21 @@ def _effects(effects: list[EffectRecord]) -> Iterator[str]:
     if effects:
         yield heading("What it did outside")
     for each in effects:
-        yield f"- **{each.seq} {inline(each.tool)}** ({each.kind.value}): {each.state.value}, {each.attempt} dispatched"
+        yield f"- **{each.seq} {inline(each.tool)}** ({each.kind.value}): {_how(each)}"
         yield from (
             f"  {line}"
             for line in facts(
-                {"planned": each.at, "sent": each.dispatched_at, "key": each.key, "at place": each.place,
+                {"planned": each.at, "sent": each.dispatched_at, "key": each.key, "sent key": each.sent_key,
+                 "at place": each.place,
                  "settled by": each.settled_by, "undoes": each.undoes}
             )
         )  # fmt: skip
         yield from block({"args": each.args, "result": each.result})
+
+
+def _how(each: EffectRecord) -> str:
+    copied = ", copied by a what-if fork and not done here" if each.what_if else ""
+    return f"{each.state.value}, {each.attempt} dispatched{copied}"
 
 
 def _asked(found: list[WaitRecord]) -> Iterator[str]:

@@ -83,12 +83,13 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
     if address.scheme != "files" or address.path is None:
         raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
     layout = Layout(address.path)
-    _check_whole(layout)
-    if where is None:
-        return _settle_conflict(url, layout, name, actor)
-    with opened(layout, where, name) as theirs:
-        _check_mergeable(in_folder(layout.folder, "ours"), theirs)
-        return _into(url, theirs, actor, _merge)
+    with disk_errors(layout.folder, "store"):
+        _check_whole(layout)
+        if where is None:
+            return _settle_conflict(url, layout, name, actor)
+        with opened(layout, where, name) as theirs:
+            _check_mergeable(in_folder(layout.folder, "ours"), theirs)
+            return _into(url, theirs, actor, _merge)
 
 
 def _settle_conflict(url: str, layout: Layout, name: str, actor: str) -> Merged:

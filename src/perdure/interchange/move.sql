@@ -1,11 +1,17 @@
 -- What a move asks of its two stores: everything here looks across tenants.
 
--- leases_held: runs that somebody has and effects that somebody is sending, with who that is, if his heartbeat is good.
+-- leases_held: runs, claimed tasks and locks that somebody has, and effects that somebody is sending, with the holder, if its heartbeat
+-- is good.
 SELECT 'run ' || r.name, r.holder FROM runs r JOIN holders h ON h.holder = r.holder
 WHERE r.status = 'running' AND h.expires_at > :now
 UNION ALL
 SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.holder = f.holder
 WHERE f.state = 'dispatched' AND f.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now
+UNION ALL
+SELECT 'task ' || t.title, t.holder FROM tasks t JOIN holders h ON h.holder = t.holder
+WHERE t.status = 'doing' AND t.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now AND coalesce(t.claim_expires_at, :now + 1) > :now
+UNION ALL
+SELECT 'lock ' || k.name, substr(k.holder, length(k.holder) - 31) FROM locks k WHERE k.holder IS NOT NULL AND k.expires_at > :now
 LIMIT :limit
 
 -- tenants_all: every tenant.

@@ -1,5 +1,5 @@
-"""Sessions for reading: everything that people look for in one, as records (for JSON) and as a Markdown page. One way: nothing
-reads them back; what travels is the bundle.
+"""Sessions and runs for reading: everything that people look for in one, as records (for JSON) and as a Markdown page. One way:
+nothing reads them back; what travels is the bundle.
 
 Text from rows is shown as text: it cannot break out of its place in the page (P10). Callers: the handles, incidents.
 """
@@ -18,7 +18,8 @@ from perdure.model.display import visible, visible_lines
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.conversation import SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord
-from perdure.model.records.runs import RunRecord
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.values import Entry
 from perdure.model.records.work import TaskRecord
 from perdure.model.values import to_plain
@@ -43,14 +44,26 @@ class Session(msgspec.Struct, frozen=True):
     runs: list[RunRecord]
 
 
+class Run(msgspec.Struct, frozen=True):
+    """One run, whole. page: all of it as Markdown (`incident` writes it)."""
+
+    run: RunRecord
+    steps: list[StepRecord]
+    effects: list[EffectRecord]
+    waits: list[WaitRecord]
+    page: str
+
+
 class Readable(msgspec.Struct, frozen=True):
-    """Some sessions, for reading."""
+    """Some sessions and runs, for reading."""
 
     sessions: list[Session]
+    runs: list[Run] = []
 
     def markdown(self) -> str:
         """All of them as one page."""
-        return "\n".join(line for session in self.sessions for line in _session_page(session)) + "\n"
+        sessions = "\n".join(line for session in self.sessions for line in _session_page(session))
+        return "\n".join([*([sessions] if sessions else []), *(each.page for each in self.runs)]) + "\n"
 
 
 @one_state
@@ -63,13 +76,13 @@ def _gathered(reads: Reads, stream: Stream) -> Session:
     def every(verb: Callable[..., Page[Any]]) -> list[Any]:
         found, after = [], None
         while True:
-            page = verb(reads, stream, limit=PAGE_ROWS, after=after)
+            page = verb(reads, stream, limit=PAGE_ROWS, after=after).whole()
             found += page
             if page.next is None:
                 return found
             after = page.next
 
-    of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS)
+    of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS).whole()
     return Session(
         conversation.info(reads, stream), stream.uid.hex(), _turns(reads, stream), every(decisions.decisions),
         every(work.tasks), every(values.entries), every(artifacts.listing), [record for _, record in of_session],
@@ -104,7 +117,7 @@ def moment(at: datetime | None) -> str:
 
 def block(value: object) -> Iterator[str]:
     """Somebody's text, or a value as JSON, indented: whatever stands in it is shown as it is."""
-    text = value if isinstance(value, str) else json.dumps(to_plain(value), indent=1, ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(to_plain(value, kept=True), indent=1, ensure_ascii=False)
     yield ""
     yield from (f"    {line}" for line in visible_lines(text))
     yield ""

@@ -6,6 +6,9 @@ Callers: the command line and the log formats. JSON needs none of this; it escap
 
 from __future__ import annotations
 
+import logging
+import traceback
+
 
 def visible(text: object) -> str:
     """One line in which control, format and other unprintable characters stand as escapes."""
@@ -24,6 +27,16 @@ def shortened(text: object, max_chars: int) -> str:
     line = visible(" ".join(whole[: 4 * max_chars].split()))
     more = len(whole) > 4 * max_chars
     return f"{line[: max_chars - 1]}…" if more or len(line) > max_chars else line
+
+
+def whence(error: BaseException, log: logging.Logger, name: str) -> str:
+    """Where something was raised, and its class. Its message is content, which stays out of logs below the level debug: the
+    store has it under a name, and the line says how to see it.
+    """
+    where = traceback.format_tb(error.__traceback__)
+    if log.isEnabledFor(logging.DEBUG):
+        return "".join([*where, *traceback.format_exception_only(error)]).rstrip()
+    return "".join([*where, type(error).__name__, f" (its message: perdure show {name}, or --log-level debug)"])
 
 
 def _escaped(character: str) -> str:

@@ -7,10 +7,24 @@ would a generator function. Callers: `atomic`, `update` and `fold`; the declarat
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from perdure.errors import Invalid
+
+# The types of a user's function: its parameters, without the run of an agent, and what it gives. Those of a class need not be
+# written out (`perdure.Tool` is `Tool[..., Any]`): Python 3.11 knows no such defaults, type checkers do.
+P = ParamSpec("P")
+R = TypeVar("R")
+if TYPE_CHECKING:
+    import typing_extensions
+
+    P_of = typing_extensions.ParamSpec("P_of", default=...)
+    R_co = typing_extensions.TypeVar("R_co", covariant=True, default=Any)
+else:
+    P_of = ParamSpec("P_of")
+    R_co = TypeVar("R_co", covariant=True)
+Coro: TypeAlias = Coroutine[Any, Any, R]  # what an async function gives; acting, steps and runs give the R in it
 
 _HINT = "write it with `def`, and await before or after the call"
 

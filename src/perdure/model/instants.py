@@ -26,8 +26,9 @@ _UNITS_US = {
 }
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+FIRST_US = (_FIRST - _EPOCH) // timedelta(microseconds=1)
+LAST_US = (_LAST - _EPOCH) // timedelta(microseconds=1)
 
 
 def system_clock() -> int:
@@ -68,8 +69,14 @@ def _spelled_us(value: str, path: str) -> int:
 
 
 def to_datetime(instant_us: int) -> datetime:
-    """The instant as an aware datetime in UTC."""
-    return _EPOCH + timedelta(0, 0, instant_us)  # by position: half the cost, and every record that is read has one
+    """The instant as an aware datetime in UTC; one that no calendar has is shown as the first or last that it has.
+
+    A row that an older version let in, or that somebody altered, must not end the listing in which it stands.
+    """
+    try:
+        return _EPOCH + timedelta(0, 0, instant_us)  # by position: half the cost, and every record that is read has one
+    except OverflowError:
+        return _LAST if instant_us > 0 else _FIRST
 
 
 def instant_us(value: str | int | datetime | timedelta, now_us: int, path: str = "instant") -> int:

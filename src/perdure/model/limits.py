@@ -15,6 +15,9 @@ KEY_MAX_CHARS = 200  # client keys
 TEXT_MAX_CHARS = 100_000  # titles, goals, reasons: short prose that lives in a body
 VALUE_MAX_BYTES = 64 * 1024 * 1024  # one encoded value; larger things are artifacts
 VALUE_MAX_DEPTH = 100  # nesting of one value
+INT_SHOWN_MAX_BITS = (
+    14_000  # Python writes at most 4,300 decimal digits: longer ones are shown in hex, and refused as new
+)
 INLINE_MAX_BYTES = 8 * 1024  # an encoded value above this becomes a blob
 BLOB_IN_DATABASE_MAX_BYTES = 64 * 1024  # a blob above this goes to the artifact store
 PAGE_MAX_ROWS = 1_000  # rows of one page
@@ -71,7 +74,10 @@ def check_one_of(words: type[E], value: object, path: str) -> E:
 
 
 def check_page(limit: int, path: str = "limit") -> int:
-    """Accept the size of a page."""
+    """Accept the size of a page. One that is too large is refused: cut in silence it would read as all there is."""
     if type(limit) is not int or limit < 1:
         raise Invalid(f"expected a positive number of rows, got {limit!r}", path=path)
-    return min(limit, PAGE_MAX_ROWS)
+    if limit > PAGE_MAX_ROWS:
+        hint = "perdure.every(listing, …) goes through all of them; a page's `next` goes into `after`"
+        raise Invalid(f"a page has at most {PAGE_MAX_ROWS:,} rows, not {limit:,}", path=path, hint=hint)
+    return limit

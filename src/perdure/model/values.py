@@ -47,7 +47,7 @@ import msgspec
 
 from perdure.errors import Error, Invalid, TooLarge
 from perdure.model import types
-from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH, check_name
+from perdure.model.limits import INT_SHOWN_MAX_BITS, VALUE_MAX_BYTES, VALUE_MAX_DEPTH, check_name
 from perdure.model.types import INT_MAX, INT_MIN, SCALAR_BY_TAG, SCALAR_OF, Unregistered, read_scalar
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
@@ -62,15 +62,18 @@ _TOO_DEEP = f"nested more than {VALUE_MAX_DEPTH} deep (or than the call stack ha
 PATH_MAX_CHARS = 120
 
 
-def to_plain(value: Value, path: str = "value") -> Plain:
+def to_plain(value: Value, path: str = "value", *, kept: bool = False) -> Plain:
     """Validate a value and give it as a tree that JSON can hold, tagged where needed.
 
     Returns the very same object, uncopied, when nothing in it needs a tag: encode it before it can change.
     Pure and repeatable. Raises `Invalid` or `TooLarge` with the path of what is wrong.
+
+    kept: the value may come out of a store, where an older version let whole numbers of any length in. They are no longer
+    taken as new values, because Python prints none of more than 4,300 digits.
     """
     if type(value) is str and len(value) <= VALUE_MAX_BYTES and value.isascii() and "\0" not in value:
         return value  # what most turns say: nothing to walk through
-    return _Writer().walk(value, path)
+    return (_Rewriter if kept else _Writer)().walk(value, path)
 
 
 def from_plain(tree: Plain, path: str = "value") -> Value:
@@ -83,8 +86,8 @@ def from_plain(tree: Plain, path: str = "value") -> Value:
 
 
 def encode(value: Value, path: str = "value") -> bytes:
-    """Encode a value as JSON bytes, keys in the order given. Pure. Raises as `to_plain` does."""
-    return _json(_ENCODER, to_plain(value, path), path)
+    """Encode a value as JSON bytes, keys in the order given. Pure. Raises as `to_plain` does for what may be kept."""
+    return _json(_ENCODER, to_plain(value, path, kept=True), path)
 
 
 def decode(data: bytes, path: str = "value") -> Value:
@@ -112,7 +115,7 @@ def digest(value: Value, path: str = "value") -> bytes:
     Values that Python calls equal but that are written differently (1 and 1.0, one instant in two offsets)
     differ.
     """
-    return hashlib.sha256(_DIGEST_DOMAIN + _json(_CANONICAL, to_plain(value, path), path)).digest()
+    return hashlib.sha256(_DIGEST_DOMAIN + _json(_CANONICAL, to_plain(value, path, kept=True), path)).digest()
 
 
 def step(key: object) -> str:
@@ -248,6 +251,7 @@ class _Walk(ABC):
 
 class _Writer(_Walk):
     __slots__ = ()
+    INT_MAX_BITS = INT_SHOWN_MAX_BITS
 
     def visit(self, value: Any, depth: int) -> Plain:
         kind = type(value)
@@ -263,6 +267,11 @@ class _Writer(_Walk):
         return _finite(value) if kind is float else self.tagged(kind, value, depth)
 
     def tagged(self, kind: type, value: Any, depth: int) -> Plain:
+        if kind is int and value.bit_length() > self.INT_MAX_BITS:
+            raise TooLarge(
+                f"a whole number of {value.bit_length()} bits, at most {self.INT_MAX_BITS} are kept",
+                hint="keep it as text (`hex(number)`) or as bytes",
+            )
         if (scalar := SCALAR_OF.get(kind)) is not None:
             self.spend(len(value) if kind is bytes else 1)  # before base64 makes more of it
             return _tag(scalar.tag, self.text(scalar.write(value)))
@@ -274,6 +283,13 @@ class _Writer(_Walk):
         payload: list[Any] = [stored.name, stored.version, stored.fields]
         _check_type(payload)
         return _tag("type", [*payload[:2], self.fields(stored.fields, depth)])
+
+
+class _Rewriter(_Writer):
+    """Writes what was read: no number that a store gave is refused."""
+
+    __slots__ = ()
+    INT_MAX_BITS = 8 * VALUE_MAX_BYTES
 
 
 class _Reader(_Walk):
@@ -342,7 +358,8 @@ def _check_key(key: object) -> None:
 
 def _check_text(text: str) -> None:
     if "\0" in text:
-        raise Invalid(f"NUL at character {text.index(chr(0))}")
+        hint = "give it as bytes, or escape it: text.replace('\\0', r'\\x00')"
+        raise Invalid(f"NUL at character {text.index(chr(0))}", hint=hint)
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from perdure.artifacts.tree import children
-from perdure.errors import Damaged, Error, NotFound, Refused
+from perdure.errors import Damaged, Error, NotFound
 from perdure.log.change import Stream
 from perdure.model.records.integrity import ProblemKind
 from perdure.planes.rebuild import stored_rows
@@ -186,6 +186,6 @@ def _kind_of(error: Error) -> ProblemKind:
     """Whether the blob is not there or not right. A place that cannot answer at all is not a finding."""
     if isinstance(error, Damaged) and not isinstance(error.__cause__, NotFound):
         return ProblemKind.BLOB_ALTERED
-    if isinstance(error, (Damaged, NotFound, Refused)):
+    if isinstance(error, (Damaged, NotFound)):
         return ProblemKind.BLOB_MISSING
     raise error

@@ -59,7 +59,7 @@ class Prepared(NamedTuple):
 def freeze(state: Any) -> bytes:
     """The state as it is now: whatever the caller does to it afterwards is not saved. Invalid names the path
     inside it."""
-    return msgspec.msgpack.encode(to_plain(state, "state"))
+    return msgspec.msgpack.encode(to_plain(state, "state", kept=True))
 
 
 def prepare(reads: Reads, frozen: bytes) -> Prepared:

@@ -9,10 +9,9 @@ SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq
 
 -- checkpoints_page: the checkpoints of a segment, newest first.
 SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, e.actor, s.uid
-FROM checkpoints c
-JOIN events e ON e.stream = c.stream AND e.seq = c.seq
-JOIN streams s ON s.id = c.stream
+FROM checkpoints c CROSS JOIN events e CROSS JOIN streams s
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
+  AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last AND s.id = c.stream
   AND c.seq IN ( --? name
     SELECT seq FROM checkpoints WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last --? name
     ORDER BY seq DESC LIMIT :limit) --? name

@@ -1,7 +1,8 @@
 """Sessions: their name, status, goal, labels and pins, and finding them. The plane behind `store.session(s)`.
 
-`crashed` is never stored: an open session reads as crashed while somebody is written down as attending it and
-nobody who is has a living heartbeat (see `presence`). Turns are in `turns`, summaries in `covers`. Keeps P8,
+An open session reads as *waiting* while somebody is asked in it or in a run of it, whatever is stored. Else it reads as
+*crashed*, which is never stored, while somebody is written down as attending it and nobody who is has a living heartbeat
+(see `presence`). Turns are in `turns`, summaries in `covers`. Keeps P8,
 P13.
 """
 
@@ -20,7 +21,7 @@ from perdure.model.values import digest
 from perdure.planes import presence
 from perdure.planes.documents import doc_of
 from perdure.planes.labels import from_labels, to_labels
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, Instant, between, deadline
 from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
@@ -124,6 +125,12 @@ def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: St
 
 
 # -- goal, labels, pins --------------------------------------------------------------------------------------
+
+
+def set_title(tx: Tx, stream: Stream, title: str) -> None:
+    """Set the title. The one that stands already is not written again."""
+    if _session(tx, stream)["title"] != check_text(title, "title"):
+        tx.record(Change("session.titled", stream, SESSIONS, Op.SET, set={"title": title}))
 
 
 def set_goal(tx: Tx, stream: Stream, goal: str | None) -> None:
@@ -246,12 +253,12 @@ def _header(reads: Reads, stream: Stream) -> SessionHeader:
 
 
 def _header_of(row: tuple[Any, ...]) -> SessionHeader:
-    name, title, status, creator, labels, created_at, ended_at, expires_at, seq, at, crashed = row[:11]
+    name, title, creator, labels, created_at, ended_at, expires_at, seq, at, status = row[:10]
     path = f"session {name}"
     return SessionHeader(
         name=name,
         title=title,
-        status=Status.CRASHED if crashed else stored_state(Status, status, path),
+        status=stored_state(Status, status, path),
         creator=creator,
         labels=from_labels(labels, path),
         created_at=stored_instant(created_at, path),
@@ -285,8 +292,8 @@ def sessions(
         Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, **wanted,
         at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until)._asdict(),
     )  # fmt: skip
-    more = encode_cursor(rows[size - 1][5], rows[size - 1][11]) if len(rows) > size else None
-    return Page([_header_of(row) for row in rows[:size]], more)
+    more = encode_cursor(rows[size - 1][4], rows[size - 1][10]) if len(rows) > size else None
+    return read_rows(rows[:size], _header_of, more)
 
 
 def _status_filter(status: str | None) -> dict[str, Any]:
@@ -294,6 +301,6 @@ def _status_filter(status: str | None) -> dict[str, Any]:
         return {}
     if status not in list(Status):
         raise Invalid(f"no session is ever {str(status)[:40]!r}", path="status", hint=", ".join(Status))
-    if status == Status.CRASHED:
-        return {"crashed": 1}
-    return {"status": Status(status).value, "standing": 1 if status in OPEN else None}
+    narrowed = {Status.CRASHED: {"crashed": 1}, Status.WAITING: {"asked": 1}}
+    state = Status(status)
+    return {"state": state.value, **narrowed.get(state, {"status": state.value})}

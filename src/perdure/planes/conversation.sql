@@ -5,25 +5,37 @@ SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.pin
 FROM streams t JOIN sessions s ON s.stream = t.id
 WHERE t.tenant = :tenant AND t.kind = 'session' AND t.name = :name
 
--- session_header: one session, with its newest event and whether it reads as crashed.
-SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
-  CASE WHEN s.status IN ('active', 'waiting')
-    AND EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream)
-    AND NOT EXISTS (
+-- session_header: one session, with its newest event. An open one reads as waiting while somebody is asked in it or in a run of
+-- it (also about an effect in doubt), else as crashed if all who attend it have died.
+SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
+  CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status
+    WHEN EXISTS (SELECT 1 FROM waits w WHERE w.stream = s.stream AND w.state = 'open' AND w.kind IN ('ask', 'approval')
+      AND (w.expires_at IS NULL OR w.expires_at > :now)) THEN 'waiting'
+    WHEN EXISTS (SELECT 1 FROM runs r WHERE r.tenant = s.tenant AND r.session = s.name AND r.status = 'waiting' AND (
+      r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
+        AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
+    WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
       SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
-      WHERE a.stream = s.stream AND h.expires_at > :now)
-  THEN 1 ELSE 0 END
+      WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
+    ELSE s.status END
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
--- sessions_page: sessions of a tenant, newest first; by a label, through its tags. `standing` leaves out the crashed ones.
-SELECT s.name, s.title, s.status, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
-  CASE WHEN s.status IN ('active', 'waiting')
-    AND EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream)
-    AND NOT EXISTS (
+-- sessions_page: sessions of a tenant, newest first; by a label, through its tags. What reads as waiting or crashed is narrowed
+-- down (`asked`, `crashed`) before it is looked at one by one.
+SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.seq, f.at, f.state, f.stream
+FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at, s.stream,
+  g.at AS tagged_at, g.stream AS tagged, --? label
+  CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status
+    WHEN EXISTS (SELECT 1 FROM waits w WHERE w.stream = s.stream AND w.state = 'open' AND w.kind IN ('ask', 'approval')
+      AND (w.expires_at IS NULL OR w.expires_at > :now)) THEN 'waiting'
+    WHEN EXISTS (SELECT 1 FROM runs r WHERE r.tenant = s.tenant AND r.session = s.name AND r.status = 'waiting' AND (
+      r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
+        AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
+    WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
       SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
-      WHERE a.stream = s.stream AND h.expires_at > :now)
-  THEN 1 ELSE 0 END, s.stream
+      WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
+    ELSE s.status END AS state
 FROM
   tags g CROSS JOIN --? label
   sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
@@ -38,34 +50,37 @@ WHERE s.tenant = :tenant
   AND s.created_at >= :since --? since
   AND s.created_at < :until --? until
   AND (s.expires_at IS NULL OR s.expires_at > :now) --? current
-  AND (NOT EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) OR EXISTS ( --? standing
-    SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? standing
-    WHERE a.stream = s.stream AND h.expires_at > :now)) --? standing
-  AND s.status IN ('active', 'waiting') --? crashed
+  AND s.stream IN ( --? asked
+    SELECT o.stream FROM sessions o WHERE o.tenant = :tenant AND o.status = 'waiting' --? asked
+    UNION ALL SELECT w.stream FROM waits w --? asked
+    WHERE w.tenant = :tenant AND w.kind IN ('ask', 'approval') AND w.state = 'open' --? asked
+    UNION ALL SELECT x.id FROM runs r JOIN streams x ON x.tenant = r.tenant AND x.kind = 'session' AND x.name = r.session --? asked
+    WHERE r.tenant = :tenant AND r.session IS NOT NULL AND r.status = 'waiting') --? asked
   AND s.stream IN ( --? crashed
     SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.holder = a.holder --? crashed
     WHERE h.expires_at IS NULL OR h.expires_at <= :now) --? crashed
-  AND NOT EXISTS ( --? crashed
-    SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder --? crashed
-    WHERE a.stream = s.stream AND h.expires_at > :now) --? crashed
   AND (s.created_at, s.stream) < (:at, :id) --? at id
+) AS f
+WHERE f.state = :state --? state
 ORDER BY
-  g.at DESC, g.stream DESC, --? label
-  s.created_at DESC, s.stream DESC LIMIT :limit
+  f.tagged_at DESC, f.tagged DESC, --? label
+  f.created_at DESC, f.stream DESC LIMIT :limit
 
 -- body_at: what one event says.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
--- turns_back: the newest turns of a range, newest first.
+-- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).
 SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
-FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
+  AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
 SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
-FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
+  AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
   AND t.seq IN ( --? rules
     SELECT r.seq FROM turns r --? rules
     WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
@@ -116,8 +131,8 @@ ORDER BY t.seq LIMIT 1
 
 -- cover_before: the outermost cover of all that end before a sequence number and are the last to do so. (`+ 0`: by range.)
 SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
-FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
-WHERE c.stream = :stream AND c.seq + 0 <= :last AND c.last_seq < :before
+FROM covers c CROSS JOIN events e
+WHERE e.stream = c.stream AND e.seq = c.seq AND c.stream = :stream AND c.seq + 0 <= :last AND c.last_seq < :before
 ORDER BY c.last_seq DESC, c.first_seq, c.seq DESC LIMIT 1
 
 -- cover_crossing: a cover that a new one over this range would cut, or lie inside of.
@@ -128,8 +143,9 @@ LIMIT 1
 
 -- covers_page: all covers of a range, the swallowed ones too, in the order in which they were made.
 SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
-FROM covers c JOIN events e ON e.stream = c.stream AND e.seq = c.seq
-WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last ORDER BY c.seq LIMIT :limit
+FROM covers c CROSS JOIN events e
+WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
+  AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last ORDER BY c.seq LIMIT :limit
 
 -- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last.
 SELECT count(*), min(seq), max(seq) FROM events

@@ -110,8 +110,14 @@ def _all(reads: Reads, stream: Stream) -> list[Cover]:
     return found
 
 
-def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
-    """From the end: of all that end last the widest, then the same before it."""
+@one_state
+def newest(reads: Reads, stream: Stream, count: int) -> list[Cover]:
+    """The newest of the summaries that stand, in the order of what they cover. Costs as many lookups, however many there are."""
+    return _outermost(reads, stream, count)
+
+
+def _outermost(reads: Reads, stream: Stream, count: int = MAX_SEQ) -> list[Cover]:
+    """From the end: of all that end last the widest, then the same before it; at most so many."""
     found: list[Cover] = []
     spans = segments(reads, stream)
     before = MAX_SEQ
@@ -127,7 +133,7 @@ def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
                 before=before,
             )
         ]
-        if not rows:
+        if not rows or len(found) == count:
             return found[::-1]
         widest = max(rows, key=lambda row: (row[2], -row[1], row[0]))
         found.append(_cover_of(reads, stream, widest))
@@ -137,6 +143,8 @@ def _outermost(reads: Reads, stream: Stream) -> list[Cover]:
 def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
     seq, first, last, at, actor, body = row
     path = f"session {stream.name} seq {seq}"
+    if not 0 < first <= last:  # looking for the one before it would never end
+        raise Damaged("the range of a summary ends before it begins", path=path)
     text = doc_of(reads, body, path) or ""
     if type(text) is not str:
         raise Damaged("the text of a summary is no text", path=path)
@@ -157,6 +165,8 @@ def transcript(reads: Reads, stream: Stream, shape: str, *, full: bool = False, 
         items = _uncovered(reads, stream, summaries)
     else:
         items = _newest(reads, stream, summaries, check_page(last, "last"))
+    if not items and stream.parent is None:
+        _refuse_gone(reads, stream, [])  # of a session that ended, all went
     return render(items, chosen)
 
 
@@ -193,7 +203,10 @@ def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) ->
     floor = summaries[-1].last_seq if summaries else 0
     tail = turns_back(reads, stream, floor, MAX_SEQ, count)
     while (start := _first_maker(reads, stream, tail, floor)) is not None:
-        tail = _range(reads, stream, start - 1, tail[0].seq - 1) + tail
+        before = _range(reads, stream, start - 1, tail[0].seq - 1)
+        if not before:  # looking for it again would never end
+            raise Damaged("a call is listed where no turn made one", path=f"session {stream.name} seq {start}")
+        tail = before + tail
     rules = _range(reads, stream, 0, tail[0].seq - 1 if tail else MAX_SEQ, rules=True)
     return [*rules, *summaries, *tail]
 

@@ -25,9 +25,9 @@ from perdure.planes.documents import body_of
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
 from perdure.planes.origins import check_seq, settled, to_ref, to_refs
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
 from perdure.planes.spans import Instant
-from perdure.planes.stored import stored_fields, stored_instant, stored_state
+from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import DECISIONS, REFS, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -67,9 +67,10 @@ def close(tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = 
     if found.status is not OPEN:
         raise _conflict(found, f"is {found.status} already")
     doc = {"outcome": outcome} | ({} if note is None else {"note": note})
-    columns = {"status": CLOSED.value}
+    columns = {"status": CLOSED.value, "changed_at": tx.now, "closed_at": tx.now}
     tx.record(Change("decision.closed", stream, DECISIONS, Op.SET, {"seq": seq}, columns, doc, "outcome_seq"))
-    return msgspec.structs.replace(found, status=CLOSED, outcome=outcome, note=note)
+    now = to_datetime(tx.now)
+    return msgspec.structs.replace(found, status=CLOSED, outcome=outcome, note=note, changed_at=now, closed_at=now)
 
 
 def supersede(
@@ -91,20 +92,25 @@ def supersede(
         raise _conflict(old, f"was superseded by {old.superseded_by} already")
     column = to_labels(old.tags if tags is None else tags, "tags")
     new = _make(tx, stream, doc, [settled(tx, stream, old.ref), *targets], column, supersedes=seq)
-    columns = {"status": SUPERSEDED.value, "superseded_by": new.seq}
+    now = to_datetime(tx.now)
+    closed_at = {} if old.closed_at else {"closed_at": tx.now}
+    columns = {"status": SUPERSEDED.value, "superseded_by": new.seq, "changed_at": tx.now, **closed_at}
     tx.record(Change("decision.superseded", stream, DECISIONS, Op.SET, {"seq": seq}, columns))
-    return msgspec.structs.replace(old, status=SUPERSEDED, superseded_by=new.seq), new
+    times = {"changed_at": now, "closed_at": old.closed_at or now}
+    return msgspec.structs.replace(old, status=SUPERSEDED, superseded_by=new.seq, **times), new
 
 
 def _make(
     tx: Tx, stream: Stream, doc: dict[str, str], refs: list[Ref], tags: str, *, supersedes: int | None = None
 ) -> DecisionRecord:
-    columns = {"status": OPEN.value, "actor": tx.actor, "at": tx.now, "tags": tags, "supersedes": supersedes}
+    columns = {
+        "status": OPEN.value, "actor": tx.actor, "at": tx.now, "tags": tags, "supersedes": supersedes, "changed_at": tx.now,
+    }  # fmt: skip
     refs = list(dict.fromkeys(refs))
     seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs))
     return DecisionRecord(
         seq, stream.name, doc["text"], doc["because"], doc.get("then"), OPEN, None, None, from_labels(tags),
-        tx.actor, to_datetime(tx.now), supersedes, None, tuple(refs), stream.ref(seq),
+        tx.actor, to_datetime(tx.now), supersedes, None, tuple(refs), stream.ref(seq), to_datetime(tx.now),
     )  # fmt: skip
 
 
@@ -158,8 +164,8 @@ def decisions(
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )
-    found = [_record(reads, stream, row) for row in rows[:count]]
-    return Page(found, encode_cursor(found[-1].seq) if len(rows) > count else None)
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return read_rows(page, partial(_record, reads, stream), page.next)
 
 
 def decisions_of_store(
@@ -182,11 +188,11 @@ def decisions_of_store(
         actor=None if actor is None else check_name(actor, "actor"),
         tag=None if tag is None else check_name(tag, "tag"),
     )
-    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.seq))
+    return listing.page(rows, partial(_record, reads), at=3, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecord:
-    seq, status, actor, at, tags, supersedes, superseded_by, made, closed = row
+    seq, status, actor, at, tags, supersedes, superseded_by, changed_at, closed_at, made, closed = row
     where = f"{stream.name} seq {seq}"
     body = body_of(reads, made, where)
     doc = stored_fields(body.doc, where)
@@ -195,6 +201,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
         seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"),
         stored_state(DecisionStatus, status, where), end.get("outcome"), end.get("note"), from_labels(tags, where),
         actor, stored_instant(at, where), supersedes, superseded_by, tuple(body.refs), stream.ref(seq),
+        stored_instant(at if changed_at is None else changed_at, where), stored_instant_or_none(closed_at, where),
     )  # fmt: skip
 
 

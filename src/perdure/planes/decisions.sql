@@ -1,14 +1,14 @@
 -- Decisions, their outcomes, and who refers to what. The text lies in the event that made (or restated) the decision.
 
 -- decision_get: one decision.
-SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, d.changed_at, d.closed_at, e.body, o.body
 FROM decisions d
 JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
 LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
 WHERE d.stream = :stream AND d.seq = :seq
 
 -- decisions_of_session: the decisions of one session, newest first.
-SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, d.changed_at, d.closed_at, e.body, o.body
 FROM
   tags g CROSS JOIN --? tag
   decisions d
@@ -25,13 +25,13 @@ ORDER BY
   d.seq DESC LIMIT :limit
 
 -- decisions_of_store: the decisions of a tenant in all sessions, newest first.
-SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, e.body, o.body,
+SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, d.changed_at, d.closed_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
   tags g CROSS JOIN --? tag
   decisions d
 JOIN streams s ON s.id = d.stream
-JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
 LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
 WHERE d.tenant = :tenant
   AND g.tenant = :tenant AND g.thing = 'decision' AND g.tag = :tag --? tag

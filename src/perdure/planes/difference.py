@@ -1,4 +1,4 @@
-"""What differs between two points of a session, or two sessions. The plane behind `session.diff` and `perdure diff`.
+"""What differs between two points of a session, or two sessions; and between two runs. The plane behind `diff`.
 
 `stand` reads what a session is at, once for each side (a session, a fork, or one as it was); `diff` compares the two, purely.
 Sides that share a past are compared by what things are (their numbers); others by what they are called. What was said before
@@ -17,7 +17,9 @@ from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.records.conversation import SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord
-from perdure.model.records.differences import Difference, How, SessionDiff
+from perdure.model.records.differences import Difference, How, RunDiff, SessionDiff
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.values import Entry
 from perdure.model.records.work import TaskRecord
 from perdure.model.values import digest
@@ -37,6 +39,12 @@ ABOUT = ("title", "status", "goal", "labels", "pins")
 TASK = ("title", "status", "priority", "labels", "detail", "note")
 TASK_LINKS = ("parent", "needs")  # numbers, which mean something only to sides that share a past
 DECISION = ("text", "because", "then", "status", "outcome", "note", "tags")
+RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program")
+PLACED = {  # by what it is called, and what is compared
+    "steps": ("name", "value", "error"),
+    "effects": ("tool", "state", "args", "result", "error"),
+    "waits": ("kind", "question", "name", "state", "answer"),
+}
 CHECKPOINT = ("seq", "hash", "size")
 ARTIFACT = ("hash", "media_type", "size")
 
@@ -51,6 +59,15 @@ class Stand(NamedTuple):
     decisions: list[DecisionRecord]
     checkpoints: list[CheckpointRecord]
     artifacts: list[ArtifactRecord]
+
+
+class RunStand(NamedTuple):
+    """What a run is at."""
+
+    about: RunRecord
+    steps: list[StepRecord]
+    effects: list[EffectRecord]
+    waits: list[WaitRecord]
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -82,10 +99,10 @@ def _line(reads: Reads, stream: Stream) -> list[tuple[bytes, int]]:
 
 
 def _all(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
-    found = page(None)
+    found = page(None).whole()
     yield from found
     while found.next is not None:
-        found = page(found.next)
+        found = page(found.next).whole()
         yield from found
 
 
@@ -124,7 +141,7 @@ def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence
     related = parted_at(a, b) > 0
     task_fields = TASK + TASK_LINKS if related else TASK
     return SessionDiff(
-        about=_compare(_facts(a.about), _facts(b.about)),
+        about=_compare(_facts(a.about, ABOUT), _facts(b.about, ABOUT)),
         values=_compare(_by_name(a.values, "value"), _by_name(b.values, "value"), written=True),
         tasks=_things(a.tasks, b.tasks, "id" if related else "", "title", task_fields),
         decisions=_things(a.decisions, b.decisions, "seq" if related else "", "text", DECISION),
@@ -135,9 +152,25 @@ def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence
     )
 
 
-def _facts(about: SessionRecord) -> dict[str, Any]:
-    found = {name: getattr(about, name) for name in ABOUT}
-    return {name: value for name, value in found.items() if value not in (None, "", ())}
+def diff_runs(a: RunStand, b: RunStand) -> RunDiff:
+    """What differs from one run to another; what each did is known by its place. Pure."""
+    return RunDiff(
+        _compare(_facts(a.about, RUN), _facts(b.about, RUN)),
+        *(
+            _compare(_placed(getattr(a, part), fields), _placed(getattr(b, part), fields))
+            for part, fields in PLACED.items()
+        ),
+    )
+
+
+def _placed(things: Iterable[Any], fields: Sequence[str]) -> dict[str, Any]:
+    """What was done, under its place and name. What a run adopted has no place: its number stands for it."""
+    return {f"{each.place or each.seq} {getattr(each, fields[0])}": _fields(each, fields[1:]) for each in things}
+
+
+def _facts(about: SessionRecord | RunRecord, names: Sequence[str]) -> dict[str, Any]:
+    found = {name: getattr(about, name) for name in names}
+    return {name: value for name, value in found.items() if value not in (None, "", (), [], {})}
 
 
 def _by_name(things: Iterable[Any], field: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from perdure.errors import Conflict, Invalid, TooLarge
+from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
@@ -23,7 +23,7 @@ from perdure.model.records.happenings import EventRecord, FoldState, Said, kept
 from perdure.planes.documents import body_of, inline_body, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.origins import to_refs
-from perdure.planes.paging import Page, decode_cursor, encode_cursor, seq_or_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, read_rows, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Instant, between
 from perdure.planes.tables import FOLD_SNAPSHOTS
@@ -157,12 +157,18 @@ def _kind_filter(kind: str | None) -> dict[str, str | None]:
     """A kind is exact, or ends in `.*`; nothing in it is a pattern of the database's."""
     if kind is None:
         return {"kind": None, "low": None, "high": None}
-    name = check_name(kind, "kind")
-    if _GLOB.fullmatch(name):
+    name = check_kind(kind, "kind")
+    if name.endswith("*"):
         return {"kind": None, "low": name[:-1], "high": name[:-2] + "/"}  # "/" follows "."
-    if "*" in name:
-        raise Invalid("only 'word.*' at the end is understood", path="kind")
     return {"kind": name, "low": None, "high": None}
+
+
+def check_kind(kind: object, path: str) -> str:
+    """Accept one kind, or all below a word: `deploy.*`."""
+    name = check_name(kind, path)
+    if "*" in name and not _GLOB.fullmatch(name):
+        raise Invalid("only 'word.*' at the end is understood", path=path)
+    return name
 
 
 class Shown(NamedTuple):
@@ -187,13 +193,13 @@ class Names:
 
     def __init__(self, reads: Reads, *known: Stream) -> None:
         self._reads = reads
-        self._known = {stream.id: (stream.name, stream.uid.hex()) for stream in known}
+        self._known = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in known}
 
-    def _of(self, number: int) -> tuple[str, str]:
-        """The name and the identity of the stream of this number."""
+    def _of(self, number: int) -> tuple[str, str, str]:
+        """The name, the identity and the kind of the stream of this number."""
         if number not in self._known:
             stream = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
-            self._known[number] = (stream.name, stream.uid.hex())
+            self._known[number] = (stream.name, stream.uid.hex(), stream.kind)
         return self._known[number]
 
     def record(self, event: Event) -> EventRecord:
@@ -203,12 +209,12 @@ class Names:
     def shown(self, row: tuple[Any, ...]) -> EventRecord:
         """The same from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
         at, _, number, seq, kind, table, actor, body = row
-        name, uid = self._known.get(number) or self._of(number)
+        name, uid, of = self._known.get(number) or self._of(number)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
-            return EventRecord(seq, kind, table, actor, at, name, uid, body is None, body, _inline)
+            return EventRecord(seq, kind, table, actor, at, name, uid, body is None, body, _inline, of)
         path = f"{name} seq {seq}"
         said = _said(body_of(self._reads, body, path), path)
-        return EventRecord(seq, kind, table, actor, at, name, uid, False, said, kept)  # noqa: FBT003 - a field
+        return EventRecord(seq, kind, table, actor, at, name, uid, False, said, kept, of)  # noqa: FBT003 - a field
 
 
 def _inline(event: EventRecord) -> Said:
@@ -233,11 +239,14 @@ def events_across(
     since: Instant | None = None,
     until: Instant | None = None,
     session: str | None = None,
+    run: str | None = None,
     emitted: bool | None = None,
     limit: int = 50,
     after: str | None = None,
 ) -> Page[EventRecord]:
-    """Events of the tenant, newest first, as a page. A session's come in the order of their sequence."""
+    """Events of the tenant, newest first, as a page. Those of a session or a run come in the order of their sequence."""
+    if session is not None and run is not None:
+        raise Invalid("an event is of a session or of a run", path="run", hint="give one of session= and run=")
     limit = check_page(limit)
     span = between(reads, since, until)
     filters: dict[str, Any] = {
@@ -247,22 +256,24 @@ def events_across(
         **_kind_filter(kind),
     }
     filters["actor"] = None if actor is None else check_name(actor, "actor")
-    if session is None:
-        found = _of_all(reads, filters, after, limit)
+    of_one = session is not None or run is not None
+    if of_one:
+        kind_of_stream = "session" if run is None else "run"
+        found = _of_stream(reads, kind_of_stream, session if run is None else run, filters, after, limit)
     else:
-        found = _of_session(reads, session, filters, after, limit)
-    items = [*map(Names(reads).shown, found[:limit])]
-    return Page(items, _cursor(Shown(*found[limit - 1]), session) if len(found) > limit else None)
+        found = _of_all(reads, filters, after, limit)
+    more = _cursor(Shown(*found[limit - 1]), of_one=of_one) if len(found) > limit else None
+    return read_rows(found[:limit], Names(reads).shown, more)
 
 
-def _cursor(last: Shown, session: str | None) -> str:
-    return encode_cursor(last.at, last.position) if session is None else encode_cursor(last.seq)
+def _cursor(last: Shown, *, of_one: bool) -> str:
+    return encode_cursor(last.seq) if of_one else encode_cursor(last.at, last.position)
 
 
-def _of_session(
-    reads: Reads, session: str, filters: dict[str, Any], after: str | None, limit: int
+def _of_stream(
+    reads: Reads, kind: str, name: str | None, filters: dict[str, Any], after: str | None, limit: int
 ) -> Sequence[tuple[Any, ...]]:
-    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind="session", name=check_name(session, "session"))
+    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=kind, name=check_name(name, kind))
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     found: list[Shown] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():
@@ -330,6 +341,9 @@ def fold(
     state, after = _snapshot(reads, stream, name, upto) or (initial, 0)
     folded, last = 0, after
     for event in _emitted(reads, stream, after, upto):
+        if event.emptied:
+            hint = "events() gives those that are left"
+            raise NotFound(f"the event {event.seq} was pruned by retention", path="at", hint=hint)
         state = add(state, event)
         folded, last = folded + 1, event.seq
     return FoldState(state, last, folded)

@@ -6,9 +6,9 @@ chain, then the fold against the rows, both ways, then the blobs. Reads only (bu
 It looks at the streams of all tenants, whoever asks, because a chain does not know them: a report names
 streams (never what they say), so show it to who looks after the whole store. Keeps P5 and P6.
 
-What no hash covers is not found: an event's place in the feed as long as it stays between its neighbours of
-the same stream, transaction ids of a batch, and a whole stream that went without a trace when no anchor names
-it.
+A tenant is checked by what the log calls it, which an anchor records: `unnamed` lists those that the log never named. What no
+hash covers is not found: to which tenant a later stream belongs, an event's place in the feed as long as it stays between its
+neighbours of the same stream, transaction ids of a batch, and a whole stream that went without a trace when no anchor names it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes import guards, imported
+from perdure.planes import guards, imported, quarantine
 from perdure.planes.blobcheck import BlobProblem, Outside, Seen, check_blobs, check_outside
 from perdure.planes.documents import doc_of
 from perdure.planes.rebuild import Difference, Rebuild
+from perdure.planes.stored import stored_as, stored_fields
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
 from perdure.stores.statements import Statements
@@ -43,6 +44,7 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
+TENANTS_NAMED = "store.tenants_named"
 MERGED = ("session.merged", "log.merged")  # what names a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
@@ -72,6 +74,7 @@ def verify_store(
 
     report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
     lost = [_set_aside(each) for each in core.engine.asides() if each.lost]
+    lost += [Problem(ProblemKind.CACHE, "", "", None, "", says) for says in core.engine.contradictions()]
     return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
 
 
@@ -95,7 +98,7 @@ def verify(
     if anchor is not None and not isinstance(anchor, Anchor):
         what = type(anchor).__name__
         raise Invalid(f"expected an Anchor, got {what}", path="anchor", hint="read one with Anchor.from_json(text)")
-    findings = Findings()
+    findings = Findings(quarantine.known(snapshots))
     signature = _check_anchor(findings, anchor, public_key)
     total: int = snapshots(_events_total)
     seen = Seen()
@@ -106,6 +109,8 @@ def verify(
                 _check_blobs(findings, snapshots, stream_id, seen)
     with _readable(findings):
         findings.take(snapshots(check_strays))
+    with _readable(findings):
+        findings.take(snapshots(check_tenants))
     for heads in _pages(anchor.heads if anchor else []):
         with _readable(findings):
             findings.take(snapshots(check_anchored, heads))
@@ -173,16 +178,20 @@ def _events_after(reads: Reads, stream_id: int, after: int, limit: int) -> list[
 class Findings:
     """What was found so far; problems beyond a bound are counted only."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: frozenset[quarantine.Mark] = frozenset()) -> None:
+        self._known = known  # damage that was put into quarantine
+        self.quarantined: list[Problem] = []
         self.problems: list[Problem] = []
         self.unverifiable: list[Unverifiable] = []
+        self.unnamed: list[str] = []  # tenants
         self.left_out = 0
         self.streams = self.events = self.rows = self.derived = 0
 
     def add(self, problem: Problem) -> None:
         """Keep a problem."""
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(problem)
+        kept = self.quarantined if quarantine.mark_of(problem) in self._known else self.problems
+        if len(kept) < PROBLEMS_MAX:
+            kept.append(problem)
         else:
             self.left_out += 1
 
@@ -191,6 +200,7 @@ class Findings:
         for problem in other.problems:
             self.add(problem)
         self.unverifiable += other.unverifiable
+        self.unnamed += other.unnamed
         self.left_out += other.left_out
         self.streams += other.streams
         self.events += other.events
@@ -207,7 +217,8 @@ class Findings:
     def report(self, blobs: int, signature: str) -> Report:
         """What verify returns."""
         counts = Counts(self.streams, self.events, self.rows, self.derived, blobs)
-        return Report(self.problems, self.unverifiable, counts, signature, self.left_out)
+        found = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
+        return Report(*found)
 
 
 def _events_total(reads: Reads) -> int:
@@ -490,10 +501,29 @@ def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
     The record (root, count and signature, not the heads) is an event of the store's own stream; keep the
     anchor elsewhere.
     """
+    _, tenant = core.snapshot(_all_heads, tenant=0)
+    core.write(record_tenants, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
     heads, tenant = core.snapshot(_all_heads, tenant=0)
     anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)
     core.write(record_anchor, anchor, actor=actor, tenant=tenant)
     return anchor
+
+
+def quarantine_stream(core: Core, stream: str, because: str, actor: str, *, apply: bool) -> list[Problem]:
+    """What verify finds wrong with a stream, by its uid or its name; with `apply`, recorded as known damage.
+
+    NotFound when nothing is wrong with it; Conflict when several damaged streams have this name, TooLarge for too many problems.
+    """
+    report = verify_store(core)
+    found = quarantine.select(report, stream)
+    if apply:
+        (tenant,) = core.snapshot(_first_tenant, tenant=0)
+        core.write(quarantine.record, found, because, actor=actor, tenant=tenant)
+    return found
+
+
+def _first_tenant(reads: Reads) -> tuple[int]:
+    return reads.query(Q.tenant_first)[0]
 
 
 def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
@@ -506,6 +536,40 @@ def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
     if tenant is None:
         raise NotFound("there is nothing in this store yet that an anchor could state", path="store")
     return heads, tenant
+
+
+def record_tenants(tx: Tx) -> None:
+    """Record what the tenants are called, each by the first of its streams, unless the log says so already."""
+    now = _tenants_now(tx)
+    if _tenants_said(tx) != now:
+        stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
+        tx.record(Change("store.tenants_named", stream, None, Op.NOTE, doc={"tenants": now}))
+
+
+def _tenants_now(reads: Reads) -> dict[str, str]:
+    """The name of each tenant that has a stream of its own, by the uid of the first one."""
+    return {bytes(uid).hex(): name for uid, name in reads.query(Q.tenants_named)}
+
+
+def _tenants_said(reads: Reads) -> dict[str, str]:
+    """What the log said about that last; nothing if it never did."""
+    rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
+    fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}
+    return stored_as(dict[str, str], fields.get("tenants", {}), "list of tenants", TENANTS_NAMED)
+
+
+def check_tenants(reader: Reader) -> Findings:
+    """A tenant is called what the log says; one that it never named cannot be checked."""
+    findings = Findings()
+    (owner,) = reader.query(Q.tenant_first)[0]
+    said, now = _tenants_said(reader.of_tenant(owner or 0)), _tenants_now(reader)
+    for uid, name in said.items():
+        found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
+        if found and found[0][0] != name:
+            what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
+            findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
+    findings.unnamed = sorted(set(now.values()) - set(said.values()))
+    return findings
 
 
 def record_anchor(tx: Tx, anchor: Anchor) -> int:

@@ -37,6 +37,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'runs', stream FROM runs
   UNION ALL SELECT 'waits', stream FROM waits
   UNION ALL SELECT 'signals', stream FROM signals
+  UNION ALL SELECT 'memories', stream FROM memories
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs
   UNION ALL SELECT 'calls', stream FROM calls
@@ -71,3 +72,17 @@ SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limi
 
 -- tenant_first: who owns the store's own stream.
 SELECT min(id) FROM tenants
+
+-- tenants_named: each tenant that has a stream, by the first one.
+SELECT s.uid, n.name FROM tenants n JOIN streams s ON s.id = (SELECT min(m.id) FROM streams m WHERE m.tenant = n.id AND m.kind <> 'store')
+
+-- tenants_recorded: what the store's own stream said last about the names of tenants.
+SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
+WHERE s.kind = 'store' AND s.name = 'store' AND e.kind = :kind ORDER BY e.stream, e.seq DESC LIMIT 1
+
+-- tenant_of_stream: what the tenant of a stream is called now.
+SELECT n.name FROM streams s JOIN tenants n ON n.id = s.tenant WHERE s.uid = :uid
+
+-- quarantined: the damage that was recorded as known.
+SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
+WHERE s.kind = 'store' AND s.name = 'store' AND e.kind = :kind ORDER BY e.stream, e.seq

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Stale
 from perdure.log.change import Change, Op, Stream
@@ -24,6 +24,7 @@ from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "leasing.sql")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
 HEADS = 32  # of own writes that a lease remembers
@@ -41,8 +42,8 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "before", "cancelling", "disturbed", "first", "heads", "hired", "holder", "known_seq", "leaving", "seq", "stream",
-        "token",
+        "before", "cancelling", "disturbed", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving", "seq",
+        "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -54,6 +55,7 @@ class Lease:
         self.cancelling = False
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
+        self.forsaken = False  # the run rests, though its program does not end: nobody waits for that program any more
         self.hired = False  # a worker has it: its process is not the agent's to end
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.before = ""  # the program that had it before
@@ -130,7 +132,9 @@ def _deaths(tx: Tx, stream: Stream, row: Row) -> int:
 # -- the fence ------------------------------------------------------------------------------------------------
 
 
-def fenced(tx: Tx, lease: Lease, verb: Callable[..., T], *args: Any, **kwargs: Any) -> tuple[T, int]:
+def fenced(
+    tx: Tx, lease: Lease, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs
+) -> tuple[T, int]:
     """Run a verb on the leased run, and give its result and the head after it. Stale, and nothing is written, if the
     lease was lost (P7). The head is 0 when the verb gave the lease up: whatever comes after it is looked at.
     """

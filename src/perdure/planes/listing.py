@@ -6,13 +6,11 @@ Callers: the planes that list things of a whole store. What is in one stream is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 from perdure.log.change import Stream
-from perdure.model.instants import instant_us
 from perdure.model.limits import check_page
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.spans import Instant, between
 from perdure.stores.store import Reads, Rows
 
@@ -38,14 +36,18 @@ class Listing:
         }  # fmt: skip
 
     def page(
-        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], place: Callable[[T], tuple[datetime, *tuple[int, ...]]]
-    ) -> Page[tuple[Stream, T]]:  # fmt: skip
-        """What the rows hold, each with its stream. made: gives what a row without its stream says. place: its instant, and its
-        number in its stream.
+        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
+    ) -> Page[tuple[Stream, T]]:
+        """What the rows hold, each with its stream. made: gives what a row without its stream says. at, number: the columns of
+        its instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
         """
-        shown = [(stream := Stream(*row[-_STREAM:]), made(stream, row[:-_STREAM])) for row in rows[: self._count]]
-        if len(rows) <= self._count:
-            return Page(shown)
-        stream, last = shown[-1]
-        at, *number = place(last)
-        return Page(shown, encode_cursor(instant_us(at, 0), stream.id, *number))
+
+        def read(row: tuple[Any, ...]) -> tuple[Stream, T]:
+            stream = Stream(*row[-_STREAM:])
+            return stream, made(stream, row[:-_STREAM])
+
+        more = None
+        if len(rows) > self._count:
+            last = rows[self._count - 1]
+            more = encode_cursor(last[at], last[-_STREAM], *(() if number is None else (last[number],)))
+        return read_rows(rows[: self._count], read, more)

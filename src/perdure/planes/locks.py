@@ -2,12 +2,15 @@
 
     free ── acquire (token + 1) ──▶ held ── release, or the deadline passes ──▶ free
 
-A lock is *held* while its token is the newest and the store's clock has not reached its deadline; whoever
-lost it is told Stale and writes nothing. The row stays when it is free: tokens grow for ever. Caller:
-`session.lock`.
+A lock is *held* while its token is the newest, the store's clock has not reached its deadline, and its holder is not
+proved to be dead. Whoever lost it is told Stale and writes nothing: every write of a block that holds locks goes through
+`fenced`. The row stays when it is free: tokens grow for ever. Callers: `session.lock`, and the callers of the handles.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from perdure.errors import Conflict, Stale
 from perdure.log.change import Change, Op, Stream
@@ -21,9 +24,29 @@ from perdure.planes.tables import LOCKS
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Fence(NamedTuple):
+    """A lock that a block of code holds, and the token that it got: what its writes are checked against."""
+
+    stream: Stream
+    name: str
+    token: int
+
+
+def fenced(
+    fences: Iterable[Fence], verb: Callable[Concatenate[Tx, P], T], tx: Tx, /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """A verb, if all these locks are still held by their tokens; Stale, and nothing is written, if one is not."""
+    for fence in fences:
+        check(tx, fence.stream, fence.name, token=fence.token)
+    return verb(tx, *args, **kwargs)
+
 
 def acquire(tx: Tx, stream: Stream, name: str, *, ttl: Duration, holder: str) -> LockRecord:
-    """Take a lock that is free, or whose holder's time is over. Conflict names who has it and until when."""
+    """Take a lock that is free, or whose holder's time is over or is proved dead. Conflict names who has it and until when."""
     check_name(name, "name")
     expires_at = deadline(tx, ttl)
     assert expires_at is not None
@@ -60,12 +83,15 @@ def _mine(reads: Reads, stream: Stream, name: str, token: int) -> Row:
     row = reads.row(LOCKS, stream, name)
     if row is None or row["token"] != token or not _is_held(reads, row):
         newest = row["token"] if row else 0
-        raise Stale(f"the lock {name!r} is no longer held by token {token}", path="lock", token=newest)
+        hint = "leave its block and take it again; a longer `ttl`, or `renew` in time, keeps it"
+        raise Stale(f"the lock {name!r} is no longer held by token {token}", path="lock", hint=hint, token=newest)
     return row
 
 
 def _is_held(reads: Reads, row: Row) -> bool:
-    return row["holder"] is not None and row["expires_at"] > store_now(reads)
+    if row["holder"] is None or row["expires_at"] <= store_now(reads):
+        return False
+    return not reads.clocks.is_dead(row["holder"].rpartition("@")[2])
 
 
 def _taken(name: str, row: Row) -> Conflict:

@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.log.change import Change, Op, Stream
+from perdure.model.instants import to_datetime
 from perdure.model.limits import REFS_MAX
 from perdure.model.records.work import TaskRecord
 from perdure.planes.tables import TASK_NEEDS, TASKS
@@ -41,9 +42,9 @@ def unneed(tx: Tx, stream: Stream, seq: int, other: object, *, token: int | None
 
 def _with_needs(tx: Tx, stream: Stream, found: TaskRecord, needs: Iterable[int]) -> TaskRecord:
     column = sorted(needs)
-    change = Change("task.needs_changed", stream, TASKS, Op.SET, {"seq": found.id}, {"needs": json.dumps(column)})
-    tx.record(change)
-    return msgspec.structs.replace(found, needs=tuple(column))
+    columns = {"needs": json.dumps(column), "changed_at": tx.now}
+    tx.record(Change("task.needs_changed", stream, TASKS, Op.SET, {"seq": found.id}, columns))
+    return msgspec.structs.replace(found, needs=tuple(column), changed_at=to_datetime(tx.now))
 
 
 def put_under(tx: Tx, stream: Stream, seq: int, parent: object, *, token: int | None = None) -> TaskRecord:
@@ -55,8 +56,9 @@ def put_under(tx: Tx, stream: Stream, seq: int, parent: object, *, token: int | 
     if above is not None:
         edges = tx.query(Q.parents_above, touches=[(TASKS, stream.id)], stream=stream.id, seq=above)
         _refuse_cycle(edges, above, seq, "parent")
-    tx.record(Change("task.put_under", stream, TASKS, Op.SET, {"seq": seq}, {"parent": above}))
-    return msgspec.structs.replace(found, parent=above)
+    columns = {"parent": above, "changed_at": tx.now}
+    tx.record(Change("task.put_under", stream, TASKS, Op.SET, {"seq": seq}, columns))
+    return msgspec.structs.replace(found, parent=above, changed_at=to_datetime(tx.now))
 
 
 def _changing(tx: Tx, stream: Stream, seq: int, token: int | None) -> TaskRecord:

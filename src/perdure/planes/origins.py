@@ -60,14 +60,14 @@ def settled(reads: Reads, stream: Stream, ref: Ref) -> Ref:
     return home(reads, Stream(*rows[0]), ref.seq).ref(ref.seq) if rows else ref
 
 
-def to_refs(tx: Tx, stream: Stream, things: Iterable[object]) -> list[Ref]:
+def to_refs(tx: Tx, stream: Stream, things: Iterable[object], path: str = "refs") -> list[Ref]:
     """References for an event of this stream. NotFound when one names an event that this stream has not."""
     if isinstance(things, (str, bytes)) or not isinstance(things, Iterable):
-        raise Invalid(f"expected a list of things to refer to, got {type(things).__name__}", path="refs")
-    refs = [to_ref(thing, f"refs[{i}]") for i, thing in enumerate(things)]
+        raise Invalid(f"expected a list of things to refer to, got {type(things).__name__}", path=path)
+    refs = [to_ref(thing, f"{path}[{i}]") for i, thing in enumerate(things)]
     if len(refs) > REFS_MAX:
-        raise TooLarge(f"{len(refs)} references, at most {REFS_MAX} are kept", path="refs")
+        raise TooLarge(f"{len(refs)} references, at most {REFS_MAX} are kept", path=path)
     for i, ref in enumerate(refs):
         if ref.uid == stream.uid.hex() and ref.seq > tx.seq(stream):
-            raise NotFound(f"{stream.kind} {stream.name!r} has no event {ref.seq}", path=f"refs[{i}]")
+            raise NotFound(f"{stream.kind} {stream.name!r} has no event {ref.seq}", path=f"{path}[{i}]")
     return [settled(tx, stream, ref) for ref in refs]

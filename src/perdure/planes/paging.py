@@ -11,25 +11,63 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from perdure.errors import Invalid
+import msgspec
+
+from perdure.errors import Damaged, Invalid
 
 T = TypeVar("T")
+U = TypeVar("U")
+R = TypeVar("R")
 
 _INTS = re.compile(r"-?\d{1,19}(,-?\d{1,19})*")
 _CURSOR_MAX_CHARS = 200
 _INT_MAX = 2**63 - 1
 
 
+class DamagedRow(msgspec.Struct, frozen=True):
+    """A row of a listing that cannot be read: where it stands, and what is wrong with it. `store.verify` says more."""
+
+    where: str
+    reason: str
+
+
 class Page(list[T]):
     """The rows of one page. `next` is the cursor of the one that follows, None if none does: pass it as `after=`, or as
-    `before=` where a listing was read back.
+    `before=` where a listing was read back. `damaged`: rows of this page that cannot be read, and are not among the others.
     """
 
-    __slots__ = ("next",)
+    __slots__ = ("damaged", "next")
 
-    def __init__(self, items: Iterable[T] = (), next: str | None = None) -> None:  # noqa: A002 - the name users read
+    def __init__(
+        self, items: Iterable[T] = (), next: str | None = None, damaged: tuple[DamagedRow, ...] = ()  # noqa: A002 - users read it
+    ) -> None:  # fmt: skip
         super().__init__(items)
         self.next = next
+        self.damaged = damaged
+
+    def each(self, made: Callable[[T], U]) -> Page[U]:
+        """This page with something else made of every row."""
+        return Page(map(made, self), self.next, self.damaged)
+
+    def whole(self) -> Page[T]:
+        """This page, for callers that must not miss a row. Damaged if one cannot be read."""
+        for row in self.damaged:
+            raise Damaged(row.reason, path=row.where)
+        return self
+
+
+def read_rows(
+    rows: Iterable[R], made: Callable[[R], T], next: str | None = None  # noqa: A002 - as in Page
+) -> Page[T]:  # fmt: skip
+    """A page of what is made of rows. A row of which nothing can be made does not end the listing: it is named in `damaged`."""
+    found: list[T] = []
+    damaged: list[DamagedRow] = []
+    for row in rows:
+        try:
+            found.append(made(row))
+        except Damaged as error:
+            damaged.append(DamagedRow(error.path, error.message))
+    return Page(found, next, tuple(damaged))
 
 
 def encode_cursor(*ints: int) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Error
 from perdure.log.change import Stream
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.stores.core import Core
 
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger("perdure.presence")
 
 Q = Statements("perdure.planes", "presence.sql")
@@ -36,8 +37,8 @@ NEEDED_MAX = 10_000  # holders that one tidying can tell apart
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
-    """Whether a holder's heartbeat has not lapsed, on the store's clock."""
-    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, 0)], holder=holder))
+    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead."""
+    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, 0)], holder=holder)) and not reads.clocks.is_dead(holder)
 
 
 def touch_holder(tx: Tx, holder: str) -> None:
@@ -60,21 +61,24 @@ def check_schema(reads: Reads) -> None:
 
 
 def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:
-    """Write down that a holder is at work in a session; it takes over from those whose heartbeat has lapsed.
+    """Write down that a holder is at work in a session; it takes over from those whose heartbeat has lapsed or who are
+    proved to be dead.
 
     begin: the holder has no heartbeat yet. It is renewed elsewhere, so that this costs one read in a session.
     """
     if begin:
         touch_holder(tx, holder)
     touches = [(ATTENDANCE, stream.id)]
-    for (lapsed,) in tx.query(Q.attendance_lapsed, touches=touches, stream=stream.id, holder=holder):
-        tx.touch(ATTENDANCE, {"holder": lapsed}, None, stream)
+    for other, lapsed in tx.query(Q.attendance_others, touches=touches, stream=stream.id, holder=holder):
+        if lapsed or tx.clocks.is_dead(other):
+            tx.touch(ATTENDANCE, {"holder": other}, None, stream)
     tx.touch(ATTENDANCE, {"holder": holder}, {}, stream)
 
 
 def attending(
-    tx: Tx, stream: Stream, verb: Callable[..., T], holder: str, begin: bool, /, *args: Any, **kwargs: Any
-) -> T:
+    tx: Tx, stream: Stream, verb: Callable[Concatenate[Tx, Stream, P], T], holder: str, begin: bool, /,
+    *args: P.args, **kwargs: P.kwargs,
+) -> T:  # fmt: skip
     """A verb and, in the same commit, the attendance of who calls it: the first write of a handle in a
     session.
     """

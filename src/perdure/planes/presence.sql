@@ -6,9 +6,10 @@ SELECT name, value FROM meta WHERE name = 'schema'
 -- holder_alive: whether a holder's heartbeat has not lapsed.
 SELECT 1 FROM holders WHERE holder = :holder AND expires_at > :now
 
--- attendance_lapsed: who is written down as attending a session but has no living heartbeat.
-SELECT a.holder FROM attendance a LEFT JOIN holders h ON h.holder = a.holder
-WHERE a.stream = :stream AND a.holder <> :holder AND (h.expires_at IS NULL OR h.expires_at <= :now)
+-- attendance_others: who else is written down as attending a session, and whether the heartbeat of each has lapsed.
+SELECT a.holder, CASE WHEN h.expires_at > :now THEN 0 ELSE 1 END
+FROM attendance a LEFT JOIN holders h ON h.holder = a.holder
+WHERE a.stream = :stream AND a.holder <> :holder
 
 -- holders_needed: whose death somebody may yet have to prove: who has a run, or an effect that is not known to be quiet, or a
 -- heartbeat that is good. Of all tenants.

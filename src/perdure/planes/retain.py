@@ -1,4 +1,4 @@
-"""Retention: old checkpoints and covered turns go, by rule. The plane behind `store.retain` (docs/decisions/0016).
+"""Retention: old checkpoints and covered turns go, and what ended long ago, by rule (docs/decisions/0016).
 
     choose   outside the lane, one stream at a time: what each rule lets go
     take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perdure.artifacts import tree
@@ -49,10 +49,13 @@ _PAGE_BLOBS = 500
 
 
 class Judged(NamedTuple):
-    """A session, or a run that is over, and the labels that count for it."""
+    """A session, or a run that is over, with the labels that count for it, its session and when it ended (None: it has not)."""
 
     stream: Stream
     labels: tuple[str, ...]
+    session: str | None
+    ended_at: int | None
+    last_at: int  # what was said after the end is kept as long
 
 
 class Doomed(NamedTuple):
@@ -63,9 +66,16 @@ class Doomed(NamedTuple):
     checkpoints: list[int]
     turns: list[int]
     forks: set[int]
+    events: list[int]
+    whole: bool = False  # it ended, and all goes that may
 
     def __bool__(self) -> bool:
-        return bool(self.checkpoints or self.turns)
+        return bool(self.checkpoints or self.turns or self.events)
+
+    @property
+    def seqs(self) -> list[int]:
+        """All of it."""
+        return [*self.checkpoints, *self.turns, *self.events]
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
@@ -83,14 +93,19 @@ def check_rules(rules: object) -> list[Retention]:
 
 
 def _check(rule: Retention, path: str) -> None:
-    if rule.checkpoints is None and rule.turns is None:
-        raise Invalid("it lets nothing go", path=path, hint="say checkpoints= (how many to keep) or turns=")
+    if rule.checkpoints is None and rule.turns is None and not (rule.sessions or rule.runs):
+        raise Invalid(
+            "it lets nothing go", path=path, hint="say checkpoints= (how many to keep), turns=, sessions= or runs="
+        )
+    for name in ("sessions", "runs"):
+        if type(getattr(rule, name)) is not bool:
+            raise Invalid("expected True or False", path=f"{path}.{name}")
     _check_count(rule.checkpoints, 1, f"{path}.checkpoints")
     _check_count(rule.turns, 0, f"{path}.turns")
     _check_count(rule.larger_than, 0, f"{path}.larger_than")
     if rule.older_than is not None:
         duration_us(rule.older_than, f"{path}.older_than")
-    for name in ("label", "except_label"):
+    for name in ("label", "except_label", "session"):
         if getattr(rule, name) is not None:
             check_name(getattr(rule, name), f"{path}.{name}")
 
@@ -100,8 +115,10 @@ def _check_count(value: object, least: int, path: str) -> None:
         raise Invalid(f"expected a number, at least {least}, got {value!r}", path=path)
 
 
-def _is_for(rule: Retention, labels: Collection[str]) -> bool:
-    return (rule.label is None or rule.label in labels) and rule.except_label not in labels
+def _is_for(rule: Retention, found: Judged) -> bool:
+    if rule.session is not None and rule.session != found.session:
+        return False
+    return (rule.label is None or rule.label in found.labels) and rule.except_label not in found.labels
 
 
 # -- choosing ------------------------------------------------------------------------------------------------
@@ -115,21 +132,44 @@ def last_stream(reads: Reads) -> int:
 def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
     """A page of what there is to judge, after a stream."""
     rows = reads.query(Q.streams_judged, tenant=reads.tenant, after=after, upto=upto, limit=PAGE_STREAMS)
-    return [Judged(Stream(*row[:7]), from_labels(row[7])) for row in rows]
+    return [Judged(Stream(*row[:7]), from_labels(row[7]), *row[8:]) for row in rows]
 
 
 @one_state
 def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
     """What a rule lets go of a session or run. Reads its turns, summaries and checkpoints, not what they say."""
     stream = found.stream
-    nothing = Doomed(stream, rule, [], [], set())
-    if not _is_for(rule, found.labels) or _is_small(reads, stream, rule):
+    nothing = Doomed(stream, rule, [], [], set(), [])
+    if not _is_for(rule, found) or _is_small(reads, stream, rule):
         return nothing
+    if _is_whole(reads, found, rule):
+        return _whole(reads, stream, rule)
     saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
     turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
     return Doomed(
-        stream, rule, [seq for seq, _ in saved.doomed] if saved else [], turns, saved.forks if saved else forks
+        stream, rule, [seq for seq, _ in saved.doomed] if saved else [], turns, saved.forks if saved else forks, []
     )
+
+
+def _is_whole(reads: Reads, found: Judged, rule: Retention) -> bool:
+    """Whether it ended so long ago that the rule lets all of it go."""
+    asked = rule.sessions if found.stream.kind == "session" else rule.runs
+    return asked and found.ended_at is not None and max(found.ended_at, found.last_at) < _before(reads, rule)
+
+
+def _whole(reads: Reads, stream: Stream, rule: Retention) -> Doomed:
+    """Everything that feeds no row, or whose row may go with it. Something that was forked stays as it is: half of it
+    would read as if the rest had never been.
+    """
+    forks = checkpoints.forks_of(reads, stream)
+    if forks:
+        return Doomed(stream, rule, [], [], forks, [])
+    touches = [(EVENTS, stream.id), (TURNS, stream.id), (CHECKPOINTS, stream.id)]
+    saved, turns, events = (
+        [row[0] for row in reads.query(statement, touches=touches, stream=stream.id)]
+        for statement in (Q.checkpoints_own, Q.turns_own, Q.rowless_own)
+    )
+    return Doomed(stream, rule, saved, turns, forks, events, whole=True)
 
 
 def _saved(rule: Retention) -> dict[str, Any]:
@@ -142,10 +182,14 @@ def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], 
     if not covers:
         return [], forks
     turns = list(_said(reads, stream))
-    before = MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
+    before = _before(reads, rule)
     free = free_to_go(turns, [Covering(*row) for row in covers], forks, rule.turns or 0)
     old = {turn.seq for turn in turns if turn.at < before}
     return sorted(whole(turns, free & old)), forks
+
+
+def _before(reads: Reads, rule: Retention) -> int:
+    return MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
 
 
 def _said(reads: Reads, stream: Stream) -> Iterator[Said]:
@@ -184,13 +228,13 @@ def _listed(addresses: Collection[bytes]) -> Iterator[str]:
 @one_state
 def freed(reads: Reads, doomed: Sequence[Doomed]) -> tuple[int, int]:
     """How many blobs nothing needs once all this is gone, and their bytes. Walks the trees of all checkpoints."""
-    gone = {(each.stream.id, seq) for each in doomed for seq in (*each.checkpoints, *each.turns)}
+    gone = {(each.stream.id, seq) for each in doomed for seq in each.seqs}
     rows = reads.query(Q.roots_named, tenant=reads.tenant)
     roots = {(stream, seq): stored_address(root, "checkpoints.root") for stream, seq, root in rows}
     live = tree.reachable([root for place, root in roots.items() if place not in gone], reads.fetch)
     lost = tree.reachable([root for place, root in roots.items() if place in gone], reads.fetch, live)
     for each in doomed:
-        lost |= _named_by(reads, each.stream, [*each.checkpoints, *each.turns])
+        lost |= _named_by(reads, each.stream, each.seqs)
     lost -= live
     return _blobs_size(reads, lost - _named_otherwise(reads, lost, gone))
 
@@ -212,16 +256,18 @@ def united(doomed: Iterable[Doomed]) -> list[Doomed]:
     """What several rules let go of the same stream, once."""
     found: dict[int, Doomed] = {}
     for each in doomed:
-        known = found.get(each.stream.id, each._replace(checkpoints=[], turns=[]))
-        saved = sorted({*known.checkpoints, *each.checkpoints})
-        found[each.stream.id] = known._replace(checkpoints=saved, turns=sorted({*known.turns, *each.turns}))
+        known = found.get(each.stream.id, each)
+        both = {
+            name: sorted({*getattr(known, name), *getattr(each, name)}) for name in ("checkpoints", "turns", "events")
+        }
+        found[each.stream.id] = known._replace(**both)
     return list(found.values())
 
 
 def weigh(reads: Reads, doomed: Doomed) -> Retained:
     """What would go of a stream, with the bytes of what these events say."""
-    sizes = _sizes(reads, doomed.stream, [*doomed.checkpoints, *doomed.turns])
-    return retained(doomed.stream, doomed.checkpoints, doomed.turns, sum(sizes.values()))
+    sizes = _sizes(reads, doomed.stream, doomed.seqs)
+    return retained(doomed.stream, doomed.checkpoints, doomed.turns, doomed.events, sum(sizes.values()))
 
 
 def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
@@ -232,9 +278,9 @@ def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def retained(stream: Stream, saved: Iterable[int], turns: Iterable[int], size: int) -> Retained:
+def retained(stream: Stream, saved: Iterable[int], turns: Iterable[int], events: Iterable[int], size: int) -> Retained:
     """What is told of one stream."""
-    return Retained(stream.kind, stream.name, tuple(saved), tuple(turns), size)
+    return Retained(stream.kind, stream.name, tuple(saved), tuple(turns), size, tuple(events))
 
 
 def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:
@@ -270,14 +316,28 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
     stream = doomed.stream
     if not _is_still_for(tx, doomed):
         return Taken([], 0)
-    if checkpoints.forks_of(tx, stream) != doomed.forks:
+    if not doomed.whole and checkpoints.forks_of(tx, stream) != doomed.forks:
         still = {*_covered(tx, stream, doomed.rule)[0]}
         seqs = [seq for seq in seqs if seq in still]
+    return _empty(tx, stream, seqs, {"table": TURNS.name})
+
+
+def take_events(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
+    """Take away emitted events and steps of something that ended. May be run again. Recorded by one event that names them."""
+    return _empty(tx, doomed.stream, seqs, {}) if _is_still_for(tx, doomed) else Taken([], 0)
+
+
+def _empty(tx: Tx, stream: Stream, seqs: Sequence[int], about: dict[str, str]) -> Taken:
     sizes = _sizes(tx, stream, seqs)
     if sizes:
-        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), "table": TURNS.name}))
+        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), **about}))
         tx.empty(stream, sizes)
     return Taken(sorted(sizes), sum(sizes.values()))
+
+
+def ways(doomed: Doomed) -> list[tuple[Callable[[Tx, Doomed, list[int]], Taken], list[int]]]:
+    """Which verb takes what: checkpoints, turns, other events."""
+    return [(take_checkpoints, doomed.checkpoints), (take_turns, doomed.turns), (take_events, doomed.events)]
 
 
 def follow_pruning(tx: Tx, stream: Stream, came: Iterable[Event]) -> None:
@@ -301,10 +361,18 @@ def _is_checkpoint_gone(tx: Tx, stream: Stream, seq: int) -> bool:
 
 
 def _is_still_for(tx: Tx, doomed: Doomed) -> bool:
-    """Lock the stream, and see whether the rule is for it as it is labelled now: somebody may have said "hold" since."""
+    """Lock the stream, and see whether the rule is for it as it is labelled now: somebody may have said "hold" since.
+
+    Something that ended may have been opened again or forked since: then the next retention judges it.
+    """
     tx.lock(doomed.stream)
-    found = judged(tx, doomed.stream.id - 1, doomed.stream.id)
-    return any(_is_for(doomed.rule, each.labels) for each in found)
+    for found in judged(tx, doomed.stream.id - 1, doomed.stream.id):
+        if not _is_for(doomed.rule, found):
+            return False
+        if doomed.whole:
+            return _is_whole(tx, found, doomed.rule) and checkpoints.forks_of(tx, doomed.stream) == doomed.forks
+        return True
+    return False
 
 
 # -- what lies beside the database ---------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 -- The statements of retention: what there is to judge, and what it takes.
 
--- streams_judged: sessions, and runs that are over, each with the labels that count for it, in pages.
-SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.labels
+-- streams_judged: sessions, and runs that are over, each with the labels that count for it, its session, when it ended and last changed, in pages.
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.labels, s.name,
+  CASE WHEN EXISTS (SELECT 1 FROM runs r WHERE r.tenant = s.tenant AND r.session = s.name AND r.ended_at IS NULL) THEN NULL
+    ELSE coalesce(s.ended_at, CASE WHEN s.expires_at <= :now THEN s.expires_at END) END,
+  (SELECT e.at FROM events e WHERE e.stream = t.id AND e.kind NOT IN ('log.pruned', 'checkpoint.pruned') ORDER BY e.seq DESC LIMIT 1)
 FROM streams t JOIN sessions s ON s.stream = t.id
 WHERE s.tenant = :tenant AND t.id > :after AND t.id <= :upto
 UNION ALL
-SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, coalesce(s.labels, '[]')
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, coalesce(s.labels, '[]'), r.session, r.ended_at, r.ended_at
 FROM streams t JOIN runs r ON r.stream = t.id
 LEFT JOIN streams st ON st.tenant = r.tenant AND st.kind = 'session' AND st.name = r.session
 LEFT JOIN sessions s ON s.stream = st.id
@@ -18,6 +21,12 @@ SELECT coalesce(max(id), 0) FROM streams
 -- turns_own: all turns of a stream, in order.
 SELECT t.seq, t.role, t.call, e.at FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.stream = :stream ORDER BY t.seq
+
+-- checkpoints_own: all checkpoints of a stream, in order.
+SELECT seq FROM checkpoints WHERE stream = :stream ORDER BY seq
+
+-- rowless_own: emitted events and steps that still say something: no row comes of them.
+SELECT seq FROM events WHERE stream = :stream AND body IS NOT NULL AND (tbl = 'steps' OR (tbl = '' AND kind NOT LIKE 'log.%')) ORDER BY seq
 
 -- calls_own: the calls that turns of a stream made.
 SELECT call, seq FROM calls WHERE stream = :stream

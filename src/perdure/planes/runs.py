@@ -13,6 +13,7 @@ handles and the worker.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,6 +46,10 @@ Q = Statements("perdure.planes", "runs.sql")
 READY, RUNNING, WAITING = RunStatus.READY, RunStatus.RUNNING, RunStatus.WAITING
 COMPLETED, FAILED, CANCELLED, PARKED = RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.PARKED
 ID_CHARS = 12
+SHORTEST = 4  # digits of a name: fewer are more often a slip than a choice
+BEGINNING = re.compile(rf"[0-9a-f]{{{SHORTEST},}}", re.ASCII)
+ALIKE_SHOWN = 5
+UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
 class Wanted(NamedTuple):
@@ -73,13 +78,14 @@ def start(
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
     check_name(wanted.agent, "agent")
-    doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs")}
-    if wanted.timeout is not None:
-        doc["timeout"] = duration_us(wanted.timeout, "timeout")
+    to_plain(wanted.args, "args", kept=True)  # refused with its own path, and not as a part of the digest
     mark = digest([wanted.args, wanted.kwargs], "args").hex()
     found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
     if found is not None:
         return found, None
+    doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs")}
+    if wanted.timeout is not None:
+        doc["timeout"] = duration_us(wanted.timeout, "timeout")
     if wanted.session is not None:
         conversation.open_session(tx, wanted.session)
     name = new_uid().hex()[:ID_CHARS]
@@ -116,8 +122,38 @@ def find(reads: Reads, name: str) -> Stream:
     check_name(name, "run")
     rows = reads.query(Q.run_by_name, tenant=reads.tenant, name=name)
     if not rows:
-        raise NotFound(f"there is no run {name!r}", path="run", hint="`perdure runs` lists them")
+        raise NotFound(
+            f"there is no run {name!r}", path="run", hint=f"`perdure runs` lists them; {SHORTEST} digits are enough"
+        )
     return Stream(*rows[0])
+
+
+def whole_name(reads: Reads, short: str) -> str:
+    """The name of the one run that begins so. NotFound if there is none; Conflict, with the candidates, if there are several."""
+    if not BEGINNING.fullmatch(check_name(short, "run")):
+        return find(reads, short).name
+    # No digit comes after f.
+    rows = reads.query(Q.run_names_between, tenant=reads.tenant, low=short, high=f"{short}g", limit=ALIKE_SHOWN + 1)
+    names = [name for (name,) in rows]
+    if short in names or not names:
+        return find(reads, short).name
+    if len(names) > 1:
+        count = f"{len(names)}" if len(names) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
+        message = f"{count} runs begin with {short}: {', '.join(names[:ALIKE_SHOWN])}"
+        raise Conflict(message, path="run", hint="give more digits", candidates=names[:ALIKE_SHOWN])
+    return names[0]
+
+
+def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
+    """The stream of the run of an agent that was started with a key. NotFound if there is none."""
+    check_name(agent, "agent")
+    check_name(key, "key", KEY_MAX_CHARS)
+    rows = reads.query(Q.run_by_key, tenant=reads.tenant, agent=agent, key=key)
+    if not rows:
+        raise NotFound(
+            f"no run of {agent} was started with the key {key!r}", path="key", hint="`perdure runs` lists them"
+        )
+    return Stream(*rows[0][:-1])
 
 
 # -- what a driver says --------------------------------------------------------------------------------------
@@ -154,7 +190,8 @@ def finish(
     blamed: int | str | None = None,
 ) -> None:
     """The run is over. blamed: the effect, by number, or the step, by place, by whose failure it ended."""
-    doc = {"result": to_plain(result, "result")} if error is None else {"error": msgspec.to_builtins(error)}
+    # It did all that it was to do: a long number that an older version gave it does not make it fail now.
+    doc = {"result": to_plain(result, "result", kept=True)} if error is None else {"error": msgspec.to_builtins(error)}
     if blamed is not None:
         doc |= blame(blamed)
     _give_up(tx, stream, f"run.{status.value}", status, doc=doc, ended_at=tx.now)
@@ -247,7 +284,10 @@ def was_moved(reads: Reads, stream: Stream) -> bool:
 
 
 def pin(tx: Tx, stream: Stream, program: str | None) -> None:
-    """Let only workers with this very program take the run; None: any."""
+    """Let only workers with this very program take the run; None: any. Conflict for a completed one: nobody takes it again."""
+    if row_of(tx, stream)["status"] == COMPLETED:
+        hint = f"`perdure show {stream.name}` shows its result"
+        raise Conflict(f"run {stream.name} is completed: no program takes it again", path="run", hint=hint)
     columns = {"pinned": 0} if program is None else {"pinned": 1, "program": check_name(program, "program")}
     _set(tx, stream, "run.pinned", **columns)
 
@@ -321,7 +361,7 @@ def runs_of_store(
         session=None if session is None else check_name(session, "session"),
         run=None if parent is None else check_name(parent, "run"),
     )
-    return listing.page(rows, partial(_record, reads), lambda each: (each.created_at,))
+    return listing.page(rows, partial(_record, reads), SHOWN.index("created_at"))
 
 
 SHOWN = (

@@ -17,6 +17,9 @@ FROM runs r JOIN streams s ON s.id = r.stream WHERE r.tenant = :tenant AND r.age
 -- run_by_name: the stream of a run.
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE tenant = :tenant AND kind = 'run' AND name = :name
 
+-- run_names_between: the names of runs in a range; names are hexadecimal, which every collation orders alike.
+SELECT name FROM streams WHERE tenant = :tenant AND kind = 'run' AND name >= :low AND name < :high ORDER BY name LIMIT :limit
+
 -- runs_of_store: the runs of a tenant, newest first.
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,

@@ -6,7 +6,7 @@ Callers: the handles, and whoever reads a journal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "steps.sql")
 T = TypeVar("T")
+P = ParamSpec("P")
+INTERRUPTED = "run.interrupted"  # the name of a step that stands for what its program cancelled in the middle
 
 
 # -- recording -------------------------------------------------------------------------------------------------
@@ -42,7 +44,10 @@ def done(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = N
     return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
 
 
-def noting(tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+def noting(
+    tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[Concatenate[Tx, Stream, P], T],
+    *args: P.args, **kwargs: P.kwargs,
+) -> T:  # fmt: skip
     """A verb after some steps, in one commit: steps that failed are recorded when the program goes on."""
     for doc in docs:
         done(tx, stream, doc)
@@ -78,20 +83,46 @@ def redo(tx: Tx, stream: Stream, place: str) -> None:
     recorded = {each.place: each for each in steps(tx, stream, runs.row_of(tx, stream)["cut_seq"])}
     if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
         tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
+        redo_interrupted(tx, stream, recorded[place].seq)
+
+
+def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
+    """What the program cancelled after an event is done anew, because what made it do so is done anew, too."""
+    for each in steps(tx, stream, after):
+        if each.name == INTERRUPTED:
+            tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
 def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
-    """The numbers and bodies of a run's steps after an event, in order, as they are stored."""
+    """The numbers and bodies of a run's steps after an event, in order, as they are stored. NotFound when some were pruned."""
+    found = _stored(reads, stream, after)
+    gone = sum(body is None for _, body in found)
+    if gone:
+        hint = "the result and the effects of the run are still there"
+        raise NotFound(f"{gone} steps of run {stream.name} were pruned by retention", path="run", hint=hint)
+    return found
+
+
+def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
     return reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
 
 
+def left(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
+    """The steps of a run that retention has left, for people who look at it."""
+    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])
+
+
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
-    """The steps of a run after an event, in order."""
+    """The steps of a run after an event, in order. NotFound when some were pruned: nothing may be replayed without them."""
+    return _made(reads, stream, bodies(reads, stream, after))
+
+
+def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> list[StepRecord]:
     found: dict[str, StepRecord] = {}
-    for seq, body in bodies(reads, stream, after):
+    for seq, body in stored:
         where = f"run {stream.name} step {seq}"
         doc = stored_fields(doc_of(reads, body, where), where)
         if doc.get("again"):

@@ -53,7 +53,7 @@ def stored_instant(column: int, path: str) -> datetime:
     """A column that holds an instant."""
     try:
         return to_datetime(column)
-    except (OverflowError, TypeError):
+    except TypeError:
         raise Damaged("what is stored is no instant", path=path) from None
 
 

@@ -24,12 +24,12 @@ COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
     ("key", "status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
-     "token", "doc_seq", "note_seq"),
+     "token", "doc_seq", "note_seq", "changed_at", "closed_at"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
 DECISIONS = Table(
     "decisions", _R, ("seq",),
-    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq"),
+    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
 ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",))
@@ -61,6 +61,12 @@ WAITS = Table(
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
 SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq"), documents=("doc_seq",))
+MEMORIES = Table(
+    "memories", _R, ("seq",),
+    ("kind", "status", "key", "actor", "at", "valid_from", "valid_to", "confirmed_at", "tags", "about", "supersedes",
+     "superseded_by", "doc_seq", "note_seq"),
+    tenant=True, documents=("doc_seq", "note_seq"),
+)  # fmt: skip
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
@@ -71,17 +77,29 @@ HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "exp
 WORKERS = Table("workers", _E, ("holder",), ("about",), tenant=True, streamed=False)
 ATTENDANCE = Table("attendance", _E, ("holder",), ())
 SUBSCRIPTIONS = Table(
-    "subscriptions", _E, ("name",),
-    ("epoch", "xid", "pos", "token", "acked", "taker", "batch_xid", "batch_pos", "expires_at"),
-    tenant=True, streamed=False,
-)  # fmt: skip
+    "subscriptions", _E, ("name",), ("epoch", "xid", "pos", "token", "about"), tenant=True, streamed=False
+)
 BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenant=True, streamed=False)
 FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
+MEMORY_USES = Table("memory_uses", _E, ("memory",), ("uses", "used_at"))
+
+# The index of what was said (planes/memory/index). Ephemeral, for it is made later; triggers write all but the first two.
+TEXTS = Table(
+    "texts", _E, ("in_stream", "seq", "part", "shelf"),
+    ("of_seq", "actor", "at", "user_said", "is_short", "len", "terms"), tenant=True, streamed=False,
+)  # fmt: skip
+INDEXING = Table("indexing", _E, (), ("epoch", "xid", "pos", "version"), tenant=True, streamed=False)
+POSTINGS = Table(
+    "postings", _E, ("shelf", "term", "in_stream", "seq", "part"), ("tf", "len"), tenant=True, streamed=False
+)
+TERMS = Table("terms", _E, ("shelf", "term"), ("df",), tenant=True, streamed=False)
+SHELVES = Table("shelves", _E, ("shelf",), ("texts", "words", "shorts"), tenant=True, streamed=False)
 
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
-    SIGNALS, REFS, BLOB_REFS, CALLS, TAGS,
+    SIGNALS, MEMORIES, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
+    MEMORY_USES, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES,
 )  # fmt: skip
 RECORDED: dict[str, Table] = declare((*ALL, STEPS))
 
@@ -122,12 +140,20 @@ def _task(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[De
         yield TASK_NEEDS, {"task": (new or old or {})["seq"], "needs": needed}, needed in before
 
 
+def _memory(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+    yield from _memory_tags(seq, body, old, new)
+    yield from _memory_subjects(seq, body, old, new)
+
+
 def _needs(row: Row | None) -> set[int]:
     return set(stored_numbers(row["needs"], "needs")) if row else set()
 
 
 _task_tags = _tagged("task", "labels", "at", own_id=True)
+_memory_tags = _tagged("memory", "tags", "at", own_id=True)
+_memory_subjects = _tagged("memory_about", "about", "at", own_id=True)
 register(SESSIONS, _tagged("session", "labels", "created_at", own_id=False))
 register(DECISIONS, _tagged("decision", "tags", "at", own_id=True))
 register(TASKS, _task)
+register(MEMORIES, _memory)
 register(TURNS, _turn_calls)

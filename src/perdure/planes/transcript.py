@@ -106,14 +106,15 @@ def _filled(text: str) -> str:
     return text if text.strip() else EMPTY
 
 
-def _text(content: Any) -> str:
+def as_text(content: Any) -> str:
     """Content as one text: parts joined, other values as JSON."""
     if isinstance(content, str):
         return content
     parts = _parts(content)
     if parts is None:
         return "" if content is None else encode(content).decode()
-    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in parts)
+    said = [part for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
+    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in said)
 
 
 def _parts(content: Any) -> list[dict[str, Any]] | None:
@@ -142,7 +143,7 @@ def _safe(name: str, max_chars: int) -> str:
 
 
 def _args(call: Call) -> dict[str, Any]:
-    plain = to_plain(call.args, "args")
+    plain = to_plain(call.args, "args", kept=True)
     return plain if isinstance(plain, dict) else {"value": plain}
 
 
@@ -173,9 +174,9 @@ def _openai_exchange(item: Exchange) -> list[Message]:
 def _openai_content(turn: Turn) -> Any:
     parts = _parts(turn.content) if turn.role is Role.USER else None
     if parts is None:
-        text = _text(turn.content)
+        text = as_text(turn.content)
         return text if text.strip() else ""
-    return [_openai_part(part) for part in parts]
+    return [_openai_part(part) for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
 
 
 def _openai_part(part: dict[str, Any]) -> dict[str, Any]:
@@ -196,7 +197,7 @@ def _openai_call(call: Call) -> dict[str, Any]:
 
 
 def _openai_result(call: Call, result: Turn | None) -> Message:
-    text = INTERRUPTED if result is None else _filled(_text(result.content))
+    text = INTERRUPTED if result is None else _filled(as_text(result.content))
     if result is not None and result.error:
         text = f"error: {text}"
     return {"role": "tool", "tool_call_id": _safe(call.id, ID_MAX_CHARS), "content": text}
@@ -212,7 +213,7 @@ def _anthropic(paired: Sequence[Exchange | Cover]) -> Transcript:
         if isinstance(item, Cover):
             _add(messages, "user", [_block(_heading(item))])
         elif item.turn.role is Role.SYSTEM:
-            rules.append(_text(item.turn.content))
+            rules.append(as_text(item.turn.content))
         else:
             _add_exchange(messages, item)
     if messages and messages[-1]["role"] == "assistant":
@@ -245,9 +246,10 @@ def _add(messages: Transcript, role: str, blocks: list[dict[str, Any]]) -> None:
 def _anthropic_content(turn: Turn) -> list[dict[str, Any]]:
     parts = _parts(turn.content)
     if parts is not None:
-        allowed = _ANTHROPIC_PARTS if turn.role is Role.USER else _ANTHROPIC_THOUGHTS
-        return [_anthropic_part(part, allowed) for part in parts]
-    text = _text(turn.content)
+        if turn.role is Role.USER:
+            return _shown(parts, _ANTHROPIC_PARTS)
+        return [part if _is_thought(part) else _anthropic_part(part, _NONE) for part in parts if not _is_unsigned(part)]
+    text = as_text(turn.content)
     return [_block(text)] if text.strip() else []
 
 
@@ -257,8 +259,21 @@ def _anthropic_part(part: dict[str, Any], allowed: frozenset[str]) -> dict[str, 
     url = part["image_url"].get("url") if isinstance(part.get("image_url"), dict) else None
     if "image" in allowed and isinstance(url, str):
         return {"type": "image", "source": _image_source(url)}
-    whole = isinstance(part.get("source"), dict) or isinstance(part.get("signature"), str)
+    whole = isinstance(part.get("source"), dict)
     return part if part["type"] in allowed and whole else _block(f"[{part['type']}]")
+
+
+def _shown(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
+    return [_anthropic_part(part, allowed) for part in parts if not _is_thought(part)]
+
+
+def _is_thought(part: dict[str, Any]) -> bool:
+    return part["type"] in _ANTHROPIC_THOUGHTS
+
+
+def _is_unsigned(part: dict[str, Any]) -> bool:
+    """Whether it is a thought that the provider refuses: one without its signature. It is kept in the turn, not sent."""
+    return _is_thought(part) and not isinstance(part.get(_ANTHROPIC_THOUGHTS[part["type"]]), str)
 
 
 def _image_source(url: str) -> dict[str, str]:
@@ -278,8 +293,8 @@ def _anthropic_result(call: Call, result: Turn | None) -> dict[str, Any]:
     if result is None:
         return block | {"content": INTERRUPTED, "is_error": True}
     parts = _parts(result.content)
-    shown = [_anthropic_part(part, _ANTHROPIC_PARTS) for part in parts] if parts else []
-    block["content"] = shown or _filled(_text(result.content))
+    shown = _shown(parts, _ANTHROPIC_PARTS) if parts else []
+    block["content"] = shown or _filled(as_text(result.content))
     return block | {"is_error": True} if result.error else block
 
 
@@ -291,7 +306,8 @@ def _trim_end(blocks: list[dict[str, Any]]) -> None:
 
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file"})
 _ANTHROPIC_PARTS = frozenset({"image", "document"})
-_ANTHROPIC_THOUGHTS = frozenset({"thinking"})
+_ANTHROPIC_THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}  # and what makes the provider believe them
+_NONE: frozenset[str] = frozenset()
 _PARTS = frozenset({"text", "refusal", "tool_use", "tool_result"}) | (
-    _OPENAI_PARTS | _ANTHROPIC_PARTS | _ANTHROPIC_THOUGHTS
+    _OPENAI_PARTS | _ANTHROPIC_PARTS | _ANTHROPIC_THOUGHTS.keys()
 )

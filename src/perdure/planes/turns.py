@@ -121,8 +121,8 @@ def _speaker(role: object) -> Role:
     speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
     if speaker is not None:
         return speaker
-    hint = "use result(call_id, value)" if role == "tool" else "one of system, user, assistant"
-    raise Invalid(f"nobody says something as {str(role)[:40]!r}", path="role", hint=hint)
+    hint = "result(call_id, value) keeps what a tool gave" if role == "tool" else ""
+    raise Invalid(f"unknown role {str(role)[:40]!r} (system, user, assistant)", path="role", hint=hint)
 
 
 def _document(content: Any, calls: Sequence[Call]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Values: names with versions, per session and per scope. The plane of `set get entry update delete entries`.
+"""Values: names with versions, per session and per scope. The plane of `set get entry update unset entries`.
 
 A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a
 version once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set,

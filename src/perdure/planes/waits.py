@@ -50,7 +50,7 @@ def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict
     """What a person is asked. Invalid names what is wrong."""
     return {
         "question": check_question(question, "question"), "choices": list(_choices(choices)),
-        "default": to_plain(default, "default"), "detail": to_plain(detail, "detail"),
+        "default": to_plain(default, "default", kept=True), "detail": to_plain(detail, "detail", kept=True),
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.a
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM waits w
 JOIN streams s ON s.id = w.stream
-JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
+LEFT JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
   AND w.kind = :kind

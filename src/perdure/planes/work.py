@@ -10,9 +10,9 @@
     todo and blocked take done, fail and cancel too; todo takes block; doing takes cancel.
 
 A claim gives the task to one holder, fenced by a token that grows with every claim. It is *void* when its
-time is over or the holder's heartbeat has lapsed (see `presence`): then the task is as good as todo, and
-whoever claims it next makes the old token Stale. As long as nobody did, the old claimer may still finish:
-nothing was done twice. Anybody may cancel.
+time is over, the holder's heartbeat has lapsed (see `presence`), or the holder is proved to be dead: then the task is
+as good as todo, and whoever claims it next makes the old token Stale. As long as nobody did, the old claimer may
+still finish: nothing was done twice. Anybody may cancel.
 
 A task is ready when all that it needs is done. One that needs a failed or cancelled task is *stuck*: it stays
 where it is, `stuck=True` lists it, and the ways out are to reopen what failed, to drop the need
@@ -36,11 +36,11 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_
 from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import presence
-from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.documents import body_of, doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
 from perdure.planes.origins import check_seq
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, page_by_seq, read_rows
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import Duration, Instant, deadline
 from perdure.planes.stored import (
@@ -53,7 +53,7 @@ from perdure.planes.stored import (
 from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import Tx
+from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "work.sql")
 
@@ -109,17 +109,18 @@ def add(
         "at": tx.now,
         "labels": to_labels(labels),
         "token": 0,
+        "changed_at": tx.now,
     }
     standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
     if standing is not None:
-        return _same(standing, _digest(title, priority, from_labels(columns["labels"]), detail))
+        return _same(tx, stream, standing, _digest(title, priority, from_labels(columns["labels"]), detail))
     columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
     return TaskRecord(
         seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
         from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,
-        abandoned=False, ref=stream.ref(seq), key=key,
+        abandoned=False, ref=stream.ref(seq), changed_at=to_datetime(tx.now), key=key,
     )  # fmt: skip
 
 
@@ -128,13 +129,24 @@ def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
     return task(tx, stream, rows[0][0]) if rows else None
 
 
-def _same(standing: TaskRecord, given: str) -> TaskRecord:
-    """The task that stands, if it was made of the same; what it needs and is a part of may have changed since."""
-    before = _digest(standing.title, standing.priority, standing.labels, standing.detail)
+def _same(tx: Tx, stream: Stream, standing: TaskRecord, given: str) -> TaskRecord:
+    """The task that stands, if it was made of the same; it may have been edited since."""
+    before = _made_of(tx, stream, standing)
     if before == given:
         return standing
     message = f"key {standing.key!r} stands for another input, task {standing.id}"
     raise KeyReused(message, path="key", seq=standing.id, stored=before, given=given)
+
+
+def _made_of(tx: Tx, stream: Stream, standing: TaskRecord) -> str:
+    """The digest of what a task was written down with; in a fork, which restates it, of what it was there."""
+    rows = tx.query(Q.task_made, touches=[(TASKS, stream.id), (EVENTS, stream.id)], stream=stream.id, seq=standing.id)
+    if not rows or rows[0][0] is None:
+        return _digest(standing.title, standing.priority, standing.labels, standing.detail)
+    where = f"{stream.name} seq {standing.id}"
+    columns = body_of(tx, rows[0][0], where).set or {}
+    detail = stored_value(stored_fields(doc_of(tx, rows[0][0], where), where).get("detail"), where)
+    return _digest(columns["title"], columns["priority"], from_labels(columns["labels"], where), detail)
 
 
 def _digest(title: str, priority: int, labels: tuple[str, ...], detail: Any) -> str:
@@ -201,6 +213,7 @@ def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration 
         "claimed_by": tx.actor,
         "claim_expires_at": expires_at,
         "token": found.token + 1,
+        "changed_at": tx.now,
     }
     presence.touch_holder(tx, holder)
     tx.record(Change("task.claimed", stream, TASKS, Op.SET, {"seq": found.id}, columns))
@@ -212,6 +225,7 @@ def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration 
         claim_expires_at=None if expires_at is None else to_datetime(expires_at),
         token=found.token + 1,
         abandoned=False,
+        changed_at=to_datetime(tx.now),
     )
 
 
@@ -229,13 +243,54 @@ def move(
     if found.status not in arrow.sources:
         hint = "reopen it first" if found.status in (FAILED, CANCELLED) else ""
         raise Conflict(f"task {seq} is {found.status}", path="task", hint=hint, status=found.status.value)
-    columns = {"status": arrow.target.value, "holder": None, "claimed_by": None, "claim_expires_at": None}
+    closed_at = None if arrow.target in UNFINISHED else tx.now
+    columns = {
+        "status": arrow.target.value, "holder": None, "claimed_by": None, "claim_expires_at": None, "changed_at": tx.now,
+        "closed_at": closed_at,
+    }  # fmt: skip
     doc, mark = (None, "") if note is None else ({"note": note}, "note_seq")
     tx.record(Change(arrow.kind, stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
     return msgspec.structs.replace(
         found, status=arrow.target, holder=None, claimed_by=None, claim_expires_at=None, abandoned=False,
-        note=found.note if note is None else note,
+        note=found.note if note is None else note, changed_at=to_datetime(tx.now),
+        closed_at=None if closed_at is None else to_datetime(closed_at),
     )  # fmt: skip
+
+
+def edit(
+    tx: Tx,
+    stream: Stream,
+    seq: int,
+    *,
+    title: str | None = None,
+    priority: int | None = None,
+    labels: Iterable[str] | None = None,
+    detail: Any = ...,
+    token: int | None = None,
+) -> TaskRecord:
+    """Change what a task says; what is not given stays. Nothing is written when nothing changes. Anybody may edit one that
+    is not claimed; a claimer must still hold it.
+    """
+    found = task(tx, stream, seq)
+    fence(found, token)
+    given: dict[str, Any] = {
+        "title": None if title is None else check_name(title, "title"),
+        "priority": None if priority is None else _priority(priority),
+        "labels": None if labels is None else from_labels(to_labels(labels)),
+    }
+    changed = {name: value for name, value in given.items() if value is not None and value != getattr(found, name)}
+    doc, mark = None, ""
+    if detail is not ... and detail != found.detail:
+        doc, mark = {"detail": to_plain(detail, "detail")}, "doc_seq"
+        changed["detail"] = detail
+    if not changed:
+        return found
+    columns = {
+        name: to_labels(value) if name == "labels" else value for name, value in changed.items() if name != "detail"
+    }
+    columns["changed_at"] = tx.now
+    tx.record(Change("task.edited", stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
+    return msgspec.structs.replace(found, **changed, changed_at=to_datetime(tx.now))
 
 
 def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
@@ -274,6 +329,7 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
     """What can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []
+    dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
     for status, abandoned in ((TODO, None), (DOING, 1)):
         rows += reads.query(
             Q.tasks_ready,
@@ -281,11 +337,17 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
             stream=stream.id,
             status=status.value,
             abandoned=abandoned,
+            dead=f"|{dead}" if abandoned else None,
             label=None if label is None else check_name(label, "label"),
             limit=count,
         )
     rows.sort(key=lambda row: (-row[3], row[0]))
     return [_record(reads, stream, row) for row in rows[:count]]
+
+
+def _claimers(reads: Reads, stream: Stream) -> list[str]:
+    """Who has claimed tasks of a session, dead or alive."""
+    return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
 
 
 def _touched(stream: Stream) -> list[tuple[Table, int]]:
@@ -316,8 +378,8 @@ def tasks(
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )
-    found = [_record(reads, stream, row) for row in rows[:count]]
-    return Page(found, encode_cursor(found[-1].id) if len(rows) > count else None)
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return read_rows(page, partial(_record, reads, stream), page.next)
 
 
 def tasks_of_store(
@@ -342,18 +404,20 @@ def tasks_of_store(
         actor=None if actor is None else check_name(actor, "actor"),
         stuck=1 if stuck else None,
     )
-    return listing.page(rows, partial(_record, reads), lambda each: (each.at, each.id))
+    return listing.page(rows, partial(_record, reads), at=8, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
     (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
-     key, made, noted, abandoned) = row  # fmt: skip
+     key, changed_at, closed_at, made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
     detail = stored_fields(doc_of(reads, made, where), where).get("detail")
     note = stored_fields(doc_of(reads, noted, where), where).get("note")
+    void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
     return TaskRecord(
         seq, stream.name, title, stored_state(TaskStatus, status, where), priority, parent,
         stored_numbers(needs, where), from_labels(labels, where), stored_value(detail, where), note, actor,
         stored_instant(at, where), holder, claimed_by, stored_instant_or_none(expires_at, where), token,
-        abandoned=bool(abandoned), ref=stream.ref(seq), key=key,
+        abandoned=void, ref=stream.ref(seq), changed_at=stored_instant(at if changed_at is None else changed_at, where),
+        closed_at=stored_instant_or_none(closed_at, where), key=key,
     )  # fmt: skip

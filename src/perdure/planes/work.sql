@@ -1,9 +1,10 @@
 -- Tasks: what is to be done, what it waits for, and who is at it.
--- A claim is void when its time is over or its holder's heartbeat has lapsed: that is what the CASE says.
+-- A claim is void when its time is over or its holder's heartbeat has lapsed: that is what the CASE says. A holder who is
+-- proved to be dead is told apart by who asks (`dead`: |holder|holder|).
 
 -- task_get: one task.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, t.key, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM tasks t
@@ -14,9 +15,12 @@ WHERE t.stream = :stream AND t.seq = :seq
 -- task_by_key: the number of the task under a key.
 SELECT seq FROM tasks WHERE stream = :stream AND key = :key
 
+-- task_made: what a task was written down with.
+SELECT body FROM events WHERE stream = :stream AND seq = :seq AND tbl = 'tasks'
+
 -- tasks_ready: tasks of one status whose needs are all done, most urgent first; of claims, only void ones.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, t.key, e.body, n.body, CASE WHEN t.status = 'doing' THEN 1 ELSE 0 END
+  t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body, CASE WHEN t.status = 'doing' THEN 1 ELSE 0 END
 FROM
   tags g CROSS JOIN --? label
   tasks t
@@ -24,7 +28,7 @@ JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.status = :status AND t.status IN ('todo', 'doing', 'blocked')
   AND g.stream = :stream AND g.tag = :label AND g.priority IS NOT NULL AND g.thing = 'task' AND t.seq = g.id --? label
-  AND (t.claim_expires_at <= :now OR NOT EXISTS ( --? abandoned
+  AND (t.claim_expires_at <= :now OR replace(:dead, '|' || t.holder || '|', '') <> :dead OR NOT EXISTS ( --? abandoned
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) --? abandoned
   AND NOT EXISTS (SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status <> 'done')
@@ -32,9 +36,13 @@ ORDER BY
   g.priority DESC, g.id, --? label
   t.priority DESC, t.seq LIMIT :limit
 
+-- task_claimers: who has claimed tasks of a session.
+SELECT DISTINCT holder FROM tasks
+WHERE stream = :stream AND status = 'doing' AND status IN ('todo', 'doing', 'blocked')
+
 -- tasks_of_session: the tasks of one session, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, t.key, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM
@@ -57,7 +65,7 @@ ORDER BY
 
 -- tasks_of_store: the tasks of a tenant in all sessions, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
-  t.claim_expires_at, t.token, t.key, e.body, n.body,
+  t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
@@ -65,7 +73,7 @@ FROM
   tags g CROSS JOIN --? label
   tasks t
 JOIN streams s ON s.id = t.stream
-JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.tenant = :tenant
   AND g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label --? label

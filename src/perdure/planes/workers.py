@@ -15,7 +15,7 @@ from perdure.errors import Damaged
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.records.runs import RunStatus
-from perdure.model.records.workers import About, HeldRecord, QueueRecord, WorkerRecord, WorkersRecord
+from perdure.model.records.workers import About, HeldRecord, QueueRecord, StrandedRecord, WorkerRecord, WorkersRecord
 from perdure.planes import presence, runs
 from perdure.planes.documents import inline_body
 from perdure.planes.spans import store_now
@@ -28,6 +28,8 @@ from perdure.stores.tx import Tx
 Q = Statements("perdure.planes", "workers.sql")
 
 ROWS_MAX = 1_000
+# The status of what can be taken, and whether it must be due.
+TAKEABLE = ((RunStatus.READY, None), (RunStatus.WAITING, 1))
 IsDead = Callable[[str], bool]
 
 
@@ -93,7 +95,7 @@ def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> 
 
 def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[Found]:
     """Ready runs, and waiting ones past their time, oldest first."""
-    for status, due in ((RunStatus.READY, None), (RunStatus.WAITING, 1)):
+    for status, due in TAKEABLE:
         given = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
         yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **given))
 
@@ -151,7 +153,29 @@ def tree(reads: Reads, is_dead: IsDead) -> WorkersRecord:
     found += [_stranger(reads, holder, theirs) for holder, theirs in held.items()]
     found = [msgspec.structs.replace(each, alive=each.alive and not is_dead(each.holder)) for each in found]
     shown = [each for each in found if each.alive or each.runs]
-    return WorkersRecord(to_datetime(now_us), tuple(shown), tuple(_queue(reads, shown)))
+    return WorkersRecord(to_datetime(now_us), tuple(shown), tuple(_queue(reads, shown)), tuple(stranded(reads)))
+
+
+def stranded(reads: Reads) -> list[StrandedRecord]:
+    """Runs that could be taken, and are pinned to a program that nobody who lives has."""
+    rows = [
+        row
+        for status, due in TAKEABLE
+        for row in reads.query(Q.runs_pinned, tenant=reads.tenant, status=status.value, due=due, limit=ROWS_MAX)
+    ]
+    had = _programs(reads) if rows else frozenset()
+    return [
+        StrandedRecord(run, agent, program, stored_instant(since, f"run {run}"))
+        for run, agent, program, since in rows
+        if program not in had
+    ]
+
+
+def _programs(reads: Reads) -> frozenset[str]:
+    """The programs of the workers that live."""
+    known = [_worker(row, []) for row in reads.query(Q.workers_all, tenant=reads.tenant)]
+    living = [each for each in known if each.alive and not reads.clocks.is_dead(each.holder)]
+    return frozenset(program for each in living if each.about is not None for program in each.about.programs)
 
 
 def _held(now_us: int, row: tuple[Any, ...]) -> HeldRecord:
@@ -182,6 +206,12 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
         raise Damaged(f"what is stored is no worker: {error}", path=where) from None
     started = None if started_at is None else stored_instant(started_at, where)
     return WorkerRecord(holder, actor or "", host or "", started, bool(alive), said, tuple(held))
+
+
+def host_of(reads: Reads, holder: str) -> str:
+    """The machine of a holder; nothing if it never gave a sign of life."""
+    rows = reads.query(Q.holder_get, holder=holder)
+    return (rows[0][1] or "") if rows else ""
 
 
 def _stranger(reads: Reads, holder: str, held: list[HeldRecord]) -> WorkerRecord:

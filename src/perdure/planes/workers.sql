@@ -48,6 +48,12 @@ JOIN events e ON e.stream = r.stream AND e.seq = s.seq
 WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 ORDER BY c.at, r.stream LIMIT :limit
 
+-- runs_pinned: runs that can be taken now, and only by who has one program; since when.
+SELECT name, agent, program, wake_at FROM runs
+WHERE tenant = :tenant AND status = :status AND status IN ('ready', 'running', 'waiting') AND pinned = 1
+  AND wake_at <= :now --? due
+ORDER BY wake_at, stream LIMIT :limit
+
 -- runs_counted: how the open runs of each agent stand.
 WITH found AS MATERIALIZED (
   SELECT agent, status, wake_at FROM runs WHERE tenant = :tenant AND status IN ('ready', 'running', 'waiting'))

@@ -9,12 +9,23 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
-from typing import Any, NamedTuple, overload
+from typing import Any, Concatenate, Generic, NamedTuple, overload
 
 from perdure.effects.meaning import named_args
 from perdure.effects.tool import Tool
 from perdure.errors import Invalid, NotFound
-from perdure.model.functions import Declared, Driven, check_free, check_options, check_unbound, signature_of
+from perdure.model.functions import (
+    Declared,
+    Driven,
+    P,
+    P_of,
+    R,
+    R_co,
+    check_free,
+    check_options,
+    check_unbound,
+    signature_of,
+)
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
@@ -61,12 +72,12 @@ def _count(steps: int) -> int:
     return steps
 
 
-class Agent(Driven):
+class Agent(Driven, Generic[P_of, R_co]):
     """A function with its declaration. Calling it calls the function: starting and driving go through a store."""
 
     def __init__(
-        self, fn: Callable[..., Any], name: str, policy: Policy, *, timeout: Duration | None, limit: int | None,
-        workspace: str | None, pins: Mapping[str, Any],
+        self, fn: Callable[Concatenate[Any, P_of], R_co], name: str, policy: Policy, *, timeout: Duration | None,
+        limit: int | None, workspace: str | None, pins: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.fn = fn
         self.name = name
@@ -80,9 +91,9 @@ class Agent(Driven):
         self.program = program_of(fn, self.pins)
         update_wrapper(self, fn)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, run: Any, /, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
         """The bare function."""
-        return self.fn(*args, **kwargs)
+        return self.fn(run, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
@@ -100,12 +111,12 @@ class Agent(Driven):
 
 
 @overload
-def agent(fn: Callable[..., Any], /) -> Agent: ...
+def agent(fn: Callable[Concatenate[Any, P], R], /) -> Agent[P, R]: ...
 @overload
 def agent(
     *, name: str | None = None, checkpoint: str | None = None, timeout: Duration | None = None, limit: int | None = None,
     workspace: str | None = None, pins: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], Agent]: ...  # fmt: skip
+) -> Callable[[Callable[Concatenate[Any, P], R]], Agent[P, R]]: ...  # fmt: skip
 def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Declare a function (sync or async) that is driven by replay: `fn(run, *args)`.
 

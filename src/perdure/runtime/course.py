@@ -6,26 +6,35 @@ Callers: the handles that drive runs, and `Run`. Keeps P8, P13.
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import inf
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
+from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused, TooLarge
 from perdure.log.change import Stream
-from perdure.model.instants import instant_us
+from perdure.model.instants import SECOND_US, duration_us, instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes import checkpoints, elsewhere, runs, steps, waits
 from perdure.planes.leasing import Lease
+from perdure.planes.spans import Duration
 from perdure.runtime.journal import Journal
+from perdure.runtime.places import Span
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 CHANGED = "changed"  # why a run is parked whose program does not do what it did
+PATIENCE_US = 60 * SECOND_US  # for how long a sleep is waited for in place, if nobody says otherwise
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 UNKEPT = "unkept"  # what is noted of such a step's error
+BEGIN_FROM_STATE = (
+    'begin the agent with `state = run.restored or {"done": 0}`, before it does anything, and skip what `state` says '
+    "is done"
+)
 
 
 class Drive(NamedTuple):
@@ -73,6 +82,13 @@ def left_open(reads: Reads, stream: Stream, since: int) -> str:
     return "what the run waits for" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
 
 
+def patience_us(wait: Duration | bool | None) -> float:
+    """How long a sleep may be that whoever drives a run waits for in place. True: any; False: none; None: a minute."""
+    if isinstance(wait, bool):
+        return inf if wait else 0
+    return PATIENCE_US if wait is None else duration_us(wait, "wait")
+
+
 def last_cut_us(reads: Reads, stream: Stream) -> int:
     """When the state that a run goes on from was saved."""
     return max(
@@ -106,16 +122,19 @@ def replayed(step: StepRecord) -> Any:
     raise failed_step(step.place, step.name, step.error)
 
 
-def unkept_notes(error: Invalid) -> dict[str, Any]:
-    """What is kept of the error of a value that could not be: all that its program can see of it."""
+def unkept_notes(error: Invalid, value: Any, *, brief: bool) -> dict[str, Any]:
+    """What is kept of a value that could not be: the error that its program gets, and the value with each part that no store
+    takes as text, unless only its digest was to be kept (brief).
+    """
     said = {"message": text_of(error.message), "path": text_of(error.path), "hint": text_of(error.hint)}
-    return {UNKEPT: {"too_large": isinstance(error, TooLarge), **said}}
+    return {UNKEPT: {"too_large": isinstance(error, TooLarge), **said, **({} if brief else {"kept": storable(value)})}}
 
 
 def unkept(noted: dict[str, Any], place: str) -> Invalid:
     """The error of a step whose value could not be kept, now and at every replay."""
     kind = TooLarge if noted.get("too_large") else Invalid
-    return kind(noted["message"], path=noted["path"], hint=noted.get("hint", ""), step=place)
+    kept = {"kept": noted["kept"]} if "kept" in noted else {}
+    return kind(noted["message"], path=noted["path"], hint=noted.get("hint", ""), step=place, **kept)
 
 
 def failed_step(place: str, name: str, said: EffectError) -> Failed:
@@ -153,10 +172,36 @@ def reads_otherwise(step: StepRecord, now: str) -> Parked:
     )  # fmt: skip
 
 
-def gone_on(place: str) -> Refused:
-    """The error of a program that goes on in a branch in which a verb was stopped: the next drive would go another way."""
+def saves_unread(first: str) -> Refused:
+    """The error of a checkpoint in a program that does not begin from it. first: what it did before it looked."""
+    late = f"reads run.restored only after {first}" if first else "never reads run.restored"
     return Refused(
-        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and at a replay gives its result", path=place,
+        f"this agent saves a state, but {late}: after a crash it would repeat what it did before the checkpoint",
+        path="checkpoint", hint=f"{BEGIN_FROM_STATE}, then run.checkpoint(state) again and again",
+    )  # fmt: skip
+
+
+def acts_unread(run: str, what: str) -> Parked:
+    """The error of a resumed program that acts before it knows what it did before its checkpoint."""
+    return Parked(
+        f"it has a checkpoint and comes to {what} before it reads run.restored: it may repeat what it did before that",
+        path=f"run {run}", hint=f"{BEGIN_FROM_STATE}; deploy it, then `perdure resume {run}`", reason="unread",
+    )  # fmt: skip
+
+
+def does_not_end(run: str, told: str) -> Parked:
+    """The error of a program that catches whatever would end it, and goes on."""
+    return Parked(
+        f"{told}, and its program does not end: it catches that and tries again", path=f"run {run}", reason="does not end",
+        hint="let it catch Exception at most (no bare `except:`, no `except BaseException`), deploy it, then `perdure resume` "
+        "the run: it undoes what there is to undo; or `perdure cancel` it once more, which ends it as it is",
+    )  # fmt: skip
+
+
+def gone_on(place: str) -> Refused:
+    """The error of a program that goes on in a branch in which an effect was stopped: it may happen all the same."""
+    return Refused(
+        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
         hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
     )  # fmt: skip
 
@@ -174,6 +219,23 @@ def may_have_happened(record: EffectRecord) -> bool:
         said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
         return record.kind is ToolKind.IDEMPOTENT and record.doubtful and not said_no
     return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
+
+
+def done_in(effects: list[EffectRecord], spans: list[Span], begun: set[int], reached: set[int]) -> list[EffectRecord]:
+    """What was done in spans, newest first; before it, what an earlier drive undid, as it did.
+
+    By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
+    that are undone in any case. reached: those that the program came to in this drive.
+    """
+
+    def did(effect: EffectRecord, span: Span) -> bool:
+        place = effect.place
+        return bool(place) and span.holds(place) and (effect.seq in reached or span.ends(place))
+
+    undos = {each.undoes: each.seq for each in effects if each.undoes is not None}
+    done = [each for each in effects if each.undoes is None]
+    found = [each for each in done if each.seq in begun or any(did(each, span) for span in spans)]
+    return sorted(found, key=lambda each: (each.seq not in undos, undos.get(each.seq, -each.seq)))
 
 
 def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:

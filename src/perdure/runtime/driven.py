@@ -1,4 +1,4 @@
-"""Which run this code is driven for, and where in it something was raised: so that what is logged on its way says so.
+"""Which run this code is driven for: so that what is logged on its way says so.
 
 Set by the worker around each run it drives; read by `telemetry/logs.py`. Tasks and threads of the run inherit it.
 """
@@ -6,10 +6,10 @@ Set by the worker around each run it drives; read by `telemetry/logs.py`. Tasks 
 from __future__ import annotations
 
 import contextvars
-import traceback
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Driven(NamedTuple):
@@ -22,15 +22,24 @@ class Driven(NamedTuple):
 
 _current: contextvars.ContextVar[Driven | None] = contextvars.ContextVar("perdure_driven", default=None)
 
+_tasks: weakref.WeakKeyDictionary[Any, Driven] = weakref.WeakKeyDictionary()
+
+
+def note(task: Any) -> None:
+    """A task was made for the run that this code belongs to: another thread can look it up."""
+    found = _current.get()
+    if found is not None:
+        _tasks[task] = found
+
+
+def of(task: Any) -> Driven | None:
+    """The run that a task belongs to, if any."""
+    return _tasks.get(task)
+
 
 def current() -> Driven | None:
     """The run that this code belongs to, if any."""
     return _current.get()
-
-
-def whence(error: BaseException) -> str:
-    """Where something was raised, and its class. What it says is content, which stays out of logs: the store has it."""
-    return "".join([*traceback.format_tb(error.__traceback__), type(error).__name__])
 
 
 @contextmanager

@@ -7,17 +7,22 @@ nothing is done (P13). Callers: the driving of runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from inspect import iscoroutinefunction
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from inspect import iscoroutinefunction, signature
 from math import inf
+from reprlib import Repr
 from typing import Any, NamedTuple
 
-from perdure.effects.tool import Tool
+from perdure.effects.tool import Tool, check_retries
 from perdure.errors import Changed, Invalid, Refused
-from perdure.model.functions import check_called
+from perdure.model.functions import check_called, check_free
+from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectRecord, ToolKind
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
+from perdure.planes.spans import Duration
+from perdure.planes.steps import INTERRUPTED
 from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
 WAYS_ON = (
@@ -26,6 +31,9 @@ WAYS_ON = (
     "outside belong in steps, who is first is chance, a registered type of a new version is another argument, and after "
     "a checkpoint it begins from `run.restored`"
 )
+
+_brief = Repr()
+_brief.maxstring = _brief.maxother = 80
 
 
 class Entry(NamedTuple):
@@ -41,11 +49,17 @@ class Entry(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a function that a step calls. brief: of what it gives, only the digest is kept."""
+    """What is known of a function that a step calls. brief: of what it gives, only the digest is kept.
+
+    timeout_seconds: of one attempt. retries: attempts after the first. backoff_seconds: the first pause between two.
+    """
 
     name: str
     is_async: bool
     brief: bool = False
+    timeout_seconds: float | None = None
+    retries: int = 0
+    backoff_seconds: float = 0.5
 
 
 def known_of(fn: Any) -> Known:
@@ -53,21 +67,35 @@ def known_of(fn: Any) -> Known:
     if isinstance(fn, Tool):
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
-        return Known(fn.name, fn.is_async, fn.keep == "digest")
+        timeout_seconds = None if fn.rule.timeout is None else fn.rule.timeout / SECOND_US
+        return Known(fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
     check_called(fn, "step")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
     return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
 
 
+def within(known: Known, fn: Any, timeout: Duration | None, retries: int | None) -> Known:
+    """What is known of a function, with a deadline and retries of its caller's. Invalid if it has such parameters itself."""
+    with suppress(TypeError, ValueError):  # some of Python's own functions do not tell their parameters
+        check_free(signature(fn), {"timeout": timeout, "retries": retries}, known.name)
+    if timeout is not None:
+        known = known._replace(timeout_seconds=duration_us(timeout, "timeout") / SECOND_US)
+    return known if retries is None else known._replace(retries=check_retries(retries))
+
+
 class Journal:
     """What a run did since its last cut, by place. What it waited for when it ended is not in it: it is waited for anew."""
 
     def __init__(
-        self, steps: Iterable[StepRecord] = (), effects: Iterable[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
+        self, steps: Sequence[StepRecord] = (), effects: Sequence[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
         ends: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
-        found = [(each.place, Entry("step", each.name, each.digest, each)) for each in steps]
+        found = [
+            (each.place, Entry("step", each.name, each.digest, each)) for each in steps if each.name != INTERRUPTED
+        ]
+        self.interrupted = {each.place: each for each in steps if each.name == INTERRUPTED}
+        self.unsettled = any(not each.settled for each in effects)
         found += [(each.place, Entry("effect", each.tool, each.digest, each)) for each in effects if each.place]
         found += [
             (
@@ -86,8 +114,8 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def take(self, place: str, what: str, name: str, digest: str) -> Any:
-        """The record at a place, or None. Changed when something else is recorded there."""
+    def take(self, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
+        """The record at a place, or None. Changed when something else is recorded there. given: its arguments, for people."""
         entry = self._entries.get(place)
         if entry is None:
             return None
@@ -95,11 +123,20 @@ class Journal:
         if (entry.what, entry.name) != (what, name):
             raise _changed(place, str(entry), str(found))
         if entry.digest != digest:
-            raise _changed(
-                place, f"{entry} with arguments {entry.digest[:12]}", f"{found} with arguments {digest[:12]}"
-            )
+            now = f"arguments {digest[:12]}" if given is None else _brief.repr(given)
+            raise _changed(place, f"{entry} with {_given_before(entry)}", f"{found} with {now}")
         self._left.pop(place, None)
         return entry.record
+
+    def was_interrupted(self, place: str, what: str, name: str, digest: str) -> bool:
+        """Whether the program cancelled this verb before it came to its end. Changed when it was another one."""
+        found = self.interrupted.get(place)
+        if found is None:
+            return False
+        before = Entry(str(found.value[0]), str(found.value[1]), found.digest, None)
+        if (before.what, before.name, before.digest) != (what, name, digest):
+            raise _changed(place, f"{before}, and cancelled it", str(Entry(what, name, digest, None)))
+        return True
 
     @property
     def replaying(self) -> bool:
@@ -149,6 +186,17 @@ def _by_branch(left: Mapping[str, Entry]) -> dict[str, deque[tuple[int, str]]]:
     for seq, place in sorted((entry.record.seq, place) for place, entry in left.items()):
         lines.setdefault(branch_of(place), deque()).append((seq, place))
     return lines
+
+
+def _given_before(entry: Entry) -> str:
+    """What something was given that is recorded, for people: of a plain step only the digest is kept."""
+    if entry.what == "effect":
+        return _brief.repr(entry.record.args)
+    if entry.what == "ask":
+        return _brief.repr(entry.record.question)
+    if getattr(entry.record, "input", None) is not None:
+        return f"what `input_of({entry.record.seq})` of the run gives"
+    return f"arguments {entry.digest[:12]} (a digest: a step keeps no more of them)"
 
 
 def _changed(place: str, expected: str, found: str) -> Changed:

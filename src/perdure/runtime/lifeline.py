@@ -1,17 +1,20 @@
 """What a supervisor and its workers say to each other: one JSON object a line, over a pair of sockets.
 
     worker      {"ready": HOLDER}     it works, under this name
+                {"driving": true}     it has taken its first run
                 {"suspects": N}       so many processes are needed for suspects
                 {"busy": true}        this standby has something to do: another one is to stand by
-    supervisor  {"dead": HOLDER}      that process is gone: look who has its runs
+    supervisor  {"store": URL}        the first word: which store; not in the environment, which tools inherit
+                {"dead": HOLDER}      that process is gone: look who has its runs
 
-A word is only a hint to look; nothing rests on it. The end of the line is the end of the other process.
+Any other word is only a hint to look; nothing rests on it. The end of the line is the end of the other process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 from typing import Any
 
@@ -33,6 +36,14 @@ class Lifeline:
         end = socket.socket(fileno=number)
         end.set_inheritable(False)
         return cls(end)
+
+    def first(self) -> dict[str, Any]:
+        """Wait for the first word; nothing if the other end is gone before it."""
+        while not self.over:
+            select.select([self._end], [], [])
+            if said := self.hear():
+                return said[0]
+        return {}
 
     def fileno(self) -> int:
         """What to wait for."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import TypeVar
 
-from perdure.errors import Error, Failed, NewerSchema, Stale, Unavailable
-from perdure.model.records.runs import CALLED_OFF
+from perdure.effects.commands import Ending
+from perdure.errors import Error, NewerSchema, Stale, Unavailable
 
 E = TypeVar("E", bound=BaseException)
 TROUBLES = (Stale, Unavailable, NewerSchema)  # of the lease or the store: none of them is the end of a run
@@ -49,7 +49,7 @@ def origins(error: BaseException) -> Iterator[BaseException]:
 
 def is_end(error: BaseException | None) -> bool:
     """Whether a run that raised this can only end, whatever its program makes of it: it is cancelled, or its time is over."""
-    return isinstance(error, Failed) and error.path == "run" and error.code in (CALLED_OFF, TIMED_OUT)
+    return error is not None and found_in(error, (Ending,)) is not None
 
 
 def blamed_in(error: BaseException, run: str) -> int | str | None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
-from perdure.runtime.pausing import Leaving, Suspended
+from perdure.runtime import driven
+from perdure.runtime.pausing import Ending, Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio
@@ -106,8 +107,8 @@ class Branch:
         if done.cancelled():
             return
         self.unfinished.discard(path)
-        if isinstance(getattr(done, "_exception", None), (Suspended, Leaving)):
-            done.exception()  # the run's pause is no error that the program left unseen: asyncio would print it as one
+        if isinstance(getattr(done, "_exception", None), (Ending, Leaving, Suspended)):
+            done.exception()  # the run's pause or end is no error that the program left unseen: asyncio would print it as one
 
     def restart(self) -> None:
         """Count from the beginning: after a cut."""
@@ -243,6 +244,7 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
         branch.track(task, made.path)
+        driven.note(task)
         return task
 
     factory.numbers_branches = True  # type: ignore[attr-defined]

@@ -1,9 +1,13 @@
 """The supervisor: starts worker processes, starts them again when they die, and never works itself. Keeps P13, P15.
 
-    supervisor ─┬─ worker            started again when it dies; too often in a short time is the end, with an error
+    supervisor ─┬─ worker            started again when it dies
                 ├─ worker
                 ├─ standby           for suspects: runs whose process died are not driven beside others until they are cleared
                 └─ suspects          more of them, when workers ask for it; each ends by itself when there are none left
+
+It ends by itself only where starting again is hopeless, and says why: the first worker refuses to begin with an exit status of
+its own, or workers die in a row, for one reason, before they have taken a run. A worker that had one is always replaced: what
+killed it is looked for among its runs (docs/decisions/0011).
 
 It holds no store: whoever dies took nothing with it but a lock file, and that is how the others know. The first worker must be
 ready before the others are started, so that what is wrong with all of them is said once. Callers: `perdure worker`.
@@ -20,7 +24,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +36,7 @@ log = logging.getLogger("perdure.supervisor")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_SECONDS = 10.0  # beyond their grace, before workers that do not end are killed
+AGAIN_SECONDS = 0.1  # before another worker is tried after one that had taken no run, doubled with each
 FAILED_START_SECONDS = 1.0  # before another process for suspects is tried, doubled up to the next
 FAILED_START_MAX_SECONDS = 60.0
 AWAY_SECONDS = 5.0  # before another worker is tried after one that found no store
@@ -51,7 +55,9 @@ Command = Callable[[int, Role], list[str]]  # (number of the lifeline, what it i
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How many processes, and when it is too much: more than `restarts` deaths within `within_seconds` end it all."""
+    """How many processes, and when it is hopeless: more than `restarts` workers in a row that die for one reason before they
+    have taken a run, each `within_seconds` of being ready.
+    """
 
     processes: int = 1
     suspects: int = 16
@@ -61,23 +67,26 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Child:
-    """One worker process. holder: its name in the store, once it is ready."""
+    """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run."""
 
     def __init__(self, program: subprocess.Popen[bytes], line: Lifeline, role: Role) -> None:
         self.program = program
         self.line = line
         self.role = role
         self.holder = ""
+        self.ready_at = float("inf")
+        self.has_worked = False
 
 
 class Supervisor:
-    """Runs until it is told to stop, or its workers die too often. For the main thread: it takes the signals."""
+    """Runs until it is told to stop, or starting workers is hopeless. For the main thread: it takes the signals."""
 
-    def __init__(self, command: Command, bounds: Bounds) -> None:
+    def __init__(self, command: Command, bounds: Bounds, first_word: dict[str, str] | None = None) -> None:
         self._command = command
         self._bounds = bounds
+        self._first_word = first_word or {}
         self._children: list[Child] = []
-        self._deaths: deque[float] = deque()
+        self._hopeless: list[int] = []  # how workers ended, in a row, that had taken no run: one status
         self._stopping = self._told = 0  # signals that said so, and those that were passed on
         self._late_at = float("inf")  # when those who were told have had time enough
         self._asked = 0  # for how many suspects workers want a process
@@ -87,7 +96,7 @@ class Supervisor:
         self._no_workers_before = 0.0
 
     def run(self) -> int:
-        """Supervise; returns an exit status. Raises Unavailable when workers die too often."""
+        """Supervise; returns an exit status. Raises Unavailable when starting workers is hopeless."""
         with _told_of_signals(self._on_signal) as bell:
             try:
                 self._start(Role.WORKER)
@@ -111,7 +120,10 @@ class Supervisor:
             number = theirs.fileno()
             # In a group of their own: a Ctrl-C is passed on once, not felt twice.
             program = subprocess.Popen(self._command(number, role), pass_fds=[number], process_group=0)  # noqa: S603
-        self._children.append(Child(program, Lifeline(ours), role))
+        line = Lifeline(ours)
+        if self._first_word:
+            line.say(**self._first_word)
+        self._children.append(Child(program, line, role))
         log.info("started", extra={"pid": program.pid, "role": role.value})
 
     def _fill_up(self) -> None:
@@ -161,9 +173,12 @@ class Supervisor:
     def _heard(self, child: Child, words: dict[str, Any]) -> None:
         match words:
             case {"ready": str(holder)}:
-                child.holder = holder
+                child.holder, child.ready_at = holder, time.monotonic()
                 self._worked = self._worked or child.role is Role.WORKER
                 self._failed_starts = self._failed_starts if child.role is Role.WORKER else 0
+            case {"driving": True}:
+                child.has_worked = True
+                self._hopeless.clear()
             case {"suspects": int(count)}:
                 self._asked = count
             case {"busy": True}:
@@ -198,13 +213,14 @@ class Supervisor:
             log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
             if child.role is not Role.WORKER:
                 self._count_suspect(child)
-            elif not self._worked:
-                return status if status > 0 else 1  # it never worked, and has said why
+            elif not self._worked and status > 0:
+                log.error("the first worker could not begin, and has said why: this ends", extra={"status": status})
+                return status
             elif not child.holder and status == Unavailable.exit_code:
                 # The store is away, which those who work wait out.
                 self._no_workers_before = time.monotonic() + AWAY_SECONDS
             else:
-                self._count_death(status)
+                self._count_death(child, status)
         return None
 
     def _count_suspect(self, child: Child) -> None:
@@ -214,17 +230,19 @@ class Supervisor:
             self._no_suspects_before = time.monotonic() + pause
             self._failed_starts += 1
 
-    def _count_death(self, status: int) -> None:
-        now = time.monotonic()
-        self._deaths.append(now)
-        while self._deaths[0] < now - self._bounds.within_seconds:
-            self._deaths.popleft()
-        if len(self._deaths) > self._bounds.restarts:
+    def _count_death(self, child: Child, status: int) -> None:
+        """Starting again is hopeless when worker after worker dies for one reason before it has taken a run."""
+        lived = max(0.0, time.monotonic() - child.ready_at)
+        if child.has_worked or (child.holder and lived >= self._bounds.within_seconds):
+            return
+        self._hopeless = [*(each for each in self._hopeless if each == status), status]
+        if len(self._hopeless) > self._bounds.restarts:
             raise Unavailable(
-                f"{len(self._deaths)} workers died within {self._bounds.within_seconds:g} s, the last one with {status}",
+                f"{len(self._hopeless)} workers in a row died before they had taken a run, each {_ending(status)}",
                 path="worker",
-                hint="what they logged says why; their runs are safe and go on when workers are started again",
+                hint="what they logged says why; their runs are safe and resume when workers are started again",
             )
+        self._no_workers_before = time.monotonic() + AGAIN_SECONDS * 2 ** (len(self._hopeless) - 1)
 
     def _end_all(self) -> None:
         """Let everybody end in their own time, and make sure that they do."""
@@ -239,6 +257,14 @@ class Supervisor:
                 child.program.wait()
             child.line.close()
         self._children.clear()
+
+
+def _ending(status: int) -> str:
+    """How a process ended, for people."""
+    if status >= 0:
+        return f"with status {status}"
+    name = signal.Signals(-status).name if -status in [*signal.Signals] else f"signal {-status}"
+    return f"killed by {name}" + (" (is there enough memory?)" if -status == signal.SIGKILL else "")
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ from perdure.runtime import driven
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
+from perdure.runtime.stalls import Stalls
 from perdure.stores.watch import Watch
 
 log = logging.getLogger("perdure.worker")
@@ -119,12 +120,13 @@ class Worker:
     """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
 
     isolate: asks for so many processes for suspects; without it they wait here until it is alone. relieve: says that this
-    standby has something to do, so that another one stands by.
+    standby has something to do, so that another one stands by. begin: says that it takes its first run.
     """
 
     def __init__(
         self, desk: Desk, agents: dict[str, Agent], settings: Settings, isolate: Callable[[int], None] | None = None,
-        relieve: Callable[[], None] = lambda: None,
+        relieve: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None,
+        leave: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         settings.check()
         self._desk = desk
@@ -132,6 +134,8 @@ class Worker:
         self._settings = settings
         self._isolate = isolate
         self._relieve = relieve
+        self._begin = begin
+        self._begun = False
         self._stands_by = settings.standby
         self._running: dict[asyncio.Task[None], tuple[Agent, Lease]] = {}
         self._claiming: set[bytes] = set()
@@ -141,6 +145,8 @@ class Worker:
         self._unsure = False  # whether a claim or an end was sent whose outcome nobody heard
         self._suspected: dict[bytes, float] = {}  # suspects that wait to be taken, and since when they are seen
         self._look_seconds = 0.0
+        self._leave = leave
+        self._stalls: Stalls | None = None
 
     # -- being told ----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +156,11 @@ class Worker:
             self._hurried.set()
         self._leaving.set()
         self._wake.set()
+
+    def told(self) -> None:
+        """What a signal handler says besides `stop`, which runs in the event loop and so not at all while that is blocked."""
+        if self._stalls is not None:
+            self._stalls.told()
 
     def wake(self) -> None:
         """Look now: something may have become ready, or somebody may have died."""
@@ -165,6 +176,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         threads = ThreadPoolExecutor(self._settings.concurrency + SPARE_THREADS, THREADS)
         loop.set_default_executor(threads)
+        self._stalls = Stalls(self._settings.grace_seconds, self._leave, lambda: len(self._awaited()) > 1)
         await self._desk.introduce(self._about())
         ready()
         log.info("working", extra={"worker": self._desk.holder, "agents": ", ".join(self._agents)})
@@ -175,6 +187,7 @@ class Worker:
             await self._work()
         finally:
             left = await self._drain()
+            self._stalls.close()
             watch.interrupt()
             await loop.run_in_executor(None, listener.join)
             watch.close()
@@ -184,8 +197,9 @@ class Worker:
     def _about(self) -> About:
         settings = self._settings
         return About(
-            os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only
-        )
+            os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only,
+            tuple(each.program for each in self._agents.values()),
+        )  # fmt: skip
 
     def _listen(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
         """On a thread: wake the worker when others wrote; not more often than looking is worth."""
@@ -239,8 +253,12 @@ class Worker:
 
     def _room(self) -> tuple[int, Counter[str]]:
         """How many more runs there is room for, and how many each agent has at work."""
-        room = 0 if self._settings.suspects_only else self._settings.concurrency - len(self._running)
-        return room, Counter(agent.name for agent, _ in self._running.values())
+        at_work = [self._running[task][0].name for task in self._awaited()]
+        return 0 if self._settings.suspects_only else self._settings.concurrency - len(at_work), Counter(at_work)
+
+    def _awaited(self) -> set[asyncio.Task[None]]:
+        """The drives that are waited for: not those whose runs came to rest though their programs do not end."""
+        return {task for task, (_, lease) in self._running.items() if not lease.forsaken}
 
     async def _take(self, takeable: Sequence[Found], room: int, at_work: Counter[str]) -> None:
         """Claim as many as there is room for, all at once."""
@@ -270,6 +288,9 @@ class Worker:
             lease = await self._desk.claim(found, agent, company)
             if lease is None:
                 return None
+            if not self._begun:
+                self._begun = True
+                self._begin()
             task = asyncio.create_task(self._drive(found, agent, lease))
             self._running[task] = (agent, lease)
             task.add_done_callback(self._ended)
@@ -288,6 +309,7 @@ class Worker:
     async def _drive(self, found: Found, agent: Agent, lease: Lease) -> None:
         """Drive one run to its rest. Whatever happens in here is this run's alone."""
         with driven.driving(found.stream.name, found.agent, found.parent):
+            driven.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             try:
                 drive = await self._desk.drive(agent, lease)
@@ -386,8 +408,8 @@ class Worker:
     async def _drain(self) -> int:
         """Wait for what runs, then make it give itself back; returns how many do neither."""
         self._leaving.set()
-        if self._running:
-            log.info("letting %d runs go on for %g s", len(self._running), self._settings.grace_seconds)
+        if waited := self._awaited():
+            log.info("letting %d runs go on for %g s", len(waited), self._settings.grace_seconds)
             await self._wait_for_runs(self._settings.grace_seconds, self._hurried)
         for task, (agent, lease) in [*self._running.items()]:
             lease.leaving = True
@@ -401,8 +423,8 @@ class Worker:
     async def _wait_for_runs(self, seconds: float, sooner: asyncio.Event | None = None) -> None:
         sooner = sooner or asyncio.Event()
         deadline = time.monotonic() + seconds
-        while self._running and not sooner.is_set() and (left := deadline - time.monotonic()) > 0:
-            await _first({*self._running}, sooner, left)
+        while (waited := self._awaited()) and not sooner.is_set() and (left := deadline - time.monotonic()) > 0:
+            await _first(waited, sooner, left)
 
 
 def _tell(drive: Drive) -> None:

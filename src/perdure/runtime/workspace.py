@@ -3,16 +3,14 @@
 A checkpoint notes the git HEAD, its branch and a digest of everything that differs from it, untracked files included, ignored
 ones not. If that is another one at resume, the run is parked with the difference: a person restores the folder, or resumes the
 run and thereby accepts what is there. Only what nobody of the run itself can have changed is judged: once it acted or had
-children after its checkpoint, it is not. Git is only asked: index, objects and refs stay as they are. Callers: `run.checkpoint`
-and the driving of runs. Keeps P13 and P15.
+children after its checkpoint, it is not. Looking changes nothing and runs nothing that the folder names (`worktree`). Callers:
+`run.checkpoint` and the driving of runs. Keeps P10, P13 and P15.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,30 +26,17 @@ from perdure.planes import waits
 from perdure.planes.documents import doc_of
 from perdure.planes.stored import stored_fields
 from perdure.planes.tables import RUNS
+from perdure.runtime.worktree import GIT, UNKNOWN, Unclear, Worktree
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
 
 REASON = "workspace"  # why such a run is parked
-GIT, NO_GIT, NO_FOLDER, NO_REPOSITORY, UNKNOWN = "git", "no git", "no folder", "no repository", "unknown"
 LOOK_SECONDS = 30.0
 PATHS_KEPT = 200
 PATHS_SHOWN = 20
-CHUNK_BYTES = 1 << 20
 _HINT = (
     "restore the folder and `perdure resume` the run; or `perdure resume` it as it is, which accepts what is there now"
 )
-_QUIETLY = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
-_STATUS = (
-    "status",
-    "--porcelain=v2",
-    "--branch",
-    "-z",
-    "--untracked-files=all",
-    "--no-renames",
-    "--ignore-submodules=none",
-)
-_FIELDS_BEFORE_PATH = {b"1": 8, b"2": 9, b"u": 10, b"?": 1}  # of one line of `git status`
-_NOBODY = "(initial)"  # what git calls HEAD before the first commit
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,99 +68,29 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 # -- looking ---------------------------------------------------------------------------------------------------------------
 
 
-class _Unclear(Exception):
-    """Why the folder cannot be compared."""
-
-    def __init__(self, state: str, why: str) -> None:
-        super().__init__(why)
-        self.state = state
-
-
 def look(folder: str, seconds: float = LOOK_SECONDS) -> Workspace:
     """What a folder holds now. Never raises: what cannot be seen is said. Blocks, at most so long."""
     place = Path(folder).expanduser().absolute()
     try:
         return _looked(place, time.monotonic() + seconds)
-    except _Unclear as unclear:
+    except Unclear as unclear:
         return Workspace(str(place), unclear.state, why=str(unclear))
     except OSError as error:
         return Workspace(str(place), UNKNOWN, why=str(error))
 
 
 def _looked(place: Path, deadline: float) -> Workspace:
-    if not place.is_dir():
-        raise _Unclear(NO_FOLDER, "there is no such folder")
-    top = Path(os.fsdecode(_git(place, deadline, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
-    head, branch, changed = _status(_git(place, deadline, *_STATUS, "--", "."))
-    found = {_text(path): _digest(top / os.fsdecode(path), deadline) for path in sorted(changed)}
-    tree = hashlib.sha256(b"perdure workspace 1\0")
+    tree = Worktree(place, deadline)
+    head, branch = tree.head()
+    found = {_text(path): tree.digest(path) for path in sorted(tree.changed(head))}
+    whole = hashlib.sha256(b"perdure workspace 1\0")
     for path, digest in found.items():
-        tree.update(f"{digest} {path}\0".encode())
+        whole.update(f"{digest} {path}\0".encode())
     kept = {path: digest[:12] for path, digest in list(found.items())[:PATHS_KEPT]}
-    digest = tree.hexdigest() if found else ""
-    return Workspace(str(place), head=head, tree=digest, paths=kept, count=len(found), branch=branch)
-
-
-def _git(place: Path, deadline: float, *command: str) -> bytes:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or "CONFIG" in name}
-    try:
-        done = subprocess.run(  # noqa: S603 - a list, never a shell's
-            ["git", *_QUIETLY, *command], cwd=place, env=kept | {"LC_ALL": "C"}, capture_output=True, check=False,  # noqa: S607
-            stdin=subprocess.DEVNULL, timeout=max(deadline - time.monotonic(), 0.001), start_new_session=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise _Unclear(NO_GIT, "git is not installed here") from None
-    except subprocess.TimeoutExpired:
-        raise _Unclear(UNKNOWN, "git did not answer in time") from None
-    said = done.stderr.decode(errors="replace").replace("\0", "").strip()[:500]
-    if done.returncode == 0:
-        return done.stdout
-    raise _Unclear(NO_REPOSITORY if "not a git repository" in said else UNKNOWN, said)
-
-
-def _status(said: bytes) -> tuple[str, str, set[bytes]]:
-    """HEAD, its branch, and the paths that differ from it, of what `git status` said."""
-    head, branch, changed = "", "", set()
-    lines = iter(said.split(b"\0"))
-    for line in lines:
-        kind, _, rest = line.partition(b" ")
-        if kind == b"#" and rest.startswith(b"branch.oid "):
-            head = rest.removeprefix(b"branch.oid ").decode()
-        elif kind == b"#" and rest.startswith(b"branch.head "):
-            branch = _text(rest.removeprefix(b"branch.head "))
-        elif kind in _FIELDS_BEFORE_PATH:
-            changed.add(line.split(b" ", _FIELDS_BEFORE_PATH[kind])[-1])
-            if kind == b"2":
-                next(lines)
-    return "" if head == _NOBODY else head, branch, changed
-
-
-def _digest(path: Path, deadline: float) -> str:
-    """What stands at a path, whatever it is. A repository inside is looked at like this one."""
-    if time.monotonic() > deadline:
-        raise _Unclear(UNKNOWN, "there is too much to look at in the time")
-    try:
-        found = path.lstat()
-        if stat.S_ISDIR(found.st_mode):
-            return hashlib.sha256(look(str(path), deadline - time.monotonic()).held.encode()).hexdigest()
-        return _hashed(path, found.st_mode, deadline).hexdigest()
-    except FileNotFoundError:
-        return "gone"
-    except PermissionError:
-        return "unreadable"
-
-
-def _hashed(path: Path, mode: int, deadline: float) -> Any:
-    digest = hashlib.sha256(f"{stat.S_IFMT(mode)} {bool(mode & stat.S_IXUSR)} ".encode())
-    if stat.S_ISLNK(mode):
-        digest.update(os.fsencode(path.readlink()))
-    elif stat.S_ISREG(mode):
-        with path.open("rb") as file:
-            while data := file.read(CHUNK_BYTES):
-                digest.update(data)
-                if time.monotonic() > deadline:
-                    raise _Unclear(UNKNOWN, "there is too much to look at in the time")
-    return digest
+    digest = whole.hexdigest() if found else ""
+    return Workspace(
+        str(place), head=head, tree=digest, paths=kept, count=len(found), branch=_text(os.fsencode(branch))
+    )
 
 
 def _text(path: bytes) -> str:

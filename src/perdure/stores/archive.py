@@ -12,6 +12,7 @@ its sha256. Callers: backup and restore. Keeps P10.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ KIND = "perdure.postgres"
 MANIFEST = "manifest.json"
 MANIFEST_MAX_BYTES = 4 * 1024 * 1024
 MEMBERS_MAX = 500
+_ANY_MEMBERS_MAX = 10_000_000
+_SQLITE, _ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]+", re.ASCII)
@@ -105,9 +108,43 @@ def reading(path: Path) -> Iterator[ArchiveReader]:
 
 
 def no_backup(path: Path) -> Invalid:
-    """What a file is told that is something else, or a backup of the other kind."""
-    hint = "name another file; a backup of PostgreSQL is restored into PostgreSQL, one of SQLite into a file"
-    return Invalid(f"{path.name} is not a backup that Perdure made", path=str(path), hint=hint)
+    """What a file is told that is something else, or a backup of the other kind: what it is, and the way for that."""
+    what, hint = _kind_of(path)
+    return Invalid(f"{path.name} {what}", path=str(path), hint=hint)
+
+
+def _kind_of(path: Path) -> tuple[str, str]:
+    with path.open("rb") as file:
+        begins = file.read(len(_SQLITE))
+    if begins == _SQLITE:
+        what = "is not a backup that Perdure made of PostgreSQL, but an SQLite database"
+        return (
+            what,
+            "if it is a backup of SQLite or files: restore it as sqlite:///FILE, then `perdure move` it to PostgreSQL",
+        )
+    if not begins.startswith(_ZIP):
+        return "is not a backup that Perdure made", "name another file"
+    kind = _kind_in_manifest(path)
+    if kind == KIND:
+        return "is a backup of PostgreSQL", "restore it into PostgreSQL, then `perdure move` it to another store"
+    if kind.startswith("perdure."):
+        return f"is not a backup, but {kind}", f"if it is a bundle: perdure import {shlex.quote(path.name)}"
+    return "is an archive, but not a backup that Perdure made", "name another file"
+
+
+def _kind_in_manifest(path: Path) -> str:
+    """What a pack says that it is; nothing when it is none of ours."""
+    try:
+        with unpacking(path, _ANY_MEMBERS_MAX, lambda _: Invalid("no pack")) as pack:
+            if not 0 <= pack.size(MANIFEST) <= MANIFEST_MAX_BYTES:
+                return ""
+            return msgspec.json.decode(pack.read(MANIFEST), type=_Kind).kind
+    except (Invalid, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
 
 
 def _manifest(pack: Pack) -> Manifest:

@@ -12,8 +12,8 @@ from typing import Any
 
 from perdure.artifacts.compress import pack, unpack
 from perdure.artifacts.place import RESTORE, Place, name_of
-from perdure.errors import Damaged, NotFound, Refused
-from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+from perdure.errors import Damaged, NotFound, Refused, Unavailable
+from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES
 
 BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
 
@@ -23,6 +23,7 @@ class Blobs:
 
     def __init__(self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES) -> None:
         self.place = place
+        self.elsewhere: str | None = None  # a place that the store has, and that it was not given
         self.inside_max_bytes = inside_max_bytes  # what is larger goes outside; -1: everything does
         self._owner = owner
 
@@ -33,8 +34,8 @@ class Blobs:
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
         """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
         address = hashlib.sha256(data).digest()
-        if self.place is not None and len(data) > self.inside_max_bytes:
-            self.place.put(self.partition(tenant), [data])
+        if (self.place is not None or self.elsewhere) and len(data) > self.inside_max_bytes:
+            self._outside(address).put(self.partition(tenant), [data])
             return address, (tenant, address, len(data), 0, None)
         codec, packed = pack(data)
         return address, (tenant, address, len(data), codec, packed)
@@ -44,6 +45,8 @@ class Blobs:
         size, codec, packed = _standing(address, row)
         if packed is None:
             return self._read_outside(tenant, address, size)
+        if size > VALUE_MAX_BYTES:  # no more was ever put inside: whoever says so wants it to be unpacked (P10)
+            raise Damaged(f"{size:,} bytes are more than a database keeps", path=name_of(address.hex()), hint=RESTORE)
         data = unpack(codec, bytes(packed), size, path=name_of(address.hex()))
         if hashlib.sha256(data).digest() != address:
             raise Damaged(
@@ -55,21 +58,40 @@ class Blobs:
         """The same piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
         if _standing(address, row)[2] is not None:
             return iter([self.read(tenant, address, row)])
-        with _expected(address):
+        with self._expected(address):
             return self._outside(address).open(self.partition(tenant), address.hex())
 
     def _read_outside(self, tenant: int, address: bytes, size: int) -> bytes:
-        with _expected(address):
+        with self._expected(address):
             return self._outside(address).read(self.partition(tenant), address.hex(), size)
 
     def _outside(self, address: bytes) -> Place:
-        if self.place is None:
-            raise Refused(
-                "the blob lies in an artifact place that this store was not given",
-                path=name_of(address.hex()),
-                hint="open the store with artifacts=",
-            )
-        return self.place
+        if self.place is not None:
+            return self.place
+        where = self.elsewhere
+        hint = (
+            f"open it with artifacts={where!r}, or with ?artifacts={where} in its URL"
+            if where
+            else "open it with artifacts=…"
+        )
+        said = f"the large blobs of this store lie at {where}" if where else "the blob lies in an artifact place"
+        raise Refused(f"{said}, which was not given", path=name_of(address.hex()), hint=hint)
+
+    def is_held(self) -> bool:
+        """Whether the place that was given has anything of this store."""
+        return self.place is not None and any(each.startswith(self._owner) for each in self.place.tenants())
+
+    @contextmanager
+    def _expected(self, address: bytes) -> Iterator[None]:
+        """A row says that the blob lies outside. If it does not, it was lost; if nothing of this store does, it is elsewhere."""
+        try:
+            yield
+        except NotFound as error:
+            path = name_of(address.hex())
+            if not self.is_held():
+                hint = "is it mounted? Open the store with artifacts=… if they lie elsewhere; restore a backup if they are lost"
+                raise Unavailable("the artifact place has nothing of this store", path=path, hint=hint) from error
+            raise Damaged("the blob is missing from the artifact place", path=path, hint=RESTORE) from error
 
 
 def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
@@ -77,14 +99,3 @@ def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     if row is None:
         raise Damaged("the blob is missing", path=name_of(address.hex()), hint=RESTORE)
     return row
-
-
-@contextmanager
-def _expected(address: bytes) -> Iterator[None]:
-    """A row says that the blob lies outside: if it does not, it was lost."""
-    try:
-        yield
-    except NotFound as error:
-        raise Damaged(
-            "the blob is missing from the artifact place", path=name_of(address.hex()), hint=RESTORE
-        ) from error

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import apsw
 
+from perdure.artifacts.descriptors import flush
 from perdure.errors import Conflict, Error, Full, Invalid, NotFound, ReadOnly, Refused, Unavailable
 from perdure.model.points import reach
 from perdure.stores.sqlite import fault_of
@@ -206,6 +207,15 @@ def publish(partial: Path, target: Path) -> None:
     reach("copy.published")
 
 
+def publish_folder(partial: Path, target: Path) -> None:
+    """Give a complete folder, all of whose files are synced, its name, durably; Conflict when somebody else was first."""
+    refuse_existing(target)
+    sync(partial)
+    partial.rename(target)  # onto an empty folder at most: anything else has made it fail
+    sync(target.parent)
+    reach("copy.published")
+
+
 def refuse_existing(path: Path) -> None:
     """Nothing is ever overwritten."""
     if path.exists() or path.is_symlink():
@@ -238,7 +248,7 @@ def sync(path: Path) -> None:
     drop its locks."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        flush(fd)
     finally:
         os.close(fd)
 
@@ -268,8 +278,9 @@ def disk_error(error: OSError, message: str, path: str) -> Error:
         return ReadOnly(message, path=path, hint="name a place that may be written")
     if error.errno == errno.ENOENT:
         return NotFound(message, path=path)
-    if error.errno in (errno.ENOTDIR, errno.EISDIR):
-        return Invalid(message, path=path)
+    if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
+        through_a_link = "remove it: nothing is read or written through a link" if error.errno == errno.ELOOP else ""
+        return Invalid(message, path=path, hint=through_a_link)
     if error.errno in (errno.EACCES, errno.EPERM):
         return Refused(message, path=path, hint="name a place that may be written")
     return Unavailable(message, path=path)

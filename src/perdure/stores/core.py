@@ -14,20 +14,20 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from urllib.parse import quote
 
-from perdure.artifacts.place import Place, ReadOnlyPlace, place_from_url
+from perdure.artifacts.place import Place, ReadOnlyPlace
 from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import LEASE_TTL_SECONDS
-from perdure.stores import scripts, sealing, url
+from perdure.stores import placing, scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.living import Living, folder_for
+from perdure.stores.outside import kind_of
 from perdure.stores.slots import Slots
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
@@ -48,13 +48,13 @@ READ_THREADS = 4
 class Reader:
     """Reads outside a transaction: what a read verb gets. See `Reads`."""
 
-    __slots__ = ("_clocks", "_connection", "_steady", "blobs", "tenant")
+    __slots__ = ("_connection", "_steady", "blobs", "clocks", "tenant")
 
     def __init__(
         self, connection: Connection, clocks: Clocks, tenant: int, blobs: Blobs, *, steady: bool = False
     ) -> None:
         self._connection = connection
-        self._clocks = clocks
+        self.clocks = clocks
         self._steady = steady  # everything that it reads is of one state already
         self.tenant = tenant
         self.blobs = blobs
@@ -62,7 +62,7 @@ class Reader:
     def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:  # noqa: ARG002
         """Run a named statement."""
         if statement.uses_now:
-            params["now"] = self._clocks.store()
+            params["now"] = self.clocks.store()
         return self._connection.query(statement, params)
 
     @contextmanager
@@ -88,7 +88,7 @@ class Reader:
 
     def of_tenant(self, tenant: int) -> Reader:
         """The same reader for the blobs of another tenant: only for what looks after the whole store."""
-        return Reader(self._connection, self._clocks, tenant, self.blobs, steady=self._steady)
+        return Reader(self._connection, self.clocks, tenant, self.blobs, steady=self._steady)
 
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
         """One row by its key."""
@@ -120,6 +120,9 @@ class Reader:
         return rows[0] if rows else None
 
 
+KEEP_SECONDS = 600.0
+
+
 class Core:
     """One open store. Threads and event loops may share it; a fork may not."""
 
@@ -144,12 +147,15 @@ class Core:
             clock or system_clock,
             (lambda: None) if database_clock else (clock or system_clock),
             round(lease_seconds * SECOND_US),
+            self.living.is_dead,
         )
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes)
         self.timeout_seconds = timeout_seconds
+        self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
+        self.kept_since: list[float] = []  # of each that is kept now (`effects.keeping`), on the monotonic clock
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.
@@ -326,7 +332,7 @@ def open_core(
     moving: also one that was moved away, or is not all there yet; only for who moves it.
     """
     address = url.parse(store_url)
-    place = place_for(address, artifacts)
+    place = placing.place_for(address, artifacts)
     if read_only and place is not None:
         place = ReadOnlyPlace(place)
     engine = engine_for(address, timeout_seconds, read_only=read_only)
@@ -339,6 +345,8 @@ def open_core(
         core = Core(engine, place, clock, timeout_seconds, lease_seconds)
         if not moving:
             sealing.check_open(core.facts, read_only=read_only)
+        given, write = artifacts or address.artifacts, not (read_only or moving)
+        placing.look_up(engine, core.facts, address, given, core.blobs, write=write)
         return core
     except Fault as fault:
         engine.close()
@@ -367,12 +375,8 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
 
         assert address.path is not None
         return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only)
-    return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
-
-
-def place_for(address: url.Address, artifacts: str | None) -> Place | None:
-    """Where blobs outside go: what was said, or a folder beside the SQLite file, or in the folder of a files store."""
-    where = artifacts or address.artifacts
-    if where is None and address.path is not None:
-        where = f"file://{quote(str(address.path.absolute()))}{'/' if address.scheme == 'files' else '.'}blobs"
-    return place_from_url(where) if where else None
+    if address.scheme in ("sqlite", "memory"):
+        return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
+    kind = kind_of(address.scheme)
+    assert kind is not None, "its URL was read by it"
+    return kind.engine(address, timeout_seconds, read_only=read_only)

@@ -19,6 +19,24 @@ _POSTGRES_WORDS = (
     (re.compile(r"\bBLOB\b"), "BYTEA"),
     (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?;"), ");"),
 )
+# What the views of migrations are written with, since schema 5.
+_WORDS = {
+    "sqlite": (
+        (r"\biso\((\w+\.\w+)\)",
+         r"strftime('%Y-%m-%dT%H:%M:%S', \1 / 1000000, 'unixepoch') || printf('.%06dZ', \1 % 1000000)"),
+        (r"\bbody\((\w)\)", r"CAST(\1.body AS TEXT)"),
+        (r"\bhexed\((\w+\.\w+)\)", r"lower(hex(\1))"),
+        (r" AND shown\(n\.name\)", ""),
+    ),
+    "postgres": (
+        (r"\biso\((\w+\.\w+)\)",
+         r"""to_char(TIMESTAMP 'epoch' + \1 * INTERVAL '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""),
+        (r"\bbody\((\w)\)", r"json_of(\1.body)"),
+        (r"\bhexed\((\w+\.\w+)\)", r"encode(\1, 'hex')"),
+        (r"\bjson\((\w+\.\w+)\)", r"(\1)::jsonb"),
+        (r"\bshown\(n\.name\)", r"n.name = coalesce(nullif(current_setting('perdure.tenant', true), ''), n.name)"),
+    ),
+}  # fmt: skip
 
 EVENT_COLUMNS = (
     "tenant", "stream", "seq", "kind", "tbl", "actor", "at", "codec", "tx", "commitment", "hash", "salt", "body",
@@ -36,6 +54,8 @@ def migration_for(dialect: str, text: str) -> str:
         if only is None or only[1] == dialect:
             lines.append(_ONLY.sub("", line))
     script = "\n".join(lines)
+    for pattern, word in _WORDS[dialect]:
+        script = re.sub(pattern, word, script)
     if dialect == "postgres":
         for pattern, word in _POSTGRES_WORDS:
             script = pattern.sub(word, script)

@@ -7,15 +7,13 @@ and triggers of his own in the main database. Called by `tx.sql` of `store.atomi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import apsw
 
 from perdure.errors import Invalid, Refused
-from perdure.stores.dialect import migration_for
-from perdure.stores.migrate import Q, migrations
-from perdure.stores.sqlite import SqliteConnection, configured, fault_of
+from perdure.stores.blueprint import own_names
+from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.store import Fault, FaultKind, Rows
 from perdure.stores.tx import Tx
 
@@ -81,7 +79,7 @@ class _Judge:
         if places is None or (database not in _DATABASES and what != apsw.SQLITE_FUNCTION):
             return self._refuse(apsw.mapping_authorizer_function.get(what, str(what)), first)
         names = [name.lower() for place in places if (name := (first, second)[place])]
-        ours = next((name for name in names if name in own_names() or _is_hidden(name)), None)
+        ours = next((name for name in names if name in own_names() or is_hidden(name)), None)
         return apsw.SQLITE_OK if ours is None else self._refuse("a table of the store or of SQLite", ours)
 
     def _refuse(self, what: Any, name: str | None) -> int:
@@ -89,18 +87,6 @@ class _Judge:
         return apsw.SQLITE_DENY
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """SQLite's own tables: some show the pages of everything, and statistics would be of our tables too."""
     return (name.startswith("sqlite_") and name not in _SCHEMA and not name.startswith(_INDEX)) or name == "dbstat"
-
-
-@cache
-def own_names() -> frozenset[str]:
-    """The name of everything in our schema, from the migrations themselves, run in memory."""
-    connection = SqliteConnection(configured(apsw.Connection(":memory:"), wal=False))
-    try:
-        for step in migrations():
-            connection.raw.execute(migration_for("sqlite", step.text))
-        return frozenset(name.lower() for _, name, *_ in connection.query(Q.schema_objects, {}))
-    finally:
-        connection.close()

@@ -81,15 +81,20 @@ def examine(store_url: str) -> Health:
     advice = Advice(address)
     try:
         around = [*_around(address), *_log(engine, advice), *_pages(advice)]
-        inside = _inside(engine, advice) if _has_tables(address) else ()
+        inside = _inside(engine, advice) if _has_tables(address, engine) else ()
         return Health(url.without_password(store_url), [*around, *inside])
     finally:
         engine.close()
 
 
-def _has_tables(address: url.Address) -> bool:
+def _has_tables(address: url.Address, engine: Engine) -> bool:
     """Whether there is something to look into: a folder without a log gets no cache, and what is said of the log is all."""
-    return address.scheme != "files" or address.path is None or Layout(address.path).cache.exists()
+    return (
+        address.scheme != "files"
+        or address.path is None
+        or engine.one_connection
+        or Layout(address.path).cache.exists()
+    )
 
 
 ASIDES_SHOWN = 20
@@ -101,14 +106,13 @@ def _log(engine: Engine, advice: Advice) -> Findings:
         return
     try:
         engine.prepare()
-        asides, left = engine.asides(), engine.lingering()
+        asides, left, cached = engine.asides(), engine.lingering(), engine.contradictions()
     except (Fault, Error) as error:
         told = error.as_error() if isinstance(error, Fault) else error
         yield wrong("log", told.message, advice.about_error(told))
         return
-    if left:
-        says = f"{left} bodies that were pruned still stand in lines of the log"
-        yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
+    yield from _left(left)
+    yield from (wrong("cache", says, advice.restore) for says in cached[:ASIDES_SHOWN])
     conflict = advice.address.path is not None and in_conflict(Layout(advice.address.path))
     if conflict:
         yield wrong(
@@ -125,6 +129,12 @@ def _log(engine: Engine, advice: Advice) -> Findings:
         yield ok("log", "every line of the log is in the cache")
     elif len(asides) > ASIDES_SHOWN:
         yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))
+
+
+def _left(bodies: int) -> Findings:
+    if bodies:
+        says = f"{bodies} bodies that were pruned still stand in lines of the log"
+        yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
 
 
 def _pages(advice: Advice) -> Findings:

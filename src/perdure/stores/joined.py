@@ -36,7 +36,6 @@ class _Cursors:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
-        self.pipeline = connection.pipeline
         self.info = connection.info
 
     def execute(self, text: Any, params: Any = None, **how: Any) -> Any:

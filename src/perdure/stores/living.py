@@ -108,6 +108,19 @@ class Living:
         except OSError:
             return False
 
+    def is_held(self, holder: str) -> bool:
+        """Whether a process on this machine is proved to live behind another holder, also one that is stopped."""
+        if self._folder is None or holder == self._holder or not _HOLDER.fullmatch(holder):
+            return False
+        try:
+            with _entered(self._folder) as inside:
+                if inside is None:
+                    return False
+                os.stat(holder, dir_fd=inside, follow_symlinks=False)
+                return not _can_be_locked(holder, inside)
+        except OSError:
+            return False
+
     # -- tidying -------------------------------------------------------------------------------------------------------------
 
     def tidy(self, needed: Callable[[], Collection[str] | None]) -> int:
@@ -257,7 +270,7 @@ def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | Non
     from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed for databases elsewhere only
 
     above = Path(gettempdir())
-    return above / f"perdure-{os.geteuid()}-{store_uid}" if _keeps_folders(above) else None
+    return above / f"perdure-{os.geteuid()}-{store_uid}" if keeps_folders(above) else None
 
 
 def beside(path: Path) -> Path:
@@ -265,7 +278,7 @@ def beside(path: Path) -> Path:
     return path.with_name(path.name + ".live")
 
 
-def _keeps_folders(above: Path) -> bool:
+def keeps_folders(above: Path) -> bool:
     """Whether a folder in this one stays the one that it is: others may not write there, or may not rename what is not theirs."""
     found = above.stat()
     trusted = found.st_uid in (0, os.geteuid())

@@ -3,6 +3,9 @@
 -- store_clock: now, on the clock that decides leases.
 SELECT :now
 
+-- tenant_name: what a tenant is called.
+SELECT name FROM tenants WHERE id = :tenant
+
 -- stream_by_name: a stream of a tenant.
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE tenant = :tenant AND kind = :kind AND name = :name
 
@@ -36,6 +39,18 @@ SELECT 0, coalesce(max(pos), 0) FROM events
 -- feed_end @postgres: the end of what no transaction in flight can still come before.
 SELECT coalesce(max(xid::text::bigint), 0), coalesce(max(pos), 0) FROM (
   SELECT xid, pos FROM events WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC, pos DESC LIMIT 1) newest
+
+-- feed_held: the transaction that holds back what is committed; a file has none.
+SELECT 0, '', '', 0 WHERE 0
+
+-- feed_held @postgres: the oldest one in flight, if an event of a later one waits for it. A prepared one has no process.
+WITH oldest AS (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid)
+SELECT a.pid, a.application_name, coalesce(a.state, 'unknown'), coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::bigint
+FROM pg_stat_activity a, oldest o WHERE a.backend_xid = o.xid::xid AND a.pid <> pg_backend_pid()
+  AND EXISTS (SELECT 1 FROM events WHERE xid >= o.xid)
+UNION ALL
+SELECT 0, p.gid, 'prepared', extract(epoch FROM clock_timestamp() - p.prepared)::bigint
+FROM pg_prepared_xacts p, oldest o WHERE p.transaction = o.xid::xid AND EXISTS (SELECT 1 FROM events WHERE xid >= o.xid)
 
 -- blob_get: one blob.
 SELECT size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address

@@ -71,12 +71,17 @@ def current(script: Script) -> int:
         return 0
     facts = facts_of(script) if "meta" in names else {}
     if not facts.keys() >= _FACTS:
-        raise Refused(
-            "there is something else in this database: it is not a Perdure store",
-            path="store",
-            hint="choose a file, or on PostgreSQL a schema, of its own",
-        )
+        raise somebody_elses()
     return number_in(facts, "schema")
+
+
+def somebody_elses() -> Refused:
+    """The error about a database that is not ours."""
+    return Refused(
+        "there is something else in this database: it is not a Perdure store",
+        path="store",
+        hint="choose a file, or on PostgreSQL a schema, of its own",
+    )
 
 
 def number_in(facts: Mapping[str, str], name: str) -> int:

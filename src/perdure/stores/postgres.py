@@ -4,6 +4,10 @@ A flush is one statement, hence one round trip: the heads, the events and the ro
 from where this process last saw them (compare-and-set, locked in order inside the same statement). If one had moved, the
 whole flush fails and the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream
 (docs/decisions/0003).
+
+A process that is stopped (SIGSTOP, a suspended machine) must not hold what others wait for (docs/decisions/0028). So a flush is
+mostly a transaction of its own. Where there must be several statements, each is sent with its own Sync, never in a pipeline:
+the server knows then that it waits in a transaction, and ends it after IDLE_MS.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from perdure.errors import Invalid
+from perdure.errors import Invalid, Refused, TimedOut
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
@@ -28,6 +32,7 @@ from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, 
 from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Params, Rows, WithoutLines, Writes
+from perdure.stores.url import ENCODED
 
 _FAULTS = {
     "08": FaultKind.LOST,  # connection exceptions
@@ -37,7 +42,7 @@ _FAULTS = {
     "57P05": FaultKind.LOST,  # idle session timeout
     "25P03": FaultKind.LOST,  # idle in transaction timeout
     "25P04": FaultKind.LOST,  # transaction timeout
-    "26000": FaultKind.LOST,  # psycopg counts on a statement whose preparation a failed pipeline skipped
+    "26000": FaultKind.LOST,  # no such prepared statement: a pooler gave us another backend
     "40": FaultKind.RACED,  # serialisation failure, deadlock
     "22012": FaultKind.RACED,  # division by zero: the guard of a head that had moved
     "23505": FaultKind.RACED,  # somebody else made the same row
@@ -70,6 +75,7 @@ _HINTS = {
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
+_QUOTED = re.compile(r'"[^"]*"?')  # what libpq repeats of a URL may be a part of its password
 _CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
 _CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
 _COMING_PAUSE_SECONDS = 0.05
@@ -127,7 +133,10 @@ _EMPTY = (
     f"DELETE FROM blob_refs t USING {_GONE}",
     f"DELETE FROM calls t USING {_GONE}",
     f"DELETE FROM turns t USING {_GONE}",
+    f"DELETE FROM texts t USING {_GONE.replace('t.stream', 't.in_stream')}",
 )
+# As in planes/memory/index.sql: whoever indexes a text must see that it was emptied, or be seen here.
+_LOCK_INDEX = "SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema()))"
 # Who keeps blobs, or builds on stored ones, shares; who collects has them alone. Taken before the rows are looked at: in a
 # statement of its own, because a statement sees what was committed when it began.
 _SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
@@ -136,6 +145,8 @@ _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application
 _FROM_ELSEWHERE = "SELECT 1 FROM events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1"
 _END_PAUSE_SECONDS = 0.002
 _TRANSACTION_TIMEOUT_SINCE = 170000  # an older server refuses a connection that names it
+IDLE_MS = 5_000  # between two statements of one of our transactions: verbs take milliseconds
+_LOCKS = "pg_advisory_xact_lock"  # held until the transaction ends: so there must be one
 _ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
 _MOVE_HEAD = """UPDATE streams s SET seq = %s, hash = %s WHERE s.id = %s AND s.seq = %s AND s.hash = %s{} RETURNING 1"""
 _MOVE_HEADS = """
@@ -150,6 +161,7 @@ _IN_ORDER = """ AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND
   AND e.xid > pg_current_xact_id() AND e.xid < pg_snapshot_xmax(pg_current_snapshot()))"""
 _GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
 _ANNOUNCE = ", pg_notify('perdure_' || (hashtext(current_schema()) & 2147483647), '')"  # with the commit, or not at all
+_ASK = "SELECT set_config('perdure.tenant', %s, true), set_config('statement_timeout', %s, true)"
 _LISTEN = "SELECT 'perdure_' || (hashtext(current_schema()) & 2147483647)"
 
 
@@ -206,7 +218,7 @@ class _BoundedConnection(psycopg.Connection[Any]):
 
 
 class PostgresConnection:
-    """One connection in autocommit mode; transactions are begun with the first statement that needs one.
+    """One connection in autocommit mode; a transaction is begun with the first statement that locks or writes.
 
     `lost` collects the names of connections that were let go in the middle of something.
     """
@@ -220,20 +232,27 @@ class PostgresConnection:
         self._wants_begin = False
 
     def query(self, statement: Statement, params: Params) -> Rows:
-        """Run one read."""
-        return self._fetch(statement.text("postgres", params), params)
+        """Run one read. It needs no transaction: nothing is locked by it, and the flush verifies what was read."""
+        text = statement.text("postgres", params)
+        if _LOCKS in text:
+            self._begin_now()
+        return self._fetch(text, params)
 
     def _fetch(self, text: str, params: Any) -> Rows:
         try:
-            self._begin_now()
             return self.raw.execute(text, params).fetchall()
         except psycopg.Error as error:
             raise fault_of(error) from error
 
-    def _begin_now(self) -> None:
-        if self._wants_begin:
-            self._wants_begin = False
-            self.raw.execute("BEGIN")
+    def _begin_now(self, then: str = "") -> None:
+        """Begin the transaction, if there is none yet; `then` in the same round trip. SET LOCAL holds behind a pooler, too."""
+        begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; " if self._wants_begin else ""
+        self._wants_begin = False
+        if begin or then:
+            try:
+                self.raw.execute(begin + then, prepare=False)
+            except psycopg.Error as error:
+                raise fault_of(error) from error
 
     def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
         """One row by its key."""
@@ -242,7 +261,7 @@ class PostgresConnection:
         return rows[0] if rows else None
 
     def begin(self) -> None:
-        """A transaction begins with the next statement."""
+        """A transaction begins with the next statement that locks or writes."""
         self._wants_begin = True
 
     def begin_reading(self) -> None:
@@ -252,8 +271,30 @@ class PostgresConnection:
         except psycopg.Error as error:
             raise fault_of(error) from error
 
+    def ask(self, text: str, params: Params, tenant: str, limit: int, seconds: float) -> tuple[list[str], Rows]:
+        """Run one statement of the user's, which can only read: inside `begin_reading`, as a cursor of the server."""
+        try:
+            self.raw.execute(_ASK, (tenant, str(max(1, int(seconds * 1000)))))
+            # In binary the statement is bound, and so is one, whatever semicolons are in it.
+            self.raw.execute(f"DECLARE asked NO SCROLL CURSOR FOR {text}", params, binary=True)
+            found = self.raw.execute(f"FETCH FORWARD {limit + 1} FROM asked")
+            return [column.name for column in found.description or ()], found.fetchall()
+        except psycopg.errors.QueryCanceled:
+            raise TimedOut(
+                f"it took more than {seconds:g} s", path="sql", hint="ask for less, or pass a longer timeout="
+            ) from None
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            raise Refused(
+                f"not in a query: {error}", path="sql", hint="change things with the verbs of the store"
+            ) from None
+        except psycopg.Error as error:
+            fault = fault_of(error)
+            raise (Invalid(str(error), path="sql") if fault.kind is FaultKind.BROKEN else fault) from error
+
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:
         """The heads of these streams; locked in order if asked."""
+        if lock:
+            self._begin_now()
         text = "SELECT id, seq, hash FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY id" + (
             " FOR UPDATE" if lock else ""
         )
@@ -266,40 +307,25 @@ class PostgresConnection:
 
     def new_tenant(self, name: str, uid: bytes) -> int:
         """Insert a tenant."""
+        self._begin_now()
         text = "INSERT INTO tenants (id, uid, name) VALUES (nextval('stream_ids'), %s, %s) RETURNING id"
         return self._fetch(text, (uid, name))[0][0]
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush and commit in one round trip; if the verbs asked nothing, without a BEGIN."""
+        """Flush and commit. A flush alone is a transaction of its own, in one round trip."""
         try:
             if self._wants_begin and commit and not (writes.blobs or writes.empties):
                 self._wants_begin = False
-                self._run(writes, alone=True)  # one statement is a transaction of its own
+                self._flush(writes, alone=True)
             else:
-                self._run_in_one_trip(writes, commit=commit)
+                self._begin_now(_SHARE_BLOBS if writes.blobs else "")
+                self._flush(writes, alone=False)
+                if commit:
+                    self.raw.execute("COMMIT")
         except psycopg.Error as error:
             raise fault_of(error) from error
 
-    def _run_in_one_trip(self, writes: Writes, *, commit: bool) -> None:
-        """What broke a pipeline is told when it has ended: left by an error it would warn the user's log of how it ended."""
-        broken: psycopg.Error | None = None
-        try:
-            with self.raw.pipeline():
-                try:
-                    self._begin_now()
-                    self._run(writes, alone=False)
-                    if commit:
-                        self.raw.execute("COMMIT")
-                except psycopg.Error as error:
-                    broken = error
-        except psycopg.Error as error:
-            raise broken or error from None
-        if broken is not None:
-            raise broken
-
-    def _run(self, writes: Writes, *, alone: bool) -> None:
-        if writes.blobs:
-            self.raw.execute(_SHARE_BLOBS)
+    def _flush(self, writes: Writes, *, alone: bool) -> None:
         if writes:
             flush = Flush(writes, alone=alone)
             self.raw.execute(flush.text, flush.params, prepare=flush.single)
@@ -309,17 +335,18 @@ class PostgresConnection:
     def _empty(self, events: Sequence[tuple[int, int]]) -> None:
         """One prune at a time: a second one waits here for the first one's commit."""
         self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
+        self._fetch(_LOCK_INDEX, ())
         for text in _EMPTY:
             self.raw.execute(text, _columns(events))
         self.raw.execute("DELETE FROM pruning")
 
     def share_blobs(self) -> None:
         """No blob row goes before this transaction ends."""
-        self._fetch(_SHARE_BLOBS, ())
+        self._begin_now(_SHARE_BLOBS)
 
     def claim_blobs(self) -> None:
         """Nobody keeps a blob, or builds on one, from here to the end of this transaction."""
-        self._fetch(_CLAIM_BLOBS, ())
+        self._begin_now(_CLAIM_BLOBS)
 
     def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
         """Delete blob rows."""
@@ -413,8 +440,12 @@ def _checked(conninfo: str) -> dict[str, Any]:
     try:
         return conninfo_to_dict(conninfo)
     except psycopg.Error as error:
+        query = conninfo.partition("?")[2]
+        options = [] if "@" in query else [part.partition("=") for part in query.split("&")]
+        names = {f'"{name}"' for name, equals, _ in options if equals}
         said = str(error).partition("\n")[0].partition("token: ")[0].strip()
-        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store") from None
+        said = _QUOTED.sub(lambda found: found[0] if found[0] in names else "…", said)
+        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store", hint=ENCODED) from None
 
 
 class PostgresEngine(WithoutLines):
@@ -513,6 +544,11 @@ class PostgresEngine(WithoutLines):
             "default_transaction_read_only": "on" if self.read_only else "off",
             "default_transaction_isolation": r"read\ committed",  # else waiting for a head's lock is a failure, not a wait
             "synchronous_commit": "on",
+            # A machine that is gone, or takes nothing any more: the server looks as the client does (see `_connect_now`).
+            "tcp_keepalives_idle": 10,
+            "tcp_keepalives_interval": 5,
+            "tcp_keepalives_count": 4,
+            "tcp_user_timeout": self._timeout_ms,
         }
         return " ".join([self._their_options, *(f"-c {name}={value}" for name, value in settings.items())]).strip()
 

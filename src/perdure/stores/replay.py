@@ -94,7 +94,8 @@ def find(reads: Reads, stream: Stream) -> tuple[Stream | None, int]:
         return None, stream.fork_seq
     found = Stream(*rows[0])
     if found.tenant != reads.tenant:
-        raise Conflict("the target holds this stream under another tenant", path=stream.name)
+        # A store keeps a chain once. Who asks is not told where: that another tenant has it is that tenant's own.
+        raise Conflict("this store cannot take this stream", path=stream.name, hint="take it into another store")
     return found, reads.query(LOG.stream_head, stream=found.id)[0][0]
 
 

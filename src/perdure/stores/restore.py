@@ -1,7 +1,7 @@
 """Restoring a backup into a new place: loaded, checked, its epoch raised, and only then visible.
 
-SQLite: into a file beside the target, which gets its name last. PostgreSQL: in one transaction. So whatever
-goes wrong, and wherever the process dies, there is no half store. What to check is passed in: verifying
+SQLite: into a file beside the target, which gets its name last; files: from there into a folder. PostgreSQL: in one
+transaction. So whatever goes wrong, and wherever the process dies, there is no half store. What to check is passed in: verifying
 stands above the stores. Callers: the handles. Keeps P1, P6 and P10. A restored store has a partition of its own,
 so it may share an artifact place with its original: collecting in one takes nothing from the other.
 """
@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 import apsw
+import msgspec
 
 from perdure.artifacts.disk import DiskPlace
 from perdure.artifacts.place import Place, name_of
@@ -23,7 +25,7 @@ from perdure.model.ids import new_uid
 from perdure.model.instants import system_clock
 from perdure.model.points import reach
 from perdure.model.records.integrity import Report, Restored
-from perdure.stores import archive, migrate, sealing, url
+from perdure.stores import archive, migrate, placing, sealing, url
 from perdure.stores.backup import OutsideBlob, columns_of, opened_copy
 from perdure.stores.blobs import Blobs
 from perdure.stores.copies import (
@@ -35,11 +37,12 @@ from perdure.stores.copies import (
     new_file,
     partition_beside,
     publish,
+    publish_folder,
     refuse_existing,
     refuse_remains,
     unfinished,
 )
-from perdure.stores.core import Core, Reader, engine_for, place_for
+from perdure.stores.core import Core, Reader, engine_for
 from perdure.stores.dialect import copy_in
 from perdure.stores.migrate import Q, Script
 from perdure.stores.scripts import PostgresScript, SqliteScript, bring_up_to_date, changing, told
@@ -76,11 +79,14 @@ def restore(
     address = url.parse(target_url)
     if not source.is_file():
         raise NotFound("there is no such backup", path=str(source))
-    if address.scheme in ("memory", "files"):
-        raise Invalid("a backup is restored into an SQLite file or a PostgreSQL schema", path="store")
+    if address.scheme == "memory":
+        hint = "sqlite:///FILE, files:///FOLDER or postgresql://…"
+        raise Invalid("a backup is restored into a store that lasts", path="store", hint=hint)
     with told("restore"), disk_errors(source):
         if address.scheme == "postgresql":
             return _restore_archive(source, address, check, artifacts, progress)
+        if address.scheme == "files":
+            return _restore_files(source, address, check, artifacts, progress)
         return _restore_file(source, address, check, artifacts, progress)
 
 
@@ -108,7 +114,30 @@ def _restore_file(
         new.keep()
         _publish_database(staging, target)
     schema = migrate.latest(migrate.migrations())
-    return Restored(address.url, uid, epoch, schema, len(outside), report)
+    return Restored(without_password(address.url), uid, epoch, schema, len(outside), report)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _restore_files(
+    source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
+) -> Restored:
+    """As an SQLite file first, which is checked; then its events as a log, which is read and compared with it."""
+    from perdure.stores.files import rewriting  # noqa: PLC0415 - it replays, and a replay has a core
+
+    assert address.path is not None
+    target = address.path.absolute()
+    check_folder(target)
+    refuse_existing(target)
+    with disk_errors(target), unfinished(target) as folder:
+        beside = url.Address(f"sqlite:///{folder}/loaded", "sqlite", folder / "loaded")
+        blobs = artifacts or address.artifacts or f"file://{quote(str(folder / target.name))}/blobs"
+        (folder / target.name).mkdir(mode=0o700)
+        restored = _restore_file(source, beside, check, blobs, progress)
+        rewriting.as_files(folder / "loaded", folder / target.name, placing.place_for(beside, blobs))
+        publish_folder(folder / target.name, target)
+    return msgspec.structs.replace(restored, url=address.url)
 
 
 def _publish_database(staging: Path, target: Path) -> None:
@@ -151,10 +180,15 @@ def _schema_of(script: Script, source: Path) -> int:
     try:
         found = migrate.current(script)
     except Refused as error:
-        raise archive.no_backup(source) from error
+        raise _not_ours(source) from error
     if found == 0:
-        raise archive.no_backup(source)
+        raise _not_ours(source)
     return found
+
+
+def _not_ours(source: Path) -> Invalid:
+    what = f"{source.name} is not a backup that Perdure made, but another SQLite database"
+    return Invalid(what, path=str(source), hint="name another file")
 
 
 def _check_schema(script: Script, number: int) -> None:
@@ -285,6 +319,7 @@ def _begin_anew(script: Script) -> str:
     migrate.next_epoch(script)
     sealing.open_again(script)
     script.query(Q.meta_put, name="partition", value=partition)
+    script.query(sealing.Q.meta_drop, name=placing.FACT)  # whoever opens it first with another place says so
     return partition
 
 
@@ -307,7 +342,7 @@ class _NewPlace(NamedTuple):
 def _new_place(address: url.Address, artifacts: str | None) -> Iterator[_NewPlace]:
     """The artifact place of the new store. A folder that did not exist goes again if the restore fails before `keep`; one
     beside the file is looked after by `unfinished` too."""
-    place = place_for(address, artifacts)
+    place = placing.place_for(address, artifacts)
     with ExitStack() as undo:
         if isinstance(place, DiskPlace) and not place.root.exists():
             undo.callback(shutil.rmtree, place.root, ignore_errors=True)

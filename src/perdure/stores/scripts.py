@@ -19,7 +19,7 @@ import apsw
 from perdure.errors import Invalid, NotFound, Refused
 from perdure.model.instants import system_clock, to_datetime
 from perdure.model.points import reach
-from perdure.stores import migrate
+from perdure.stores import blueprint, migrate
 from perdure.stores.copies import (
     copy_database,
     disk_errors,
@@ -164,13 +164,14 @@ def _opened_to_look(path: Path, busy_wait_ms: int, *, read_only: bool) -> Sqlite
     return opened_to_recover(path, busy_wait_ms)
 
 
-def schema_of(engine: Engine) -> int:
+def schema_of(engine: Engine, steps: Sequence[Migration] | None = None) -> int:
     """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not
     ours."""
     with looking_at(engine) as script:
         if isinstance(script, PostgresScript):
             _check_visible(script, _as_postgres(engine).schema)
-        return migrate.current(script) if script else 0
+            return migrate.current(script)
+        return blueprint.checked(script, steps or migrate.migrations()) if script else 0
 
 
 def _check_visible(script: PostgresScript, schema: str) -> None:
@@ -224,13 +225,15 @@ def _check_cluster(script: PostgresScript) -> None:
 
 def plan(engine: Engine, steps: Sequence[Migration] | None = None) -> list[Migration]:
     """What `bring_up_to_date` would apply: the dry run. Changes and makes nothing. Refused as it would be."""
-    return migrate.pending(schema_of(engine), steps or migrate.migrations())
+    steps = steps or migrate.migrations()
+    return migrate.pending(schema_of(engine, steps), steps)
 
 
 def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> None:
     """Accept a database that is to be read only: of exactly this schema, because reading must not migrate."""
-    known = migrate.latest(steps or migrate.migrations())
-    found = schema_of(engine)
+    steps = steps or migrate.migrations()
+    known = migrate.latest(steps)
+    found = schema_of(engine, steps)
     migrate.check(found, known)
     if found == 0:
         where = without_password(engine.url)
@@ -323,7 +326,7 @@ def bring_up_to_date(
     Damaged, and then not a byte was changed. On SQLite a copy of the old database is kept beside it.
     """
     steps = steps or migrate.migrations()
-    found = schema_of(engine)
+    found = schema_of(engine, steps)
     if not migrate.pending(found, steps):
         return []
     if isinstance(engine, SqliteEngine) and not found:

@@ -16,6 +16,7 @@ from perdure.stores import migrate, scripts
 from perdure.stores.migrate import Script
 from perdure.stores.statements import Statements
 from perdure.stores.store import Engine
+from perdure.stores.url import without_password
 
 Q = Statements("perdure.stores", "sealing.sql")
 
@@ -35,9 +36,10 @@ def departure(facts: dict[str, str]) -> Departure | None:
     if MOVED not in facts:
         return None
     try:
-        return msgspec.json.decode(facts[MOVED], type=Departure)
+        gone = msgspec.json.decode(facts[MOVED], type=Departure)
     except msgspec.DecodeError as error:
         raise Damaged(f"the store does not say where it was moved: {error}", path=f"meta.{MOVED}") from None
+    return msgspec.structs.replace(gone, to=without_password(gone.to))  # an older version may have kept a secret in it
 
 
 def facts_of(engine: Engine) -> dict[str, str]:

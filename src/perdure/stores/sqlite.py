@@ -20,7 +20,9 @@ import apsw
 from perdure.log.table import Table
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.model.points import reach
+from perdure.stores import held
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
+from perdure.stores.held import place_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, WithoutLines, Writes
 
@@ -101,6 +103,7 @@ _EMPTY = (
     "DELETE FROM refs WHERE stream = ? AND seq = ?",
     "DELETE FROM blob_refs WHERE stream = ? AND seq = ?",
     "DELETE FROM turns WHERE stream = ? AND seq = ?",
+    "DELETE FROM texts WHERE in_stream = ? AND seq = ?",
 )
 _EMPTY_CALLS = (
     "DELETE FROM calls WHERE stream = ? AND seq IN (SELECT value FROM json_each(?))"  # no index: once for all
@@ -121,6 +124,16 @@ class SqliteConnection:
         self._place = place_of(self.file)  # which file that is: who deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
+        self._wal_file = f"{self.file}-wal"
+        self._wal: held.Place | None = None  # which WAL it writes to, if it does: others may take that away (`held`)
+        self.pid = os.getpid()
+
+    def enter(self, *, wal: bool) -> None:
+        """Hold the file, now that it is open. wal: it is written to, and acknowledgements rest on its WAL (not a cache's)."""
+        if self._place is not None:
+            found = None if self._still else held.place_of_wal(self._wal_file)
+            self._wal = found if wal and not self.is_cache else None
+            held.enter(self, self._place, found)
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
@@ -211,15 +224,17 @@ class SqliteConnection:
 
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush one statement a table, then commit if asked."""
-        if not self.raw.in_transaction:  # an error rolled it back, and was swallowed: nothing may go in by itself
-            raise Fault(FaultKind.BROKEN, "the transaction was rolled back meanwhile")
         try:
+            if not self.raw.in_transaction:  # an error rolled it back, and was swallowed: nothing may go in by itself
+                raise Fault(FaultKind.BROKEN, "the transaction was rolled back meanwhile")
             self._flush(writes)
         except apsw.Error as error:
             raise self._fault(error) from error
         if commit:
             self.commit()
             self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
+            if self._wal is not None and self._place is not None and held.place_of_wal(self._wal_file) != self._wal:
+                raise held.lost(self._place)
 
     def commit(self) -> None:
         """Commit what was flushed, and nothing more: whether the file still has its name is for the caller to know."""
@@ -279,21 +294,25 @@ class SqliteConnection:
         except apsw.Error:
             self.close()
 
-    def close(self) -> None:
-        """Let the connection go."""
+    def sever(self) -> bool:
+        """Close it without a checkpoint: what it knows of the file is out of date. False while a thread is using it."""
         try:
+            self.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self.raw.close(True)  # noqa: FBT003 - apsw takes it by position
+        except apsw.ThreadingViolationError:
+            return False
         except apsw.Error:
-            return
+            pass  # it was closed before
+        held.leave(self, self._place)
+        return True
 
-
-def place_of(file: str) -> tuple[int, int] | None:
-    """Which file has this name now; None when none has, and for a database in memory, which has no name."""
-    try:
-        found = os.stat(file) if file else None  # noqa: PTH116 - twice in every commit: a Path costs more than the call
-    except OSError:
-        return None
-    return None if found is None else (found.st_dev, found.st_ino)
+    def close(self) -> None:
+        """Let the connection go. It leaves first: the last one removes the WAL, and the next one finds another."""
+        held.leave(self, self._place)
+        with suppress(apsw.Error):
+            if self._wal is not None and held.place_of_wal(self._wal_file) != self._wal:
+                self.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # as in `sever`
+            self.raw.close(True)  # noqa: FBT003 - apsw takes it by position
 
 
 def _stream_row(new: NewStream) -> tuple[Any, ...]:
@@ -411,8 +430,22 @@ def _opened(
     path: Path, flags: int, busy_wait_ms: int = BUSY_WAIT_MS, *, immutable: bool = False, wal: bool = False,
     made: Callable[[apsw.Connection, Path | None], SqliteConnection] = SqliteConnection,
 ) -> SqliteConnection:  # fmt: skip
+    """A connection. If it finds out that the WAL was taken from the others, those are closed by now, and the next is well."""
+    try:
+        return _opened_once(path, flags, busy_wait_ms, immutable=immutable, wal=wal, made=made)
+    except Fault as fault:
+        if fault.kind is not FaultKind.LOST:
+            raise
+    return _opened_once(path, flags, busy_wait_ms, immutable=immutable, wal=wal, made=made)
+
+
+def _opened_once(
+    path: Path, flags: int, busy_wait_ms: int, *, immutable: bool, wal: bool,
+    made: Callable[[apsw.Connection, Path | None], SqliteConnection],
+) -> SqliteConnection:  # fmt: skip
     name = f"file:{quote(str(path.absolute()))}?immutable=1" if immutable else str(path)
     connection: SqliteConnection | None = None
+    held.check(str(path))
     try:
         raw = apsw.Connection(name, flags=flags | (apsw.SQLITE_OPEN_URI if immutable else 0))
         connection = made(raw, path if immutable else None)
@@ -422,6 +455,7 @@ def _opened(
         if connection is not None:
             connection.close()
         raise _fault_of_opening(error, path, flags) from error
+    connection.enter(wal=wal)
     return connection
 
 
@@ -439,6 +473,7 @@ def configured(raw: apsw.Connection, *, wal: bool = True, busy_wait_ms: int = BU
     raw.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else, after ANALYZE, every other value means a new plan
     for pragma in ("synchronous = FULL", "foreign_keys = ON", "cell_size_check = ON", "recursive_triggers = ON",
+                   "fullfsync = ON", "checkpoint_fullfsync = ON",  # where there is F_FULLFSYNC: macOS
                    f"wal_autocheckpoint = {WAL_PAGES}", "journal_size_limit = 16777216", "temp_store = MEMORY"):  # fmt: skip
         raw.pragma(*_split(pragma))
     if wal:

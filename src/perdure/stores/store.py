@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,9 @@ from perdure.log.table import Table
 from perdure.model.records.integrity import Aside
 from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statement
+
+if TYPE_CHECKING:
+    from perdure.stores.tx import Clocks
 
 Params = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -206,6 +209,10 @@ class Engine(Protocol):
         """What lies beside the database, should be in it and could not be loaded. Only a log of lines can have such."""
         ...
 
+    def contradictions(self) -> list[str]:
+        """What the database says and the log of lines beside it does not. Only a cache of such a log can say so."""
+        ...
+
     def lingering(self) -> int:
         """How many bodies that went still stand beside the database. Only a log of lines can hold such."""
         ...
@@ -241,6 +248,10 @@ class WithoutLines:
         """Nothing, likewise."""
         return []
 
+    def contradictions(self) -> list[str]:
+        """Nothing, likewise."""
+        return []
+
     def lingering(self) -> int:
         """None, likewise."""
         return 0
@@ -260,6 +271,11 @@ class Reads(Protocol):
     @property
     def tenant(self) -> int:
         """The tenant whose state is read; verbs put it into every query across streams."""
+        ...
+
+    @property
+    def clocks(self) -> Clocks:
+        """What decides whether a lease is over: the time, and the proof that a holder is dead."""
         ...
 
     def row(self, table: Table, stream: Stream, *key: Any) -> dict[str, Any] | None:

@@ -22,9 +22,11 @@ from perdure.stores import contention, dialect, migrate
 from perdure.stores.advice import Advice
 from perdure.stores.contention import Contention
 from perdure.stores.finding import MIB, Finding, Findings, ok, warning, wrong
+from perdure.stores.holding import Holding, holding
 from perdure.stores.sqlite import WAL_PAGES, SqliteConnection, fault_of
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Connection, Rows
+from perdure.stores.tx import LOG
 
 Q = Statements("perdure.stores", "strain.sql")
 
@@ -77,14 +79,15 @@ def writers(connection: Connection, advice: Advice) -> Findings:
         yield backlog(_frames(connection), seen.readers if seen else frozenset())
     elif connection.dialect == "postgres":
         yield from waiting_sessions(*_ask(connection, Q.sessions_waiting)[0])
+        yield held_feed(holding(_ask(connection, LOG.feed_held)))
 
 
 def writing(seen: Contention, advice: Advice) -> Finding:
     """How often somebody held the writer's lock."""
-    says = f"somebody was writing in {seen.writing} of {seen.looks} looks"
+    says = f"a writer held the lock in {seen.writing} of {seen.looks} looks"
     if seen.writing < seen.looks * WRITING_SHARE:
         return ok("writer", says)
-    says += f" ({_processes(seen.writers)}): whoever comes waits, one writes at a time"
+    says += f" ({_processes(seen.writers)}): other writers wait, because one process writes at a time"
     return warning("writer", says, advice.move)
 
 
@@ -103,7 +106,7 @@ def backlog(frames: int, readers: frozenset[int]) -> Finding:
     says = f"{frames} pages of the WAL are not in the database yet"
     if frames < STARVED_FRAMES:
         return ok("wal", says)
-    says += ": somebody reads for so long that they cannot be moved in"
+    says += ": a long read keeps them from being moved in"
     return warning("wal", says, f"end the long read of {_processes(readers)}; the next commit moves it in")
 
 
@@ -117,6 +120,14 @@ def waiting_sessions(waiting: int, oldest_pid: int, oldest_seconds: int) -> Find
     if oldest_seconds >= LONG_TRANSACTION_SECONDS:
         says = f"a transaction of backend {oldest_pid} is open for {oldest_seconds} s: the feed stops at it"
         yield warning("transaction", says, f"psql -c 'select pg_terminate_backend({oldest_pid})'")
+
+
+def held_feed(found: Holding | None) -> Finding:
+    """Whether subscriptions wait for a transaction now, however young it is."""
+    if found is None:
+        return ok("feed", "nothing holds it back")
+    fix = f"select pg_terminate_backend({found.pid})" if found.pid else f"rollback prepared '{found.application}'"
+    return warning("feed", f"{found}: subscriptions get nothing newer until it ends", f"psql -c {shlex.quote(fix)}")
 
 
 # -- what grows -------------------------------------------------------------------------------------
@@ -170,16 +181,21 @@ def leases(connection: Connection, advice: Advice) -> Findings:
     }
     for kind, (count, name) in lapsed.items():
         yield warning(
-            "leases", f"{kind} of holders that are silent for an hour: {count}, such as {name!r}", fixes[kind]
+            "leases",
+            f"{kind} held by processes that have been silent for an hour: {count}, such as {name!r}",
+            fixes[kind],
         )
     if not lapsed:
-        yield ok("leases", "nobody who is silent holds anything")
+        yield ok("leases", "no leases held by dead processes")
 
 
 def stuck(connection: Connection, advice: Advice) -> Findings:
-    """Whether runs make no progress: held without a sign, due without a taker, parked, in doubt."""
-    found = [*_held_still(connection, advice), *_untaken(connection, advice), *_for_people(connection, advice)]
-    yield from found or [ok("runs", "no run stands still")]
+    """Whether runs make no progress: held without a sign, due without a taker, pinned to what nobody has, parked, in doubt."""
+    found = [
+        *_held_still(connection, advice), *_untaken(connection, advice), *_stranded(connection, advice),
+        *_for_people(connection, advice),
+    ]  # fmt: skip
+    yield from found or [ok("runs", "no stalled runs")]
 
 
 def _held_still(connection: Connection, advice: Advice) -> Findings:
@@ -194,6 +210,12 @@ def _untaken(connection: Connection, advice: Advice) -> Findings:
     for agent, count, seconds in _ask(connection, Q.runs_untaken, quiet=QUIET_US, limit=ROWS_MAX):
         says = f"{count} of agent {agent!r} wait for a worker, the oldest for {seconds // 60} minutes"
         yield warning("runs", says, f"{advice.command('worker MODULE')}, where MODULE declares {agent!r}")
+
+
+def _stranded(connection: Connection, advice: Advice) -> Findings:
+    for name, program in _ask(connection, Q.runs_stranded, limit=SHOWN):
+        says = f"run {name!r} is pinned to program {program[:12]}, which no living worker has"
+        yield warning("runs", says, f"start a worker with it, or {advice.command(f'pin {shlex.quote(name)} --any')}")
 
 
 def _for_people(connection: Connection, advice: Advice) -> Findings:

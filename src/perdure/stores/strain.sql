@@ -40,6 +40,14 @@ SELECT agent, count(*), (:now - min(wake_at)) / 1000000 FROM (
     AND r.wake_at < :now - :quiet LIMIT :limit) AS due
 GROUP BY agent ORDER BY agent
 
+-- runs_stranded: runs that could be taken, and are pinned to a program that no worker with a good heartbeat has.
+SELECT r.name, r.program FROM tenants n CROSS JOIN runs r
+WHERE r.tenant = n.id AND r.status IN ('ready', 'waiting') AND r.status IN ('ready', 'running', 'waiting')
+  AND (r.status = 'ready' OR r.wake_at <= :now) AND r.pinned = 1
+  AND NOT EXISTS (SELECT 1 FROM workers w JOIN holders h ON h.holder = w.holder AND h.expires_at > :now
+    WHERE w.tenant = r.tenant AND replace(w.about, '"' || r.program || '"', '') <> w.about)
+ORDER BY r.wake_at, r.stream LIMIT :limit
+
 -- waiting_for_people: runs that are parked, and effects that are in doubt for long.
 SELECT 'runs', count(*) FROM (
   SELECT 1 FROM tenants n CROSS JOIN runs r WHERE r.tenant = n.id AND r.status = 'parked' LIMIT :limit) AS parked

@@ -86,8 +86,11 @@ class Tide:
     def forget(self) -> None:
         """Begin anew: only inside `held`."""
         assert self._path is not None
-        with self._path.open("r+b") as file:
-            _empty(file.fileno(), self._uid)
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            _empty(fd, self._uid)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Let the file go."""
@@ -99,8 +102,13 @@ class Tide:
 
 def _hide_from_git(ignoring: Path) -> None:
     """What lies in the folder is of this machine and this moment: a checkout must not take it back."""
-    if not ignoring.exists() or not ignoring.stat().st_size:  # the disk may have been full
-        ignoring.write_text("*\n")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # it may be a link, or a pipe
+    fd = os.open(ignoring, flags, 0o600)
+    try:
+        if not os.fstat(fd).st_size:  # new, or the disk was full
+            os.write(fd, b"*\n")
+    finally:
+        os.close(fd)
 
 
 def _empty(fd: int, uid: bytes) -> None:

@@ -39,12 +39,21 @@ _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added t
 _Key = tuple[Any, ...]
 
 
+def _nobody(holder: str) -> bool:  # noqa: ARG001 - nothing is proved about anybody
+    return False
+
+
 class Clocks(NamedTuple):
-    """Two clocks: `now` dates events (data); `store` decides leases, and gives None where the database's own is to decide."""
+    """What decides whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
+    database's own is to decide.
+    """
 
     now: Callable[[], int]
     store: Callable[[], int | None]
     lease_us: int = LEASE_TTL_SECONDS * SECOND_US  # how long a heartbeat of this open store is good for
+    is_dead: Callable[[str], bool] = (
+        _nobody  # whether a holder is proved to be dead (`living`): before its lease has lapsed
+    )
 
 
 class Buffer(msgspec.Struct, eq=False):
@@ -203,13 +212,14 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "flushed_early", "lease_us", "looks", "now", "pin", "read",
-                 "seen", "tenant", "uid")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "now", "pin",
+                 "read", "seen", "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
         self._lease_clock = clocks.store
         self.lease_us = clocks.lease_us
+        self.clocks = clocks
         self.actor = actor
         self.tenant = tenant
         self.now = clocks.now()

@@ -10,12 +10,30 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import msgspec
 
 from perdure.errors import Invalid
+from perdure.stores.outside import kind_of
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 NOT_YET = "name another; `perdure init --store URL` or a program that opens it for writing makes it"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OURS = ("schema", "artifacts")
+ENCODED = "in a user name or password, write @ : / ? # % as %40 %3A %2F %3F %23 %25"
+HIDDEN = "***"
+_ON_DISK = ("sqlite:///", "files:///")
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.%-]*)(?::\d*)?"
+_WHOLE = re.compile(rf"([a-z][a-z0-9]*://)(?:([^:/@?]*)(:[^/@?]*)?(@))?({_HOST}(?:,{_HOST})*(?:/[^@?#]*)?)")
+_SECRET = re.compile("pass|secret|token|key")
+_KNOWN = ("postgresql", "postgres", "sqlite", "files")
+_PLAIN = re.compile(r"memory:(?://)?|[\w./~ -]+")  # a path, which can be repeated: no part of it can be a password
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,39}")
+# Options of libpq, and ours, that say nothing secret.
+_SHOWN = {
+    "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "fallback_application_name",
+    "gssencmode", "gsslib", "host", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval",
+    "krbsrvname", "load_balance_hosts", "options", "passfile", "port", "require_auth", "requirepeer", "schema", "service",
+    "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcompression", "sslcrl", "sslcrldir", "sslkey",
+    "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "tcp_user_timeout", "user",
+}  # fmt: skip
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -43,13 +61,17 @@ def parse(url: str) -> Address:
     if url in ("memory:", "memory://"):
         return Address(url, "memory")
     if "://" not in url:
-        raise Invalid(f"{url[:80]!r} is not a store URL; known are {_SCHEMES}", path="store", hint=_meant(url))
+        named = repr(url[:80]) if _PLAIN.fullmatch(url) else "this"
+        raise Invalid(f"{named} is not a store URL; known are {_SCHEMES}", path="store", hint=_meant(url))
     scheme = url.partition("://")[0]
     if scheme in ("sqlite", "files"):
         return _on_disk(url, scheme)
     if scheme in ("postgresql", "postgres"):
         return _postgres(url)
-    raise Invalid(f"unknown store {scheme[:40]!r}; known are {_SCHEMES}", path="store")
+    if _WORD.fullmatch(scheme) and (kind := kind_of(scheme)) is not None:
+        return kind.parse(url)
+    named = f"{scheme!r} " if _WORD.fullmatch(scheme) else ""
+    raise Invalid(f"unknown store {named.rstrip() or 'URL'}; known are {_SCHEMES}", path="store")
 
 
 def no_folder(scheme: str, path: Path) -> str:
@@ -68,8 +90,10 @@ def from_root(scheme: str, path: Path) -> str:
 def _meant(text: str) -> str:
     """What was probably meant by a bare path, or by a URL with too few slashes."""
     scheme, colon, rest = text[:80].partition(":")
-    if colon and scheme in ("sqlite", "files"):
+    if colon and scheme in ("sqlite", "files") and _PLAIN.fullmatch(rest or "agent.db"):
         return f"did you mean {scheme}:///{rest.lstrip('/') or 'agent.db'} ?"
+    if not _PLAIN.fullmatch(text):
+        return ""
     store = "files" if os.path.isdir(text) else "sqlite"  # noqa: PTH112 - one that asks nothing of the text
     return "" if text.endswith(":") else f"did you mean {store}:///{text[:80]} ?"
 
@@ -87,7 +111,8 @@ def _options(query: str, known: tuple[str, ...], path: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise Invalid(f"unknown option {unknown[0][:40]!r}; known are {', '.join(known)}", path=path)
+        named = f" {unknown[0]!r}" if _WORD.fullmatch(unknown[0]) else ""
+        raise Invalid(f"unknown option{named}; known are {', '.join(known)}", path=path)
     return options
 
 
@@ -107,11 +132,14 @@ def _on_disk(url: str, scheme: str) -> Address:
 
 def _postgres(url: str) -> Address:
     """What is not ours goes to libpq as it was written: it reads some things (`+`, an empty host) in its own way."""
+    server, _, query = url.partition("?")
+    authority, _, path = server.partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in path:
+        raise Invalid("there is more than one @ in this URL, or one after a /", path="store", hint=ENCODED)
     try:
         urlsplit(url)
-    except ValueError as error:
-        raise Invalid(f"not a URL: {error}", path="store") from None
-    server, _, query = url.partition("?")
+    except ValueError:  # its message may repeat the password
+        raise Invalid("this is not a URL", path="store", hint=ENCODED) from None
     given = [part for part in query.split("&") if part]
     ours = [part for part in given if part.partition("=")[0] in _OURS]
     options = dict(parse_qsl("&".join(ours), keep_blank_values=True))
@@ -124,15 +152,36 @@ def _postgres(url: str) -> Address:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown and logged."""
-    hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
+    """The URL as it may be shown, logged and written down. The one place that decides it.
+
+    A URL that is not well formed is not shown at all: nobody can tell where in it a password ends. Of the options only those
+    are shown that are known to be no secret, in whatever way their names are spelled.
+    """
+    server, mark, query = url.partition("?")
+    if not server.startswith(_ON_DISK) and not _PLAIN.fullmatch(server):
+        found = _WHOLE.fullmatch(server)
+        if found is None or "@" in "".join(part.partition("=")[0] for part in query.split("&")):
+            scheme, colon, _ = url.partition("://")
+            return f"{scheme}://{HIDDEN}" if colon and scheme in _KNOWN else HIDDEN
+        start, user, password, at, rest = (part or "" for part in found.groups())
+        server = f"{start}{user}{f':{HIDDEN}' if password else ''}{at}{rest}"
+    return f"{server}{mark}{'&'.join(_option_shown(part) for part in query.split('&'))}"
+
+
+def _option_shown(part: str) -> str:
+    name, equals, value = part.partition("=")
+    known = unquote(name).strip().lower()
+    if known == "artifacts" and without_password(unquote(value)) == unquote(value):
+        return part
+    if known in _SHOWN or not part:
+        return part
+    return f"{name}={HIDDEN}" if equals and (known == "artifacts" or _SECRET.search(known)) else HIDDEN
 
 
 def lasting(url: str) -> str:
-    """The same for who writes it down: a place on disk is named so that it is the same one from every folder, by every link."""
+    """The URL for whoever writes it down, without secrets. A place on disk has one name, from every folder and by every link."""
     address = parse(url)
     if address.path is None:
         return without_password(url)
     _, mark, query = url.partition("?")
-    return f"{address.scheme}:///{quote(str(address.path.resolve()))}{mark}{query}"
+    return without_password(f"{address.scheme}:///{quote(str(address.path.resolve()))}{mark}{query}")

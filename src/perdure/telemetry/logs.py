@@ -55,7 +55,7 @@ def _instant(record: logging.LogRecord) -> str:
 
 
 def _trace(form: logging.Formatter, record: logging.LogRecord) -> str:
-    """Where something was raised: by a record that says just that (`runtime.driven.whence`), or by an exception of ours."""
+    """Where something was raised: by a record that says just that (`model.display.whence`), or by an exception of ours."""
     return form.formatException(record.exc_info) if record.exc_info else getattr(record, "trace", "")
 
 

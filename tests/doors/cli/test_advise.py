@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from doors.cli.content import TERMINAL_COMMANDS, clean_environment
-from perdure.evaluation.choosing.questions import QUESTIONS
+from perdure.evaluation.choosing.questions import FIRST, QUESTIONS
 
 
 def test_what_is_not_said_is_assumed_and_named(ask) -> None:
@@ -21,6 +21,10 @@ def test_what_is_not_said_is_assumed_and_named(ask) -> None:
     assert found["answers"]["lasts"] == "persistent"
     assert "lasts" not in found["assumed"]
     assert {"twice", "writers", "server"} <= set(found["assumed"])
+
+
+def test_nothing_said_is_a_sqlite_file(ask) -> None:
+    assert ask("advise")["recommendation"]["choice"]["store"] == "sqlite"
 
 
 def test_all_answers_as_options(ask) -> None:
@@ -58,22 +62,41 @@ def test_wrong_words_are_refused(run, words) -> None:
 
 
 def test_on_a_terminal_it_asks_what_no_option_says(tmp_path) -> None:
-    ours, theirs = pty.openpty()
     words = [word for question in QUESTIONS[2:] for word in (f"--{question.name}", question.answers[0])]
-    command = [sys.executable, "-m", "perdure", "advise", *words]
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), cwd=tmp_path
-    )
-    os.close(theirs)
-    os.write(ours, b"persistent\nnonsense\nhurts\n")
-    out, err = process.communicate(timeout=60)
-    os.close(ours)
-    assert process.returncode == 0
+    out, err = on_a_keyboard(tmp_path, b"persistent\nnonsense\nhurts\n", *words)
     assert b"What has to outlive one call?" in err
     assert b"Whose state is it?" not in err
     assert b"nonsense" in err
     assert b"assumed" not in err
     assert out.startswith(b"store       sqlite")
+
+
+def on_a_keyboard(tmp_path: Path, typed: bytes, *words: str) -> tuple[bytes, bytes]:
+    """What advise says to somebody who types this: on stdout, and on stderr."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "perdure", "advise", *words]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(), cwd=tmp_path
+    )
+    os.close(theirs)
+    os.write(ours, typed)
+    out, err = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    return out, err
+
+
+def test_enter_alone_takes_three_questions_and_gives_sqlite(tmp_path) -> None:
+    out, err = on_a_keyboard(tmp_path, b"\n\n\n\n")
+    assert out.startswith(b"store       sqlite")
+    assert err.count(b"> ") == len(FIRST) == 3
+    assert f"{len(QUESTIONS) - len(FIRST)} more questions for a closer look? [y/N]".encode() in err
+
+
+def test_whoever_wants_to_answers_them_all(tmp_path) -> None:
+    out, err = on_a_keyboard(tmp_path, b"\n\n\ny\n\ntenants\n" + b"\n" * len(QUESTIONS))
+    assert out.startswith(b"store       postgresql")
+    assert err.count(b"> ") == len(QUESTIONS)
 
 
 # -- the inventory --------------------------------------------------------------------------------------------

@@ -24,15 +24,25 @@ def cases(monkeypatch):
 
 @pytest.mark.usefixtures("cases")
 def test_figures_beside_their_targets(run) -> None:
-    result = run("bench", "--case", "good", "--quick")
+    result = run("bench", "--case", "good", "--quick", "--check")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[1].split() == ["good", "work", "0.05", "s", "≤", "10", "yes", "detail"]
     assert result.stderr == "good: done\n"
 
 
 @pytest.mark.usefixtures("cases")
+def test_without_check_a_figure_is_a_figure(run) -> None:
+    result = run("bench", "--case", "bad", "--quick")
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["case", "measure", "value", "detail"],
+        ["bad", "work", "11", "s"],
+    ]
+
+
+@pytest.mark.usefixtures("cases")
 def test_a_missed_target_is_exit_1(run) -> None:
-    result = run("bench", "--case", "good", "--case", "bad", "--json")
+    result = run("bench", "--case", "good", "--case", "bad", "--json", "--check")
     assert result.exit_code == 1
     found = json.loads(result.stdout)
     assert [(figure["case"], figure["met"]) for figure in found["figures"]] == [

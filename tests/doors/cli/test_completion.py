@@ -35,6 +35,16 @@ def test_what_the_script_gets(line, expected) -> None:
     assert f"plain,{expected}" in ran.stdout.splitlines()
 
 
+@pytest.mark.parametrize("line", ["perdure se --st", "perdure nosuch x", "perdure runs --st", "perdure show 'a", None])
+def test_nothing_that_goes_wrong_is_printed_into_the_line(line, tmp_path) -> None:
+    (tmp_path / "perdure.toml").write_text("this is no TOML [[")
+    words = {} if line is None else {"COMP_LINE": line}
+    env = clean_environment(_PERDURE_COMPLETE="bash_complete", **words)
+    command = [sys.executable, "-c", "from perdure.doors.cli.main import main; main()"]
+    ran = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 # -- in bash -------------------------------------------------------------------------------------------------------
 
 SHELL = """

@@ -1,4 +1,4 @@
-"""The demo: killed again and again, our side did each thing once; the twin on a session file, the control, did not."""
+"""The demo: killed again and again, our side did each thing once; the twins on session files, the controls, did not."""
 
 from __future__ import annotations
 
@@ -17,49 +17,62 @@ import msgspec
 import pytest
 
 from perdure import errors
+from perdure.doors.demo.fair import RenamedFile
 from perdure.doors.demo.naive import SessionFile
 from perdure.doors.demo.proof import Entry, Proof
 from perdure.doors.demo.scene import Scene, Tally
 from perdure.doors.demo.script import ACTIONS, answer
-from perdure.doors.demo.story import Ending, Part, Round, Side
+from perdure.doors.demo.story import Ending, How, Part, Round, Side
 from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Moment, Strike, strikes
-from perdure.doors.demo.view import FIGURES, Screen, said
+from perdure.doors.demo.view import BAD, FIGURES, GOOD, NAMES, Lines, Screen, phrases, say_ending
 
 ONES = ["commits", "pull requests", "comments", "changelog entries", "times a person was asked"]
 README = Path(__file__).parents[3] / "README.md"
 
 
-def figures(text: str) -> dict[str, tuple[int, int]]:
-    """The two columns at the end."""
+def figures(text: str) -> dict[str, tuple[int, ...]]:
+    """The three columns at the end."""
     names = "|".join(name for name, _ in FIGURES)
-    return {name: (int(ours), int(naive)) for name, ours, naive in re.findall(rf"(?m)^({names}) +(\d+) +(\d+)$", text)}
+    found = re.findall(rf"(?m)^({names}) +(\d+) +(\d+) +(\d+)$", text)
+    return {name: tuple(map(int, counts)) for name, *counts in found}
 
 
-def test_killed_again_and_again_it_does_everything_once_and_its_twin_does_not(run) -> None:
+def test_killed_again_and_again_it_does_everything_once_and_its_twins_do_not(run) -> None:
     result = run("demo")
     assert result.exit_code == 0, result.output
     counted = figures(result.stdout)
     assert [counted[name][0] for name in ONES] == [1] * len(ONES)
     assert all(counted[name][1] > 1 for name in ONES)  # the control: the same kills, without a ledger
-    killed = [line for line in result.stdout.splitlines() if line.startswith("  ") and line.endswith("✗")]
-    assert len(killed) == 2 * len(strikes(1))
+    assert sum(counted[name][2] > 1 for name in ONES) >= 3  # the fair one: a file that is never torn
+    assert all(counted[name][0] <= counted[name][2] <= counted[name][1] for name in counted)
+    lives = result.stdout.split("life ")[1:]
+    assert sum(life.partition(", ")[2].startswith("killed at ") for life in lives) == len(strikes(1))
+    assert not any("redid" in line or "nothing" in line for line in lines_of("Perdure", result.stdout))
+    assert any("remembers nothing" in line for line in lines_of("JSON file", result.stdout))
+    assert not any("remembers nothing" in line for line in lines_of("JSON + rename", result.stdout))
+    assert any("redid" in line for line in lines_of("JSON + rename", result.stdout))
     assert "Its model is a script" in result.stdout
     assert re.search(r"✓ verify: \d+ events and \d+ rows are exactly what was written", result.stdout)
     assert re.search(r"✓ a forger who changes one word in a copy of it is caught: run \w+, event \d+", result.stdout)
     assert figures(README.read_text()) == counted
 
 
-def test_a_life_that_asked_a_person_is_one_life_and_found_nothing_before_it(run, tmp_path) -> None:
+def lines_of(name: str, text: str) -> list[str]:
+    """What is told of one agent, life by life."""
+    return re.findall(rf"(?m)^  {re.escape(name)} {{2,}}(.*)$", text)
+
+
+def test_a_life_that_asked_a_person_is_one_life_and_has_nothing_to_remember(run, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     shown = run("demo", "--no-kill", "--store", url).stdout
-    assert "life 1: nobody kills it\n" in shown
-    ours, naive = re.findall(r"(?m)^  (?:Perdure|session JSON file) +(\[.*)$", shown)
-    assert ours == naive == f"[found nothing] {' '.join(ACTIONS)} (asked) ✓"
+    assert "life 1, nobody kills it\n" in shown
+    did = [line for name in NAMES for line in lines_of(name, shown)]
+    assert did == [f"did {' '.join(ACTIONS[:-1])} ask merge"] * 3
     for command in re.findall(r"(?m)^  perdure (.*)$", shown):  # what it says to look with can be pasted
         assert run(*command.split()).exit_code == 0, command
 
 
-def test_nobody_killed_both_do_everything_once_and_the_store_keeps_it(ask, run, tmp_path) -> None:
+def test_nobody_killed_all_do_everything_once_and_the_store_keeps_it(ask, run, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     told = ask("demo", "--no-kill", "--store", url)
     assert told["held"]
@@ -136,7 +149,7 @@ def test_wrong_arguments(run, words) -> None:
 def ending(**changed: object) -> Ending:
     ours = Side(Tally(commits=1, pulls=1, comments=1, entries=1, requests=5), asked=1, model_calls=10)
     entry = Entry("run:a/4", "shell", "probed", 1, "committed", "")
-    given = Ending(8, 8, ours, ours, [entry], [Proof("verify", held=True)], "a", 1.0)
+    given = Ending(8, 8, ours, ours, ours, [entry], [Proof("verify", held=True)], "a", 1.0)
     return msgspec.structs.replace(given, **changed)
 
 
@@ -150,7 +163,8 @@ def test_something_twice_or_not_at_all_is_noticed(what, count) -> None:
     ours = ending().ours
     wrong = msgspec.structs.replace(ours, tally=msgspec.structs.replace(ours.tally, **{what: count}))
     assert not ending(ours=wrong).held
-    assert ending(naive=wrong).held  # the twin's figures are shown, and are no verdict
+    assert ending(naive=wrong, fair=wrong).held  # the twins' figures are shown, and are no verdict
+    assert wrong.extra == max(count - 1, 0)
 
 
 def test_doubt_a_strike_that_missed_and_a_proof_that_failed_are_noticed() -> None:
@@ -200,13 +214,87 @@ def test_a_torn_session_file_is_a_new_beginning(tmp_path) -> None:
     assert session.load() == []
 
 
-def test_the_screen_shows_both_agents(capsys) -> None:
-    one = Round(1, Strike("pull", Moment.DONE))
-    one.ours.resumed, one.ours.did, one.ours.ended = 5, ["push?", "pull"], "killed"
+def test_a_renamed_one_is_never_torn(tmp_path, monkeypatch) -> None:
+    session = RenamedFile(tmp_path / "session.json")
+    session.save([{"green": True}])
+
+    def die(point: str) -> None:
+        if point == "lane.before_commit":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("perdure.doors.demo.fair.reach", die)
+    with pytest.raises(KeyboardInterrupt):
+        session.save([{"green": True}, {"path": "x"}])
+    assert session.load() == [{"green": True}]
+
+
+def lived(strike: Strike | None, *actions: tuple[int, str], before: frozenset[int | str] = frozenset()) -> Part:
+    part = Part(before)
+    part.remembered = len(before)
+    for number, action in actions:
+        part.begin(number, action)
+    part.end("killed" if strike else "done", strike)
+    return part
+
+
+def test_what_was_done_again_is_known_by_what_was_done() -> None:
+    """A kill after the call leaves the action done; a kill before it does not."""
+    late = lived(Strike("fix", Moment.DONE), (0, "test"), (1, "fix"))
+    early = lived(Strike("fix", Moment.BEFORE), (0, "test"), (1, "fix"))
+    assert (late.done, early.done) == ({0, 1}, {0})
+    again = lived(None, (0, "test"), (1, "fix"), (2, "note"), before=late.done)
+    assert [how for *_, how in again.deeds] == [How.AGAIN, How.AGAIN, How.NEW]
+    assert [how for *_, how in lived(None, (1, "fix"), before=early.done).deeds] == [How.NEW]
+
+
+def test_each_phrase_has_the_colour_of_what_it_says() -> None:
+    part = lived(None, (0, "test"), (1, "fix"), before=frozenset({0}))
+    part.begin(2, "note", is_open=True)
+    part.finish()
+    part.remembered = 0
+    assert phrases(part, first=False) == [
+        ("remembers nothing", BAD), ("checked note", GOOD), ("redid test", BAD), ("did fix", GOOD),
+    ]  # fmt: skip
+    assert [text for text, _ in phrases(Part(), first=True)] == ["starting …"]  # never what it may yet remember
+
+
+def told() -> Round:
+    one = Round(2, Strike("pull", Moment.DONE), [lived(None, (0, "test"))] * 3)
+    for part, number in zip(one.parts, (1, 0, 0), strict=True):
+        part.remembered = number
+        part.begin(number, ("test", "fix")[number])
+        part.end("killed", one.strike)
+    one.extra = [0, 2, 1]
+    return one
+
+
+def test_the_lines_show_all_agents(capsys) -> None:
+    Lines().end(told())
+    assert capsys.readouterr().out == (
+        "life 2, killed at pull: done, not saved yet\n"
+        "  Perdure        remembers 1; did fix\n"
+        "  JSON file      remembers nothing; redid test\n"
+        "  JSON + rename  remembers nothing; redid test\n"
+    )
+
+
+def test_the_screen_shows_all_agents_and_the_duplicates(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    one = told()
     with Screen().shown() as screen:
         screen.begin(one)
         screen.end(one)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "SIGKILL at pull" in shown
-    assert said(one.ours) == "[5 recorded] push? pull ✗"
-    assert said(Part()) == "[found nothing] …"
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].split() == ["life", "what", "happens", "Perdure", "JSON", "file", "JSON", "+", "rename"]
+    assert lines[-1].split() == ["duplicates", "so", "far", "0", "2", "1"]
+
+
+def test_the_table_that_matters_has_the_colours(monkeypatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("perdure.doors.demo.view.say_table", lambda columns, rows: drawn.append((columns, rows)))
+    twice = msgspec.structs.replace(ending().ours, asked=2)
+    say_ending(ending(naive=twice))
+    columns, rows = drawn[-1]
+    asked = next(row for row in rows if row[0] == "times a person was asked")
+    assert [column.style(asked) for column in columns[1:]] == [GOOD, BAD, GOOD]

@@ -14,6 +14,7 @@ import perdure
 from perdure import errors
 
 EFFECT = {"id", "state", "tool", "kind", "key", "attempt", "actor", "at", "error", "settled_by", "args", "result"}
+EFFECT |= {"sent_key", "what_if"}
 ASK = {"id", "kind", "state", "question", "choices", "answer", "met_by", "at", "expires_at"}
 
 
@@ -110,7 +111,7 @@ def test_they_are_told_when_it_is_looked_at_again(ask, run, runs_url) -> None:
         (handle,) = store.runs(agent="unclear")
     (item,) = ask("effects", "--store", runs_url, "--tool", "unclear")["items"]
     assert datetime.fromisoformat(item["again_at"]) == handle.record.wake_at
-    assert "LOOKED AT AGAIN" in run("effects", "--in-doubt", "--store", runs_url).stdout.upper()
+    assert "NEXT CHECK" in run("effects", "--in-doubt", "--store", runs_url).stdout.upper()
 
 
 # -- settling ------------------------------------------------------------------------------------------------------
@@ -136,6 +137,31 @@ def test_settle(ask, run, runs_url, doubted, words, state) -> None:
     assert after.result == ({"number": 7} if state == "committed" else None)
     with perdure.open(runs_url, actor="me") as store:
         assert store.run(doubted.partition(":")[2].partition("/")[0]).status == "ready"  # it may go on
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("happened",), ": a worker continues its run (`perdure worker MODULE`); `perdure show run:"),
+        (("absent",), ": a worker sends it again (`perdure worker MODULE`); `perdure show run:"),
+        (("failed",), ": a worker continues its run (`perdure worker MODULE`); `perdure show run:"),
+    ],
+)
+def test_a_settlement_says_what_comes_next(run, runs_url, doubted, words, said) -> None:
+    result = run("settle", doubted, *words, "--by", "bob", "--store", runs_url)
+    assert result.stderr.startswith(f"settled by bob{said}")
+    assert not any(line.endswith(": ") for line in result.stdout.splitlines())  # no reason was given: none is shown
+
+
+def test_so_does_one_of_a_session(run, ask, runs_url) -> None:
+    (name,) = [
+        item["id"]
+        for item in ask("effects", "--in-doubt", "--store", runs_url)["items"]
+        if item["id"].startswith("session")
+    ]
+    assert run("settle", name, "absent", "--store", runs_url).stderr.endswith(
+        ": acting again with its key sends it again\n"
+    )
 
 
 def test_of_two_who_settle_one_does(run, runs_url, doubted) -> None:

@@ -60,6 +60,22 @@ def test_it_is_adopted_once(run, runs_url, other, name) -> None:
     assert run("adopt", "moving", "--store", other).exit_code == errors.Conflict.exit_code
 
 
+def test_it_is_adopted_by_one_store_alone(run, ask, runs_url, other, name, tmp_path) -> None:
+    """Two stores that both drive it would do everything twice. What was refused claims nothing."""
+    run("handover", name, "moving", "--store", runs_url)
+    third = f"sqlite:///{tmp_path}/third.db"
+    perdure.open(third).close()
+    path = tmp_path / "moving" / "envelope.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"parent"', b'"porent"'))
+    assert run("adopt", "moving", "--store", third).exit_code == errors.Damaged.exit_code
+    path.write_bytes(whole)
+    assert run("adopt", "moving", "--store", other).exit_code == 0
+    refused = run("adopt", "moving", "--store", third)
+    assert (refused.exit_code, "has adopted this folder" in refused.stderr) == (errors.Conflict.exit_code, True)
+    assert ask("runs", "--store", third)["items"] == []
+
+
 def test_nothing_is_overwritten(run, ask, runs_url, name, tmp_path) -> None:
     (tmp_path / "moving").mkdir()
     assert run("handover", name, "moving", "--store", runs_url).exit_code == errors.Conflict.exit_code

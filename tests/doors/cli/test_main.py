@@ -17,7 +17,17 @@ from doors.cli.content import clean_environment, started
 from perdure import errors
 from perdure.doors.cli.main import COMMANDS, cli
 
-TAKES_NO_STORE = {"advise", "bench", "demo", "evaluate", "completion", "init", "move"}  # a move names two, by place
+TAKES_NO_STORE = {
+    "advise",
+    "bench",
+    "demo",
+    "evaluate",
+    "completion",
+    "init",
+    "move",
+    "help",
+    "version",
+}  # a move names two, by place
 
 
 def commands() -> dict[str, click.Command]:
@@ -56,7 +66,7 @@ def test_every_command_on_a_store_takes_store_and_json(name) -> None:
     assert {"--store", "--json", "--log-level"} <= options
 
 
-WHOLE = ("verify", "anchor", "backup", "doctor", "restore", "migrate", "merge")
+WHOLE = ("verify", "quarantine", "anchor", "backup", "restore", "migrate", "merge")
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
@@ -65,6 +75,13 @@ def test_a_tenant_only_where_it_means_something(run, name) -> None:
     assert "PERDURE_STORE" in shown
     assert ("--tenant" in shown) == (name not in WHOLE)
     assert ("PERDURE_TENANT" in shown) == (name not in WHOLE)
+
+
+def test_what_all_commands_take_stands_apart(run) -> None:
+    own, common = run("sessions", "--help").stdout.split("\nCommon options:\n")
+    assert "--status" in own
+    assert not any(option in own for option in ("--store", "--tenant", "--json", "--log-level", "--help"))
+    assert all(option in common for option in ("--store", "--tenant", "--json", "--log-level", "--help"))
 
 
 def test_who_writes_can_come_from_the_environment(run) -> None:
@@ -93,6 +110,14 @@ def test_the_help_loads_no_store_and_no_rich() -> None:
 
 def test_version(run) -> None:
     assert run("--version").stdout.startswith("perdure 0.")
+
+
+def test_help_and_version_are_words_too(run) -> None:
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "settle").stdout == run("settle", "--help").stdout
+    assert run("version").stdout == run("--version").stdout
+    assert json.loads(run("version", "--json").stdout) == {"version": perdure.__version__}
+    assert "Did you mean sessions" in run("help", "sesions").stderr
 
 
 # -- wrong arguments -----------------------------------------------------------------------------------

@@ -183,6 +183,12 @@ def test_a_parked_run_says_in_full_what_differs_and_the_ways_on(run, ask, runs_u
         assert all(way in told for way in ("`perdure resume`", "`run.patched(name)`", "`perdure pin`"))
 
 
+def test_a_table_of_errors_names_the_command_that_says_it_in_full(run, runs_url, name_of) -> None:
+    shown = on_a_terminal("errors", "--store", runs_url, columns=300)
+    assert f"parked; `perdure show run:{name_of('changing')}` says what to do" in shown
+    assert "run.patched" not in shown
+
+
 @pytest.mark.parametrize(
     ("word", "agent"), [("unpark", "asker"), ("retry", "asker"), ("resume", "counting"), ("retry", "counting")]
 )
@@ -235,6 +241,15 @@ def test_pin(ask, run, runs_url, name_of) -> None:
     assert ask("pin", name, program, "--store", runs_url)["pinned"] is True
     assert ask("pin", name, "--any", "--store", runs_url)["pinned"] is False
     assert run("pin", name, "other", "--any", "--store", runs_url).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [(), ("other",), ("--any",)])
+def test_a_run_that_is_completed_is_not_pinned(ask, run, runs_url, name_of, words) -> None:
+    refused = run("pin", name_of("counting"), *words, "--store", runs_url)
+    assert refused.exit_code == errors.Conflict.exit_code
+    assert "is completed: no program takes it again (`perdure show" in refused.stderr
+    assert not ask("events", "--kind", "run.pinned", "--store", runs_url)["items"]
+    assert run("pin", name_of("failing"), "--store", runs_url).exit_code == 0  # before it is retried
 
 
 # -- the frame ---------------------------------------------------------------------------------------------------

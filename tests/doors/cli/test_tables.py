@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +14,9 @@ from hypothesis import strategies as st
 
 import perdure
 from doors.cli.content import on_a_terminal
+from doors.cli.run_content import failing
 from perdure.doors.cli import tables
-from perdure.doors.cli.tables import Column, folded, prose
+from perdure.doors.cli.tables import Cell, Column, folded, prose
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 NAME = "a-session-with-a-longer-name"
@@ -49,7 +54,7 @@ def test_keys_are_whole_on_any_terminal(ask, long_url, name, columns) -> None:
 def test_a_usual_listing_is_a_table_at_80_columns(url, name) -> None:
     lines = STYLE.sub("", on_a_terminal(name, "--store", url, columns=80)).splitlines()
     heading, *rows = [line.rstrip() for line in lines]
-    assert {"session", "seq" if name != "tasks" else "id"} <= set(heading.split())
+    assert {"stream" if name == "events" else "session", "seq" if name != "tasks" else "id"} <= set(heading.split())
     assert all(len(line) <= 80 for line in lines)
     assert any("issue-42" in row for row in rows)
 
@@ -59,20 +64,70 @@ def test_prose_ends_in_a_mark_when_it_is_shortened(long_url) -> None:
     assert "…" in shown
 
 
+def cells(columns: Sequence[Column], *items: Any) -> list[list[Cell]]:
+    return [[Cell(column.text(item)) for column in columns] for item in items]
+
+
 def test_what_does_not_fit_is_printed_one_cell_a_line(capsys) -> None:
     columns = (Column("name", lambda row: row[0]), prose("title", lambda row: row[1]), Column("none", lambda _: None))
-    rows = [[column.text(item) for column in columns] for item in (("n" * 30, "one"), ("m" * 30, "two"))]
-    tables._draw(columns, rows, 20)
+    tables._draw(columns, cells(columns, ("n" * 30, "one"), ("m" * 30, "two")), 20)
     assert capsys.readouterr().out == f"name   {'n' * 30}\ntitle  one\n\nname   {'m' * 30}\ntitle  two\n"
 
 
 def test_a_spare_column_goes_first_and_that_is_said(capsys) -> None:
     columns = (Column("name", str), Column("extra", str, spare=True))
-    tables._draw(columns, [["n" * 30, "e" * 30]], 40)
+    tables._draw(columns, [[Cell("n" * 30), Cell("e" * 30)]], 40)
     captured = capsys.readouterr()
     assert "n" * 30 in captured.out
     assert "e" * 30 not in captured.out
-    assert captured.err == "left out for want of room: extra (a wider terminal, or --json, has it)\n"
+    assert captured.err == "hidden columns: extra (widen the terminal or use --json)\n"
+
+
+def test_spare_columns_go_one_by_one_the_last_first(capsys) -> None:
+    columns = (Column("name", str), Column("first", str, spare=True), Column("second", str, spare=True))
+    tables._draw(columns, [[Cell("n" * 10), Cell("a" * 10), Cell("b" * 10)]], 24)
+    captured = capsys.readouterr()
+    assert "a" * 10 in captured.out
+    assert captured.err == "hidden columns: second (widen the terminal or use --json)\n"
+
+
+def test_a_long_error_leaves_a_table_a_table(tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/failed.db"
+    with perdure.open(url, actor="somebody") as store:
+        for number in range(3):
+            with contextlib.suppress(perdure.Failed):
+                store.drive(
+                    failing,
+                    "because " * 100,
+                    key=f"a key that is a whole sentence, number {number}",
+                    session="issue-42",
+                )
+    for command in ("runs", "effects", "errors"):
+        lines = STYLE.sub("", on_a_terminal(command, "--store", url, columns=80)).splitlines()
+        assert len(lines[0].split()) > 3, lines  # headings, side by side
+        assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (datetime.now(UTC).replace(hour=0, minute=0, second=1), "00:00:01Z"),
+        (datetime(1999, 3, 4, 5, 6, tzinfo=UTC), "1999-03-04"),
+    ],
+)
+def test_times_are_short_on_a_terminal(at, shown) -> None:
+    column = Column("at", lambda item: item)
+    assert column.text(at, terminal=True) == shown
+    assert column.text(at) == at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def test_states_have_colours_on_a_terminal_and_nowhere_else(run, runs_url) -> None:
+    shown = on_a_terminal("runs", "--store", runs_url)
+    assert "\x1b[32mcompleted" in shown
+    assert "\x1b[31mfailed" in shown
+    assert "\x1b[33mwaiting" in shown
+    assert "\x1b" not in run("runs", "--store", runs_url).stdout
+    assert "\x1b[3" not in on_a_terminal("runs", "--store", runs_url, NO_COLOR="1")
 
 
 # -- the widths ----------------------------------------------------------------------------------------------

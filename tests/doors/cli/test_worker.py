@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -127,22 +128,25 @@ def test_bad_words_are_refused_before_anything_is_started(run, words, code, said
     assert said in result.output
 
 
-def test_the_store_is_not_on_the_command_line_of_children(monkeypatch, run, tmp_path):
+@pytest.mark.parametrize("from_option", [True, False])
+def test_the_password_is_neither_on_the_command_line_nor_in_the_environment_of_children(monkeypatch, run, from_option):
     seen = []
 
     class Fake:
-        def __init__(self, command, bounds):
-            seen.extend([command(7, Role.STANDBY), bounds])
+        def __init__(self, command, bounds, first_word):
+            seen.extend([command(7, Role.STANDBY), bounds, first_word, "secret" in str(os.environ)])
 
         def run(self):
             return 0
 
     monkeypatch.setattr("perdure.runtime.supervisor.Supervisor", Fake)
-    monkeypatch.setenv("PERDURE_STORE", "x")  # so that it is put back afterwards
     secret = "postgresql://me:secret@db/agents"
-    result = run("--log-level", "debug", "worker", "app:agents", "--agent", "a", "--store", secret, "--processes", 3)
+    monkeypatch.setenv("PERDURE_STORE", "x" if from_option else secret)  # and put back afterwards
+    words = ["--store", secret] if from_option else []
+    result = run("--log-level", "debug", "worker", "app:agents", "--agent", "a", *words, "--processes", 3)
     assert result.exit_code == 0, result.output
-    command, bounds = seen
+    command, bounds, first_word, is_inherited = seen
+    assert (first_word, is_inherited) == ({"store": secret}, False)
     assert "secret" not in " ".join(command)
     assert command[3:5] == ["worker", "app:agents"]
     assert command[-3:] == ["7", "--role", "standby"]
@@ -204,6 +208,30 @@ def test_it_is_shown_to_people(run, busy_url, frozen):
     assert "step.done draft" in shown
     assert "no living worker knows this agent" in shown
     assert "Without progress" not in shown
+
+
+def test_a_run_that_is_pinned_to_a_program_that_nobody_has_is_named(run, ask, busy_url, frozen):
+    url, _, _ = busy_url
+    with perdure.open(url) as store:
+        caller = store._caller
+        caller.write(workers.introduce, "c" * 32, About(13, ("known",), 10, 5, programs=("1" * 16,)))
+        had, lost = store.start(known), store.start(known)
+        had.pin("1" * 16)
+        lost.pin("2" * 16)
+    assert [each["run"] for each in ask("workers", "--store", url)["stranded"]] == [lost.id]
+    shown = run("workers", "--store", url).output
+    assert f"  {lost.id}  known  program 222222222222" in shown
+    assert "perdure pin RUN --any" in shown
+    said = "pinned to program 222222222222, which no living worker has"
+    stranded = {each["id"]: each["stranded"] for each in ask("runs", "--agent", "known", "--store", url)["items"]}
+    assert (stranded[lost.id], stranded[had.id]) == (True, False)
+    assert "ready (stranded)" in run("runs", "--agent", "known", "--store", url).output
+    assert ask("show", f"run:{lost.id}", "--store", url)["stranded"]["program"] == "2" * 16
+    assert ask("show", f"run:{had.id}", "--store", url)["stranded"] is None
+    assert said in run("show", f"run:{lost.id}", "--store", url).output
+    wrong = ask("errors", "--store", url)["items"]
+    assert [(each["where"], each["code"], each["message"]) for each in wrong] == [(f"run:{lost.id}", "Stranded", said)]
+    assert ask("errors", "--agent", "ghost", "--store", url)["items"] == []
 
 
 def test_runs_without_progress_are_named(run, ask, busy_url, frozen):

@@ -264,3 +264,23 @@ def test_pickled_actions_of_adk_are_not_even_fetched(store: Any, take: Take, tmp
     session = store.session("google-adk/a/u/s")
     assert [(turn.content, turn.origin["at"]) for turn in session.turns()] == [("hi", "2025-01-01 10:00:00")]
     assert session.get("n") == 1
+
+
+@pytest.mark.parametrize("given", ['{"a": "\\ud800"}', '{"a": "\ud800"}', "no JSON \ud800"])
+def test_half_an_emoji_in_arguments_is_mended_and_ends_no_import(take: Take, tmp_path: Path, given: str) -> None:
+    called = {"id": "c\ud800", "type": "function", "function": {"name": "f\ud800", "arguments": given}}
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [called]}]
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps([*said, {"role": "user", "content": "end"}]))
+    report = take(path)
+    assert len(report.mended) == 1
+    assert not report.left_out
+
+
+def test_a_channel_that_is_called_by_a_number_is_passed_over(take: Take, tmp_path: Path) -> None:
+    """msgpack knows keys of every kind; the importer took each for text."""
+    data = msgspec.msgpack.encode(
+        {"channel_values": {1: "x", b"y": [2], "kept": 3}, "channel_versions": {1: 1, None: 2}}
+    )
+    report = take(checkpoints(tmp_path / "c.db", ("t", "1", None, "msgpack", data)))
+    assert not report.left_out

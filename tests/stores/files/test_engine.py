@@ -16,6 +16,7 @@ import pytest
 
 import perdure
 from forked import environment
+from perdure.artifacts import descriptors
 from perdure.model import points
 from perdure.stores.core import Core, open_core
 from perdure.stores.files import journal
@@ -102,6 +103,7 @@ def test_a_log_whose_last_segments_are_gone_goes_on_in_a_new_one(url, folder, mo
             store.write(append, stream, str(number))
     for path in (folder / "log").glob("*.jsonl"):
         path.unlink()
+    (folder / ".git").mkdir()  # which does that, when it goes to another branch
     left = max(Layout(folder).numbers())
     with opened(url) as store:  # the log is not the one that was seen: another world
         assert store.core.epoch == 2
@@ -177,7 +179,8 @@ def test_an_append_that_fails_is_never_acknowledged_and_leaves_a_log_that_goes_o
     with opened(url) as store:
         stream = store.write(begin, "a")
         store.write(append, stream, "before")
-        monkeypatch.setattr(journal, "os", Disk(**failing))
+        for module in (journal, descriptors):
+            monkeypatch.setattr(module, "os", Disk(**failing))
         with pytest.raises(error):
             store.write(append, stream, "failed")
         monkeypatch.undo()
@@ -190,7 +193,8 @@ def test_what_could_not_be_taken_back_is_unknown_and_not_repeated(url, monkeypat
     with opened(url) as store:
         stream = store.write(begin, "a")
         failing = Disk(fdatasync=broken(errno.EIO), ftruncate=broken(errno.EIO))
-        monkeypatch.setattr(journal, "os", failing)
+        for module in (journal, descriptors):
+            monkeypatch.setattr(module, "os", failing)
         with pytest.raises(perdure.Unavailable, match="outcome is not known"):
             store.write(append, stream, "perhaps")
         monkeypatch.undo()
@@ -237,6 +241,9 @@ def test_an_acknowledged_line_that_was_torn_is_not_called_one_that_never_was(url
         store.session("a").say("user", "acknowledged")
     log = folder / "log" / "000001.jsonl"
     log.write_bytes(log.read_bytes()[:-30])
+    with pytest.raises(perdure.Damaged, match="now it ends within a line"):
+        perdure.open(url)
+    shutil.rmtree(folder / ".perdure")  # as the hint says, and as it is in a clone
     with perdure.open(url) as store:
         (found,) = store.verify().problems
         assert "torn: the rest of it is missing" in str(found)
@@ -274,7 +281,7 @@ def test_a_store_whose_log_is_gone_is_not_replaced_by_an_empty_one(url, folder, 
         store.session("a").say("user", "the cache has it still")
     (folder / "log").rename(folder / "elsewhere")
     if not cached:
-        for path in (folder / ".perdure").glob("cache.db*"):
+        for path in Layout(folder).cache.parent.glob("cache.db*"):
             path.unlink()
     with pytest.raises(perdure.NotFound, match="the log is gone") as caught:
         perdure.open(url, read_only=read_only)
@@ -337,7 +344,7 @@ def test_reading_what_is_not_there_makes_nothing(url, folder):
 def test_a_cache_that_is_no_database_is_made_again(url, folder):
     with perdure.open(url) as store:
         store.session("a").say("user", "hello")
-    (folder / ".perdure" / "cache.db").write_bytes(b"garbage" * 1_000)
+    Layout(folder).cache.write_bytes(b"garbage" * 1_000)
     with perdure.open(url) as store:
         assert store.session("a").turns()[0].content == "hello"
         assert store.verify().ok

@@ -12,6 +12,7 @@ from mailing import SENT, mailing
 from perdure.model import points
 from perdure.stores.files import engine
 from perdure.stores.files.journal import Journal
+from perdure.stores.files.layout import Layout
 from stores.files.in_git import commit, git, url
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: nothing is put back by it")
@@ -120,7 +121,7 @@ def test_what_a_clone_added_comes_back_by_a_fast_forward(folder, tmp_path):
 
 def test_a_deleted_cache_is_made_again_and_nothing_was_put_back(folder):
     say(folder, "second")
-    for path in (folder / ".perdure").glob("cache.db*"):
+    for path in Layout(folder).cache.parent.glob("cache.db*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert contents(folder) == ["first", "second"]
     assert epoch(folder) == 1
@@ -128,7 +129,7 @@ def test_a_deleted_cache_is_made_again_and_nothing_was_put_back(folder):
 
 def test_a_deleted_cache_and_a_log_that_was_put_back_are_noticed_by_the_head(folder):
     say(folder, "second")
-    (folder / ".perdure" / "cache.db").unlink()
+    Layout(folder).cache.unlink()
     git(folder, "checkout", "-q", "--", "log")
     assert contents(folder) == ["first"]
     assert epoch(folder) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import threading
@@ -17,8 +18,7 @@ from perdure.doors.cli.main import cli
 from perdure.model import points
 from perdure.stores import health
 from perdure.stores.core import open_core
-from perdure.stores.files import layout as layouts
-from perdure.stores.files import purge
+from perdure.stores.files import purge, within
 from perdure.stores.files.connection import FilesConnection
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import START, Journal, Mark
@@ -280,6 +280,7 @@ def test_control_without_settled_marks_it_is_taken_for_a_log_that_was_put_back(u
     epoch, said = state(url)
     monkeypatch.setattr(purge.Purge, "_settle", lambda *_: None)
     purged(url)
+    (Path(url.removeprefix("files:///")) / ".git").mkdir()
     assert state(url) == (epoch + 1, said)
 
 
@@ -291,15 +292,18 @@ class Traced:
 
     def __init__(self, monkeypatch) -> None:
         self.steps: list[tuple[str, str]] = []
-        synced, renamed = layouts.sync, Path.rename
-        for module in (layouts, purge):
-            monkeypatch.setattr(module, "sync", lambda path: (self.steps.append(("sync", path.name)), synced(path)))
+        flushed, renamed = within.flush, os.rename
 
-        def rename(path: Path, target: Path) -> Path:
-            self.steps.append(("replace" if target.exists() else "rename", target.name))
-            return renamed(path, target)
+        def flush(fd: int) -> None:
+            self.steps.append(("sync", Path(f"/proc/self/fd/{fd}").readlink().name))
+            flushed(fd)
 
-        monkeypatch.setattr(Path, "rename", rename)
+        def rename(name: str, to: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+            self.steps.append(("replace" if to in os.listdir(dst_dir_fd) else "rename", to))
+            renamed(name, to, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+        monkeypatch.setattr(within, "flush", flush)
+        monkeypatch.setattr(os, "rename", rename)
 
     def check(self) -> None:
         """No file gets a name before it is synced, nor is one replaced before the head stands behind it; then the folder is."""

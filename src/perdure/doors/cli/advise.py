@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from perdure.doors.cli.options import Body, command, json_option, log_options
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_heading, say_json
 from perdure.doors.cli.tables import Column, folded, say_table
-from perdure.evaluation.choosing.questions import QUESTIONS, Answer, Answers, Question
+from perdure.evaluation.choosing.questions import FIRST, QUESTIONS, USUAL, Answer, Question
 
 if TYPE_CHECKING:
     from perdure.evaluation.choosing.inventory import Inventory
@@ -74,8 +75,9 @@ def asked_in_options(function: Body) -> Body:
 def advise(*, folder: Path | None, inventory: bool, as_json: bool, **given: str | None) -> None:
     """Recommend a store, a place for artifacts, a shape of runtime and a preset, with the reasons.
 
-    What no option answers is asked on a terminal; elsewhere the modest answer is assumed, and named. With --inventory,
-    look at a project instead: which files hold state, how they change, what is lost with each. Nothing is run or changed.
+    On a terminal the three questions that decide most are asked, then the others if you want to; Enter takes the usual answer.
+    Elsewhere the usual answer is assumed, and named. With --inventory, look at a project instead: which files hold state, how
+    they change, what is lost with each. Nothing is run or changed.
     """
     if inventory:
         _take_inventory(folder or Path(), as_json=as_json)
@@ -85,7 +87,7 @@ def advise(*, folder: Path | None, inventory: bool, as_json: bool, **given: str 
     from perdure.evaluation.choosing.recommend import recommend  # noqa: PLC0415 - help must be light
 
     said = _answered(given, as_json=as_json)
-    answers = Answers(**said)
+    answers = msgspec.structs.replace(USUAL, **said)
     found = recommend(answers)
     assumed = [question.name for question in QUESTIONS if question.name not in said]
     if as_json:
@@ -99,7 +101,10 @@ def _answered(given: dict[str, str | None], *, as_json: bool) -> dict[str, Any]:
     said = {name: value for name, value in given.items() if value is not None}
     missing = [question for question in QUESTIONS if question.name not in said]
     if sys.stdin.isatty() and not as_json:
-        said |= {question.name: _ask(question) for question in missing}
+        said |= {question.name: _ask(question) for question in missing if question.name in FIRST}
+        others = [question for question in missing if question.name not in FIRST]
+        if others and click.confirm(f"\n{counted(len(others), 'more question')} for a closer look?", err=True):
+            said |= {question.name: _ask(question) for question in others}
     return {question.name: _typed(question, said[question.name]) for question in QUESTIONS if question.name in said}
 
 
@@ -113,7 +118,8 @@ def _ask(question: Question) -> str:
     for word, means in zip(words, question.means, strict=True):
         if word != means:
             click.echo(f"  {word}: {means}", err=True)
-    return click.prompt("", type=click.Choice(words), default=words[0], prompt_suffix="> ", err=True)
+    usual = str(getattr(USUAL, question.name))
+    return click.prompt("", type=click.Choice(words), default=usual, prompt_suffix="> ", err=True)
 
 
 def _say(found: Recommendation, assumed: list[str]) -> None:

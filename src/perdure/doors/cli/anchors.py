@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.given import read_given
 from perdure.errors import Invalid
 
 if TYPE_CHECKING:
@@ -52,4 +53,4 @@ def read_anchored(anchor_file: Path | None, public_key: Path | None) -> tuple[An
         return None, None
     from perdure.log.anchor import Anchor  # noqa: PLC0415 - only for who has one
 
-    return Anchor.from_json(anchor_file.read_bytes()), public_key.read_bytes() if public_key else None
+    return Anchor.from_json(read_given(anchor_file)), read_given(public_key) if public_key else None

@@ -6,17 +6,19 @@ from typing import Any
 
 import click
 
+from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_asks
 from perdure.doors.cli.options import Asked, command, pages, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose
-from perdure.model.records.runs import WaitState
+from perdure.doors.cli.tables import state as state_column
+from perdure.model.records.runs import WaitState, WaitStateName
 
 COLUMNS = (
     Column("ask", lambda ask: ask.id),
     Column("kind", lambda ask: ask.kind, spare=True),
-    Column("state", lambda ask: ask.state),
+    state_column("state", lambda ask: ask.state),
     folded("question", lambda ask: ask.question),
     Column("choices", lambda ask: ", ".join(ask.choices)),
     prose("about", lambda ask: ask.detail),
@@ -32,7 +34,7 @@ COLUMNS = (
 @click.option("--all", "everything", is_flag=True, help="In whatever state.")
 @pages
 @reads
-def asks(asked: Asked, *, state: str, everything: bool, **page: Any) -> None:
+def asks(asked: Asked, *, state: WaitStateName, everything: bool, **page: Any) -> None:
     """List what people are asked, newest first: questions of runs, and approvals of what is to be done outside."""
     with asked.open() as store:
         found = store.asks(state=None if everything else state, **page)
@@ -53,9 +55,9 @@ def asks(asked: Asked, *, state: str, everything: bool, **page: Any) -> None:
 def answer(asked: Asked, *, ask: str, value: str, by: str | None) -> None:
     """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run goes on."""
     with asked.open() as store:
-        record = store.answer(ask, value, by=by)
+        record = store.answer(whole_id(store, ask), value, by=by)
     if asked.as_json:
         say_json(identified(record))
         return
     say_facts({"ask": record.id, "question": record.question, "answer": record.answer})
-    note(f"answered by {record.met_by}")
+    note(f"answered by {record.met_by}: a worker continues its run (`perdure worker MODULE`)")

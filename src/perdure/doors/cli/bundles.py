@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import argument, run_names, session_names
+from perdure.doors.cli.finding import is_run, run_id
+from perdure.doors.cli.names import argument, run_names, stream_names
 from perdure.doors.cli.options import Asked, Body, command, reads
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_facts, say_json
 from perdure.doors.cli.progress import progress
@@ -15,6 +17,8 @@ from perdure.doors.cli.tables import Column, say_table
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.store import Store
+    from perdure.interchange.readable import Readable
     from perdure.model.records.bundles import Arrived, Exported
 
 NEW_FILE = click.Path(path_type=Path)
@@ -40,9 +44,10 @@ ARRIVED = (
     "perdure export issue-42 -o issue-42.perdure",
     "perdure export --all -o everything.perdure",
     "perdure export issue-42 --format markdown",
+    "perdure export run:4f1c2a9b77d0 --format markdown",
     "perdure export --incident 4f1c2a9b77d0 -o incident.perdure",
 )
-@argument("sessions", session_names, nargs=-1)
+@argument("names", stream_names, nargs=-1)
 @click.option("-o", "--output", type=NEW_FILE, help="The new file; for reading, standard output if it is left out.")
 @click.option("--scope", "scopes", multiple=True, metavar="NAME", help="Also this scope's values.")
 @click.option("--run", "runs", multiple=True, metavar="RUN", shell_complete=run_names, help="Also this run.")
@@ -59,28 +64,36 @@ ARRIVED = (
     help="json and markdown are for reading: nothing reads them back.",
 )
 @reads
-def export(asked: Asked, *, output: Path | None, incident: str | None, shape: str, **chosen: Any) -> None:
-    """Write SESSIONS into one file: their events with the proof of their chains, their runs, and every blob that they need.
+def export(
+    asked: Asked, *, names: tuple[str, ...], output: Path | None, incident: str | None, shape: str, **chosen: Any
+) -> None:
+    """Write NAMES (sessions, or run:ID) into one file: their events with the proof of their chains, the runs of sessions, and
+    every blob that they need.
 
     The same content gives the same bytes. A fork brings its past. Nothing is left out or blackened: look for secrets before you
     give it away.
     """
-    if incident is not None and (any(chosen.values()) or shape != "bundle"):
+    if incident is not None and (names or any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
     if shape != "bundle":
-        if not chosen["sessions"] or chosen["scopes"] or chosen["runs"] or chosen["everything"]:
-            raise click.UsageError(f"--format {shape} shows SESSIONS: name them, and nothing else")
-        _say_readable(asked, chosen["sessions"], output, shape)
+        if not (names or chosen["runs"]) or chosen["scopes"] or chosen["everything"]:
+            raise click.UsageError(f"--format {shape} shows sessions and runs: name them, and nothing else")
+        _say_readable(asked, names, chosen["runs"], output, shape)
         return
     if output is None:
         raise click.UsageError("a bundle needs a file: -o NAME.perdure")
     with asked.open() as store, progress("exporting") as step:
-        done = (
-            store.export_incident(output, incident)
-            if incident is not None
-            else store.export(output, progress=step, **chosen)
-        )
+        if incident is not None:
+            done = store.export_incident(output, run_id(store, incident))
+        else:
+            done = store.export(output, progress=step, **{**chosen, **_chosen(store, names, chosen["runs"])})
     _say_exported(done, as_json=asked.as_json)
+
+
+def _chosen(store: Store, names: tuple[str, ...], runs: tuple[str, ...]) -> dict[str, list[str]]:
+    """What was named, as sessions and as runs."""
+    found = [run_id(store, name) for name in (*filter(is_run, names), *runs)]
+    return {"sessions": [name for name in names if not is_run(name)], "runs": [*dict.fromkeys(found)]}
 
 
 def _say_exported(done: Exported, *, as_json: bool) -> None:
@@ -92,23 +105,28 @@ def _say_exported(done: Exported, *, as_json: bool) -> None:
     note("it holds everything as it was recorded, secrets included")
 
 
-def _say_readable(asked: Asked, sessions: tuple[str, ...], output: Path | None, shape: str) -> None:
-    """Sessions for reading."""
-    import json  # noqa: PLC0415 - only here
-
+def _say_readable(asked: Asked, names: tuple[str, ...], runs: tuple[str, ...], output: Path | None, shape: str) -> None:
+    """Sessions and runs for reading."""
     with asked.open() as store:
-        found = store.readable(sessions)
-    text = found.markdown() if shape == "markdown" else json.dumps(plain(found.sessions), indent=2) + "\n"
+        found = store.readable(**_chosen(store, names, runs))
+    text = found.markdown() if shape == "markdown" else _as_json(found)
     if output is None:
         click.echo(text, nl=False)
         return
     with output.open("x", encoding="utf-8") as file:
         file.write(text)
-    about = {"path": str(output.absolute()), "size": output.stat().st_size, "sessions": len(found.sessions)}
+    counts = {"sessions": len(found.sessions), "runs": len(found.runs)}
+    about = {"path": str(output.absolute()), "size": output.stat().st_size, **counts}
     if asked.as_json:
         say_json(about)
     else:
         say_facts({**about, "size": bytes_size(about["size"])})
+
+
+def _as_json(found: Readable) -> str:
+    """A list: sessions, then runs, each as one object."""
+    runs = [{name: value for name, value in plain(run).items() if name != "page"} for run in found.runs]
+    return json.dumps([*plain(found.sessions), *runs], indent=2) + "\n"
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

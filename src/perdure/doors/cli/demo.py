@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.options import command, json_option, log_options
-from perdure.doors.cli.output import counted, say_heading, say_json
+from perdure.doors.cli.output import coloured, counted, say_heading, say_json, say_wrapped
 from perdure.errors import Invalid
 
 if TYPE_CHECKING:
@@ -21,18 +21,19 @@ BROKEN = "Something did NOT hold. That is a bug: please report it with the seed.
 
 
 @command("demo", "perdure demo", "perdure demo --seed 7 --store sqlite:///demo.db", "perdure demo --no-kill --json")
-@click.option("--no-kill", is_flag=True, help="Let both agents live.")
+@click.option("--no-kill", is_flag=True, help="Let all agents live.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides where the agents are killed.")
 @click.option("--store", metavar="URL", help="Any store, which then keeps the run; default: a file that is removed.")
 @json_option
 @log_options
 def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
-    """A coding agent is killed with SIGKILL at the worst moments, and does everything once. Its twin does not.
+    """A coding agent is killed with SIGKILL at the worst moments, and does everything once. Its twins do not.
 
     The agent mends a bug in a scratch git repository, tests, commits, pushes, opens a pull request on a small forge on
-    loopback, comments, asks a person, merges. Its model is a script: it always says the same. Beside it the same agent,
-    with its state in a session JSON file, dies at the same moments. Takes less than a minute, needs git and no network, leaves
-    nothing behind. Exits with 1 unless the agent on Perdure did each thing exactly once and the store proves it.
+    loopback, comments, asks a person, merges. Its model is a script: it always says the same. Beside it the same agent dies at
+    the same moments with its state in a JSON file: once rewritten in place, once renamed into place, as careful programs do it.
+    Takes less than a minute, needs git and no network, leaves nothing behind. Exits with 1 unless the agent on Perdure did each
+    thing exactly once and the store proves it.
     """
     from perdure.doors.demo.strikes import strikes  # noqa: PLC0415 - help must not load the stores
 
@@ -72,22 +73,31 @@ def _view(stack: ExitStack, plan: list[Strike], seed: int, *, as_json: bool) -> 
 
     if as_json:
         return view.Silent()
-    fate = f"It is killed with SIGKILL {counted(len(plan), 'time')} (seed {seed})." if plan else "Nobody kills it."
-    say_heading(f"A coding agent mends a bug. {fate}")
-    click.echo("Its model is a script: it always says the same.")
-    click.echo("Beside it the same agent, with its state in a session JSON file, has the same fate.")
-    click.echo("[n recorded]: what a life found done;  ?: begun by a life that died;  ✗: killed;  ✓: done.\n")
+    _say_beginning(plan, seed)
     return stack.enter_context(view.Screen().shown()) if sys.stdout.isatty() else view.Lines()
 
 
+def _say_beginning(plan: list[Strike], seed: int) -> None:
+    """All that somebody needs to know who has never heard of it."""
+    fate = f"Each is killed {counted(len(plan), 'time')} (SIGKILL, seed {seed})" if plan else "Nobody kills them"
+    say_heading(f"One coding agent, three places for its state. {fate}.")
+    say_wrapped(
+        "It mends a bug: test, fix, note it in the changelog, test, commit, push, open a pull request, comment, merge."
+    )
+    say_wrapped("Its model is a script: it always says the same. After each kill it is started again.")
+    said, again = coloured("green", "green"), coloured("red", "red")
+    click.echo(f"\n{said}: done once, or checked and not repeated   {again}: done again, or forgotten\n")
+
+
 def _say_end(ending: Ending, store: str | None) -> None:
-    from perdure.doors.demo.view import say_ending  # noqa: PLC0415 - as above
+    from perdure.doors.demo.view import NAMES, say_ending  # noqa: PLC0415 - as above
 
     say_ending(ending)
-    took = f"in {ending.seconds:.0f} s"
-    say_heading(
-        f"One of each, {counted(ending.kills, 'kill')}, {took}, and the ledger proves it." if ending.held else BROKEN
+    others = " and ".join(
+        f"{side.extra} ({name})" for side, name in zip((ending.naive, ending.fair), NAMES[1:], strict=True)
     )
+    said = f"Perdure: one of each after {counted(ending.kills, 'kill')}, and the ledger proves it ({ending.seconds:.0f} s)."
+    say_heading(f"{said} Duplicates of the others: {others}." if ending.held else BROKEN)
     if store:
         where = shlex.join(["--store", store])
         click.echo(f"Your store keeps it:\n  perdure effects {where}\n  perdure show {ending.run} {where}")
@@ -96,7 +106,7 @@ def _say_end(ending: Ending, store: str | None) -> None:
 def _record(ending: Ending, plan: list[Strike], seed: int) -> dict[str, Any]:
     from perdure.doors.demo.view import FIGURES  # noqa: PLC0415 - as above
 
-    sides = {"perdure": ending.ours, "session_json": ending.naive}
+    sides = {"perdure": ending.ours, "session_json": ending.naive, "session_json_renamed": ending.fair}
     return {
         "held": ending.held,
         "seed": seed,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
 from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
-from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table
+from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
 from perdure.effects.deciding import check_in_doubt
 from perdure.effects.settling import DIED
-from perdure.errors import Invalid
+from perdure.errors import Damaged, Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.elsewhere import AWAY, ways_on
@@ -27,18 +29,19 @@ if TYPE_CHECKING:
 
 def _went_wrong(record: EffectRecord) -> str | None:
     if record.error is not None:
-        return f"{record.error.code}: {record.error.message}"
+        return f"{record.error.code}: {record.error.message}" if record.error.message else record.error.code
     return None if record.unkept is None else f"its result is not kept: {record.unkept}"
 
 
 COLUMNS = (
     Column("effect", lambda effect: effect.id),
-    Column("state", lambda effect: effect.state),
+    state("state", lambda effect: effect.state),
     Column("tool", lambda effect: effect.tool),
     Column("kind", lambda effect: effect.kind, spare=True),
     Column("tries", lambda effect: effect.attempt),
     prose("error", _went_wrong),
     Column("settled by", lambda effect: effect.settled_by, spare=True),
+    Column("sent key", lambda effect: effect.sent_key, spare=True),
     Column("actor", lambda effect: effect.actor, spare=True),
     Column("at", lambda effect: effect.at),
 )
@@ -54,6 +57,7 @@ COLUMNS = (
 @click.option("--state", type=click.Choice([state.value for state in EffectState]), help="Only those in this state.")
 @click.option("--tool", metavar="NAME", help="Only those of this tool.")
 @click.option("--errors", is_flag=True, help="Only those with which something went wrong.")
+@click.option("--what-if", is_flag=True, help="Also those that a what-if fork copied: nothing was done for them.")
 @spans
 @pages
 @reads
@@ -70,7 +74,8 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
         away = {name: AWAY[run.reason] for name, run in runs.items() if run.reason in AWAY}
         columns = (
             *COLUMNS,
-            *([Column("looked at again", lambda effect: wakes.get(effect.id))] if wakes else []),
+            *([Column("next check", lambda effect: wakes.get(effect.id))] if wakes else []),
+            *([Column("what-if", lambda effect: "copied" if effect.what_if else None)] if filters["what_if"] else []),
             *([folded("its run", lambda effect: away.get(effect.id))] if away else []),
         )
         say_identified(
@@ -84,8 +89,11 @@ def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
 def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecord]:
     """The runs of effects in doubt, by effect: they look at them again by themselves. Those of sessions wait for a recovery."""
     doubts = [each for each in found if each.state is EffectState.IN_DOUBT and each.stream_kind == "run"]
-    runs = {name: store.run(name).record for name in {each.stream for each in doubts}}
-    return {each.id: runs[each.stream] for each in doubts}
+    runs: dict[str, RunRecord] = {}
+    for name in {each.stream for each in doubts}:
+        with suppress(Damaged):  # the listing of runs marks it
+            runs[name] = store.run(name).record
+    return {each.id: runs[each.stream] for each in doubts if each.stream in runs}
 
 
 @command(
@@ -100,9 +108,18 @@ def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecor
 @click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how that is known.")
 @click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
 @click.option("--dry-run", is_flag=True, help="Only show what is in doubt.")
+@click.option("--force", is_flag=True, help="With absent: also while the process that sent it lives on this machine.")
 @writes
 def settle(
-    asked: Asked, *, effect: str, verdict: str, result: str | None, reason: str, by: str | None, dry_run: bool
+    asked: Asked,
+    *,
+    effect: str,
+    verdict: str,
+    result: str | None,
+    reason: str,
+    by: str | None,
+    dry_run: bool,
+    force: bool,
 ) -> None:
     """Say what became of EFFECT, which is in doubt; its run goes on.
 
@@ -111,18 +128,51 @@ def settle(
     """
     said = _verdict(verdict, result, reason)
     with asked.open() as store:
-        found = store.effect(effect)
+        found = store.effect(whole_id(store, effect))
         if dry_run:
             check_in_doubt(found.record)
         else:
-            found.settle(said, by=by)
+            found.settle(said, by=by, force=force)
         record = found.record
     if asked.as_json:
         say_json({"dry_run": dry_run, **identified(record)})
         return
-    facts = {"effect": record.id, "tool": record.tool, "state": record.state, "arguments": record.args}
+    facts = {"effect": record.id, "tool": record.tool, "state": record.state, "sent key": record.sent_key}
+    facts["arguments"] = record.args
     say_facts({**facts, "error": _went_wrong(record)})
-    note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}")
+    note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}: {_next(record, verdict)}")
+
+
+def _next(record: EffectRecord, verdict: str) -> str:
+    """What comes of a verdict, and who does it."""
+    if record.stream_kind == "run":
+        then = "sends it again" if verdict == "absent" else "continues its run"
+        return f"a worker {then} (`perdure worker MODULE`); `perdure show run:{record.stream}` shows how it stands"
+    then = "sends it again" if verdict == "absent" else "gives this outcome"
+    return f"acting again with its key {then}"
+
+
+@command(
+    "gone", "perdure gone build-7", "perdure gone build-7 --apply --actor alice", "perdure gone 4f1c2a9b77d0 --apply"
+)
+@click.argument("who", metavar="MACHINE|HOLDER")
+@click.option("--apply", is_flag=True, help="Do it; without this it only shows what it is about.")
+@click.option("--force", is_flag=True, help="Also while it gives signs of life.")
+@writes
+def gone(asked: Asked, *, who: str, apply: bool, force: bool) -> None:
+    """Say that a MACHINE, or a HOLDER by its id, will never come back: what it was sending is settled by its tools' rules.
+
+    Nobody can prove that about another machine, so a person is asked about each effect until somebody says it. You are believed:
+    a machine that does come back may send what was sent once more meanwhile.
+    """
+    with asked.open() as store:
+        found = store.declare_gone(who, apply=apply, force=force)
+    if asked.as_json:
+        say_json({"applied": apply, "effects": [identified(each) for each in found]})
+        return
+    for each in found:
+        say_facts({"effect": each.id, "tool": each.tool, "state": each.state, "sender": each.holder})
+    note(f"{who} is gone, by {asked.actor}" if apply else "nothing was changed: --apply does it")
 
 
 def _verdict(verdict: str, result: str | None, reason: str) -> Verdict:
@@ -147,6 +197,9 @@ def _parsed(result: str | None) -> Any:
 # -- errors ------------------------------------------------------------------------------------------------------------------
 
 
+DONE_MAX_CHARS = 100  # of what was done, in a table
+
+
 class Mishap(NamedTuple):
     """Something that went wrong: where, with what, and what was done about it."""
 
@@ -157,14 +210,21 @@ class Mishap(NamedTuple):
     message: str
     done: str
 
+    @property
+    def shown(self) -> str:
+        """What was done about it, as a table has room for it."""
+        if len(self.done) <= DONE_MAX_CHARS:
+            return self.done
+        return f"{self.done.partition(';')[0]}; `perdure show {self.where}` says what to do"
+
 
 MISHAPS = (
-    Column("at", lambda mishap: mishap.at),
+    Column("at", lambda mishap: mishap.at, spare=True),
     Column("where", lambda mishap: mishap.where),
-    Column("what", lambda mishap: mishap.what),
+    Column("what", lambda mishap: mishap.what, spare=True),
     Column("code", lambda mishap: mishap.code),
     prose("message", lambda mishap: mishap.message),
-    folded("done about it", lambda mishap: mishap.done),
+    folded("done about it", lambda mishap: mishap.shown),
 )
 WHAT_WAS_DONE = {
     EffectState.IN_DOUBT: "in doubt",
@@ -187,14 +247,17 @@ WHAT_WAS_DONE = {
 )
 @reads
 def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
-    """List what went wrong, newest first: effects and runs, each with its code and what was done about it."""
+    """List what went wrong, newest first: effects and runs, each with its code and what was done about it.
+
+    A run that is pinned to a program that no living worker has is listed whatever the span: it stands still now.
+    """
     with asked.open() as store:
         found: list[Mishap] = []
         if agent is None:
-            wrong = store.effects(errors=True, tool=tool, limit=limit, **span)
+            wrong = store.effects(errors=True, tool=tool, limit=limit, **span).whole()
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
-            found += _of_runs(store, agent, limit, span)
+            found += [*_of_runs(store, agent, limit, span), *_of_stranded(store, agent)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
         say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
@@ -217,7 +280,7 @@ def _of_effect(record: EffectRecord) -> Mishap:
 
 
 def _of_left(record: EffectRecord) -> Mishap:
-    said = "who sent it has died, or gives no sign of life"
+    said = "the process that made the call has died, or gives no sign of life"
     return Mishap(record.at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
 
 
@@ -232,16 +295,28 @@ def _of_runs(store: Store, agent: str | None, limit: int, span: dict[str, Any]) 
     """Runs that failed or are parked. The span is of when they went wrong, which may be long after they were begun."""
     went_wrong: dict[str, Any] = {}
     for status in (RunStatus.FAILED, RunStatus.PARKED):
-        for event in store.events(kind=f"run.{status}", limit=limit, **span):
+        for event in store.events(kind=f"run.{status}", limit=limit, **span).whole():
             went_wrong.setdefault(event.session, event.at)
     listed = {
         each.id: each.record
         for status in (RunStatus.FAILED, RunStatus.PARKED)
-        for each in store.runs(status=status, agent=agent, limit=limit, **span)
+        for each in store.runs(status=status, agent=agent, limit=limit, **span).whole()
     }
     others = [store.run(name).record for name in went_wrong if name not in listed]
     still = [each for each in others if each.status in WAYS and agent in (None, each.agent)]
     return [_of_run(each, went_wrong.get(each.id)) for each in (*listed.values(), *still)]
+
+
+def _of_stranded(store: Store, agent: str | None) -> list[Mishap]:
+    from perdure.handles.working import stranded  # noqa: PLC0415 - help must be light
+
+    return [
+        Mishap(
+            each.since, f"run:{each.run}", each.agent, "Stranded", each.why,
+            f"nothing: start a worker with it, or `perdure pin {each.run} --any`",
+        )
+        for each in stranded(store).values() if agent in (None, each.agent)
+    ]  # fmt: skip
 
 
 WAYS = {

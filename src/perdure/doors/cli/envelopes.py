@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from perdure.doors.cli.finding import find_run
+from perdure.doors.cli.given import read_given
 from perdure.doors.cli.keys import check_new, write_private
 from perdure.doors.cli.names import argument, run_names
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import bytes_size, counted, moment, note, say_facts, say_heading, say_json, say_prose
-from perdure.doors.cli.tables import Column, folded, say_table
-from perdure.errors import NotFound, TooLarge
+from perdure.doors.cli.tables import Column, folded, say_table, state
+from perdure.errors import Conflict, Damaged, Invalid, NotFound, Refused, TooLarge
 from perdure.model.instants import to_datetime
 from perdure.model.limits import VALUE_MAX_BYTES
 from perdure.model.records.envelope import ENVELOPE_MAX_BYTES, Envelope, WaitPart
@@ -23,12 +27,13 @@ if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
 FILE, BLOBS = "envelope.json", "blobs"
+CLAIM = "adopted-by"  # in a folder: the store that adopted it
 
 PENDING = (
     Column("effect", lambda effect: effect.id),
     Column("tool", lambda effect: f"{effect.tool} ({effect.kind})"),
-    Column("state", lambda effect: effect.state),
-    Column("key", lambda effect: effect.key, spare=True),
+    state("state", lambda effect: effect.state),
+    Column("sent key", lambda effect: effect.handed, spare=True),
     Column("undo", lambda effect: effect.undo, spare=True),
     folded("do", lambda effect: f"{effect.action}: {effect.reason}"),
 )
@@ -61,7 +66,7 @@ def envelope(asked: Asked, *, run: str, save: Path | None) -> None:
     With --json: the envelope itself, with its digest, as `perdure adopt` reads it.
     """
     with asked.open() as store:
-        found = store.run(run).envelope()
+        found = find_run(store, run).envelope()
         if save is not None:
             _save(store, found, save)
     if asked.as_json:
@@ -128,7 +133,7 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
     """
     check_new(folder, "folder")
     with asked.open() as store:
-        handle = store.run(run)
+        handle = find_run(store, run)
         found = handle.envelope() if dry_run else handle.hand_over()
         if not dry_run:
             _save(store, found, folder)
@@ -154,13 +159,46 @@ def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
     because the lost store may have sent it: `perdure resume RUN --vouch` says that it did not.
     """
     data = _read(folder / FILE, ENVELOPE_MAX_BYTES)
-    with asked.open() as store:
+    with asked.open() as store, _claimed(folder, store._caller.core.uid):
         record = store.adopt(data, _Folder(folder / BLOBS), lost=lost).record
     if asked.as_json:
         say_json(record)
         return
     say_facts({"run": record.id, "agent": record.agent, "status": record.status, "key": record.key})
     note("a worker may take it now")
+
+
+@contextmanager
+def _claimed(folder: Path, store: str) -> Iterator[None]:
+    """Let one store adopt a folder: the first one leaves its id there. What is refused leaves nothing."""
+    marker = folder / CLAIM
+    try:
+        with marker.open("x") as file:
+            file.write(store)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        _check_own(marker, store)
+        yield
+        return
+    except OSError as error:
+        hint = "another store must see that it is adopted here: make the folder writable"
+        raise Refused(f"the folder cannot be claimed: {error.strerror}", path=str(marker), hint=hint) from error
+    try:
+        yield
+    except (Invalid, Conflict, Refused, Damaged):  # nothing was adopted; of anything else that is not known
+        marker.unlink()
+        raise
+
+
+def _check_own(marker: Path, store: str) -> None:
+    """Conflict if another store has claimed the folder. One that died in the middle comes again."""
+    other = _read(marker, 1_000).decode(errors="replace").strip()
+    if other != store:
+        raise Conflict(
+            f"store {other[:40]} has adopted this folder, or was about to", path=str(marker),
+            hint="adopted twice, a run acts twice; if that store does not have it (`perdure runs`), remove this file",
+        )  # fmt: skip
 
 
 class _Folder(Mapping[str, bytes]):
@@ -186,7 +224,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
     try:
         if path.stat().st_size > max_bytes:
             raise TooLarge(f"at most {max_bytes} bytes are read", path=str(path))
-        return path.read_bytes()
+        return read_given(path)
     except FileNotFoundError:
         raise NotFound(
             "there is no such file", path=str(path), hint="`perdure handover` writes such a folder"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import argument, session_names
+from perdure.doors.cli.finding import of_stream
+from perdure.doors.cli.names import argument, session_names, stream_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.output import compact, moment, note, say_json_line
-from perdure.doors.cli.show import find_session
-from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
+from perdure.doors.cli.output import compact, moment, note, plain, say_json_line
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_damaged, say_page
+from perdure.errors import Damaged
 from perdure.model.display import shortened, visible
+from perdure.planes.paging import DamagedRow
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -33,7 +35,7 @@ def digest(event: EventRecord) -> str:
 
 COLUMNS = (
     Column("at", lambda event: event.at),
-    Column("session", lambda event: event.session),
+    Column("stream", lambda event: event.stream),
     Column("seq", lambda event: event.seq),
     Column("kind", lambda event: event.kind),
     Column("actor", lambda event: event.actor),
@@ -45,31 +47,35 @@ COLUMNS = (
     "events",
     "perdure events --kind 'deploy.*' --since 24h",
     "perdure events --actor alice --kind decision.made --json",
-    "perdure events --session issue-42 --emitted",
+    "perdure events issue-42 --emitted",
+    "perdure events run:4f1c2a9b77d0",
 )
+@argument("name", stream_names, required=False)
 @click.option("--kind", metavar="KIND", help="Only this kind (turn.said), or all below a word ('deploy.*').")
 @click.option("--actor", metavar="NAME", help="Only those of this actor.")
-@click.option("--session", metavar="NAME", help="Only those of this session.", shell_complete=session_names)
+@click.option("--session", metavar="NAME", help="Only those of this session: as NAME.", shell_complete=session_names)
 @click.option("--emitted", is_flag=True, default=None, help="Only what session.emit made.")
 @spans
 @pages
 @reads
-def events(asked: Asked, **filters: Any) -> None:
-    """List events of all sessions, newest first: who changed what, and when."""
+def events(asked: Asked, *, name: str | None, session: str | None, **filters: Any) -> None:
+    """List events, newest first: who changed what, and when. Of everything, or of NAME: a session, or run:ID."""
+    if name is not None and session is not None:
+        raise click.UsageError("NAME and --session say the same: give one of them")
     with asked.open() as store:
-        if filters["session"] is not None:
-            find_session(store, filters["session"])
-        found = store.events(**filters)
-        say_page(found, COLUMNS, as_json=asked.as_json, what="events", filtered=is_filtered(filters))
+        found = store.events(**filters, **of_stream(store, name or session))
+        filtered = is_filtered({**filters, "name": name or session})
+        say_page(found, COLUMNS, as_json=asked.as_json, what="events", filtered=filtered)
 
 
 @command(
     "tail",
     "perdure tail",
     "perdure tail issue-42 --from-start --once --json",
+    "perdure tail run:4f1c2a9b77d0",
     "perdure tail --kind turn.said | grep alice",
 )
-@argument("name", session_names, required=False)
+@argument("name", stream_names, required=False)
 @click.option("--kind", metavar="KIND", help="Only this kind, or all below a word ('deploy.*').")
 @click.option("--from-start", is_flag=True, help="Everything from the beginning first; else only what is new.")
 @click.option("--once", is_flag=True, help="Stop at the end instead of waiting for more.")
@@ -86,7 +92,7 @@ def tail(
     from_start: bool,
     after: str | None,
 ) -> None:
-    """Follow the events of the store, or of session NAME, oldest first; nothing is skipped. Ctrl-C ends it.
+    """Follow the events of the store, or of NAME (a session, or run:ID), oldest first; nothing is skipped. Ctrl-C ends it.
 
     With --json: one JSON object a line, as it happens.
     """
@@ -99,19 +105,18 @@ def tail(
 
 
 class Wanted:
-    """What of the feed is to be shown. NotFound for a session that is not there, Invalid for what is no kind."""
+    """What of the feed is to be shown. NotFound for a name that is not there, Invalid for what is no kind."""
 
     def __init__(self, store: Store, name: str | None, kind: str | None) -> None:
-        self._name = name
+        of = of_stream(store, name)
+        self._of = next(iter(of.items()), None)
         self._kind = kind
-        if name is not None:
-            find_session(store, name)
         if kind is not None:
-            store.events(kind=kind, session=name, limit=1)  # what a listing refuses is refused here, too
+            store.events(kind=kind, **of, limit=1)  # what a listing refuses is refused here, too
 
     def __call__(self, event: EventRecord) -> bool:
         """Whether this one is."""
-        if self._name is not None and event.session != self._name:
+        if self._of is not None and (event.stream_kind, event.session) != self._of:
             return False
         kind = self._kind
         return kind is None or event.kind == kind or (kind.endswith(".*") and event.kind.startswith(kind[:-1]))
@@ -149,8 +154,12 @@ def follow(store: Store, cursor: str | None, *, once: bool) -> Iterator[Page[Eve
 
 
 def _say_event(event: EventRecord, *, as_json: bool) -> None:
-    if as_json:
-        say_json_line(event)
+    """A line for an event. One that cannot be read is marked: what comes after it is shown."""
+    where = f"{event.stream} {event.seq}"
+    try:
+        line = plain(event) if as_json else f"{moment(event.at)}  {where}  {event.kind}  {event.actor}  {digest(event)}"
+    except Damaged as error:
+        row = DamagedRow(error.path, error.message)
+        say_json_line({"damaged": row}) if as_json else say_damaged([row])
         return
-    where = f"{event.session} {event.seq}"
-    click.echo(visible(f"{moment(event.at)}  {where}  {event.kind}  {event.actor}  {digest(event)}".rstrip()))
+    say_json_line(line) if as_json else click.echo(visible(str(line).rstrip()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perdure.doors.cli.output import plain, say_json
+from perdure.doors.cli.output import plain
 from perdure.doors.cli.tables import Column, say_page
 
 
@@ -19,8 +19,8 @@ def say_identified(
     besides: Callable[[Any], dict[str, Any]] = lambda _: {},
 ) -> None:  # fmt: skip
     """One page of a listing. besides: what else the JSON says of a record."""
-    if as_json:
-        items = [{**identified(record), **plain(besides(record))} for record in found]
-        say_json({"items": items, "next": getattr(found, "next", None)})
-    else:
-        say_page(found, columns, as_json=False, what=what, filtered=filtered)
+
+    def form(record: Any) -> dict[str, Any]:
+        return {**identified(record), **plain(besides(record))}
+
+    say_page(found, columns, as_json=as_json, what=what, filtered=filtered, form=form)

@@ -6,6 +6,7 @@ stderr, or one JSON object with --json, and exit with their own code. Keeps P10,
 
 from __future__ import annotations
 
+import builtins
 import errno
 import keyword
 import os
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from perdure import __version__
+from perdure.doors.cli.characters import show_all
 from perdure.doors.cli.options import log_options
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.model.display import visible
@@ -43,32 +45,50 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "runs": ("perdure.doors.cli.runs", "Runs of agents, newest first."),
         "show": ("perdure.doors.cli.show", "One session or run: what it is for, what is open, what happened last."),
         "diff": ("perdure.doors.cli.time", "What differs between two points, or a session and its fork."),
-        "envelope": ("perdure.doors.cli.envelopes", "What is needed to go on with a run, and a verdict."),
+        "envelope": ("perdure.doors.cli.envelopes", "What is needed to resume a run, and a verdict."),
         "effects": ("perdure.doors.cli.effects", "What was done outside, and what is in doubt."),
         "asks": ("perdure.doors.cli.asks", "What people are asked."),
         "errors": ("perdure.doors.cli.effects", "What went wrong, and what was done about it."),
         "tail": ("perdure.doors.cli.feed", "Follow what happens, as it happens."),
         "decisions": ("perdure.doors.cli.work", "Decisions across all sessions."),
         "tasks": ("perdure.doors.cli.work", "Tasks across all sessions."),
+        "boot": ("perdure.doors.cli.boot", "What a fresh context window needs to continue a session, in a budget."),
+        "search": ("perdure.doors.cli.memory", "Find what was said, decided, done and remembered."),
+        "recall": ("perdure.doors.cli.memory", "Find the memories that answer a question."),
+        "memories": ("perdure.doors.cli.memory", "Memories: what outlives a run."),
         "artifacts": ("perdure.doors.cli.artifacts", "Artifacts: list them, save one."),
         "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
+        "query": ("perdure.doors.cli.query", "SQL of your own, which only reads."),
     },
     "Decide": {
         "answer": ("perdure.doors.cli.asks", "Answer an ask, or approve of something."),
         "settle": ("perdure.doors.cli.effects", "Say what became of an effect in doubt."),
-        "resume": ("perdure.doors.cli.runs", "Let a run be looked at again."),
+        "gone": ("perdure.doors.cli.effects", "Say that a machine or a process will never come back."),
+        "resume": ("perdure.doors.cli.runs", "Re-check a waiting or parked run."),
         "retry": ("perdure.doors.cli.runs", "Try a run again where it failed."),
         "cancel": ("perdure.doors.cli.runs", "End a run."),
-        "unpark": ("perdure.doors.cli.runs", "Let a parked run go on."),
-        "pin": ("perdure.doors.cli.runs", "Let only one program go on with a run."),
+        "unpark": ("perdure.doors.cli.runs", "Let a parked run continue."),
+        "pin": ("perdure.doors.cli.runs", "Let only one program continue a run."),
         "fork": (
             "perdure.doors.cli.time",
             "Go on from a point of a session in another one, or of a run with another result.",
         ),
-        "handover": ("perdure.doors.cli.envelopes", "Let a run go on in another store."),
-        "adopt": ("perdure.doors.cli.envelopes", "Go on with a run of another store."),
+        "handover": ("perdure.doors.cli.envelopes", "Let a run continue in another store."),
+        "adopt": ("perdure.doors.cli.envelopes", "Resume a run of another store here."),
+    },
+    "Write": {
+        "say": ("perdure.doors.cli.writing", "Add a turn to a session."),
+        "task": ("perdure.doors.cli.writing", "Write a task down."),
+        "decide": ("perdure.doors.cli.writing", "Write a decision down."),
+        "set": ("perdure.doors.cli.writing", "Set a value of a session or a scope."),
+        "remember": ("perdure.doors.cli.memory", "Write a memory down, or replace one."),
+        "forget": ("perdure.doors.cli.memory", "Let a memory be found no more."),
+        "label": ("perdure.doors.cli.writing", "Label a session."),
     },
     "Run": {
+        "start": ("perdure.doors.cli.starting", "Begin a run, and leave it to the workers."),
+        "signal": ("perdure.doors.cli.starting", "Send a signal to a run."),
+        "recover": ("perdure.doors.cli.starting", "Continue once what dead processes left."),
         "worker": ("perdure.doors.cli.worker", "Drive runs of agents, in processes that are watched over."),
         "workers": ("perdure.doors.cli.worker", "Who is at work, on what, and what waits."),
     },
@@ -76,6 +96,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": (
             "perdure.doors.cli.proof",
             "Prove that nothing was changed, lost or written past the log.",
+        ),
+        "quarantine": (
+            "perdure.doors.cli.proof",
+            "Record damage that nothing can mend, so that verify lists it apart.",
         ),
         "anchor": ("perdure.doors.cli.proof", "Sign all chain heads, to keep elsewhere."),
         "migrate": ("perdure.doors.cli.upkeep", "Bring a store to this version's schema."),
@@ -103,6 +127,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "bench": ("perdure.doors.cli.bench", "Measure, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
+        "help": ("perdure.doors.cli.about", "This list, or the help of a command."),
+        "version": ("perdure.doors.cli.about", "Which version of Perdure this is."),
     },
 }
 COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
@@ -120,14 +146,14 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(COMMANDS[cmd_name][0])
-        return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+        return getattr(module, f"{cmd_name}_" if _is_taken(cmd_name) else cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find it, or say which name was probably meant."""
         name = args[0]
-        if name in COMMANDS or name.startswith("-"):
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:  # a completion is told nothing
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
@@ -163,6 +189,11 @@ class Commands(click.Group):
                     raise
                 fail(_of_system(error), as_json="--json" in words)
             fail(_bug(error), as_json="--json" in words)
+
+
+def _is_taken(name: str) -> bool:
+    """Whether Python has this name already: the function of such a command ends in an underscore."""
+    return keyword.iskeyword(name) or hasattr(builtins, name)
 
 
 def fail(error: Error, *, as_json: bool) -> NoReturn:
@@ -216,13 +247,25 @@ def cli() -> None:
     """Perdure: the durable state of long-running agents, from the command line."""
 
 
+def _complete() -> NoReturn:
+    """Answer a shell that completes. Whatever goes wrong completes nothing: it would be printed into the line being typed."""
+    import_module("perdure.doors.cli.completion")  # tells click how bash is completed
+    try:
+        cli(prog_name="perdure")
+    except Exception:
+        if os.environ.get("PERDURE_DEBUG"):
+            raise
+    sys.exit(0)
+
+
 def main() -> None:
     """The entry point."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # whoever started us closed it: nobody reads what is said there
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
+        show_all(getattr(sys, name))
     if "_PERDURE_COMPLETE" in os.environ:
-        import_module("perdure.doors.cli.completion")  # tells click how bash is completed
+        _complete()
     try:
         cli(prog_name="perdure")
     except OSError as error:  # of help and the version: they are written before there is a command

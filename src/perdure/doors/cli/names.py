@@ -45,7 +45,7 @@ def _runs(store: Store) -> list[str]:
 session_names = _completing(_sessions)
 run_names = _completing(_runs)
 shown_names = _completing(lambda store: _sessions(store) + _runs(store))
-forked_names = _completing(lambda store: _sessions(store) + [f"run:{run}" for run in _runs(store)])
+stream_names = _completing(lambda store: _sessions(store) + [f"run:{run}" for run in _runs(store)])
 open_effects = _completing(lambda store: [each.id for each in store.effects(state="in_doubt", limit=OFFERED)])
 open_asks = _completing(lambda store: [each.id for each in store.asks(limit=OFFERED)])
 

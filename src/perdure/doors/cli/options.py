@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "sqlite:///agent.db"
 DEFAULT_LIMIT = 50
 NO_TENANT = 0
+EVERYWHERE = {"PERDURE_STORE", "PERDURE_TENANT", "PERDURE_ACTOR", "--json", "--log-level", "--log-json", "--help"}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 Body = Callable[..., Any]
@@ -35,6 +36,19 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: Iterable[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of this command, and apart from them those that every command has."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                (own if EVERYWHERE.isdisjoint([*param.opts, param.envvar]) else shared).append(record)
+        for title, records in (("Options", own), ("Common options", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the examples, one a line."""

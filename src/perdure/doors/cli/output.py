@@ -10,7 +10,9 @@ import enum
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
@@ -20,12 +22,22 @@ import click
 
 from perdure.errors import Error
 from perdure.model.display import shortened, visible, visible_lines
+from perdure.model.instants import system_clock, to_datetime
+from perdure.model.limits import INT_SHOWN_MAX_BITS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 FACT_MAX_CHARS = 500  # it has a line of its own, and may be a path or a command
 CELL_MAX_CHARS = 80
+STATES = {
+    "green": ("active", "completed", "committed", "done", "met", "ok"),
+    "cyan": ("dispatched", "doing", "ready", "running", "undoing"),
+    "yellow": ("blocked", "in_doubt", "open", "parked", "planned", "waiting", "warning"),
+    "red": ("abandoned", "crashed", "error", "failed"),
+    "bright_black": ("cancelled", "closed", "expired", "superseded", "todo", "undone", "withdrawn"),
+}
+COLOURS = {word: colour for colour, words in STATES.items() for word in words}
 
 
 # -- for machines -----------------------------------------------------------------------------------
@@ -38,7 +50,9 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return value
         case enum.Enum():
             return value.value
-        case int() | str():
+        case int():
+            return value if value.bit_length() <= INT_SHOWN_MAX_BITS else hex(value)
+        case str():
             return value
         case float():
             return value if math.isfinite(value) else str(value)
@@ -58,7 +72,7 @@ def _stored_form(value: Any) -> Any:
     from perdure.model.values import to_plain  # noqa: PLC0415 - only for values that are not JSON
 
     try:
-        return to_plain(value)
+        return to_plain(value, kept=True)
     except Error:
         return repr(value)
 
@@ -91,6 +105,14 @@ def instant(value: datetime | None) -> str:
 def moment(value: datetime | None) -> str:
     """An instant for people: to the second, in UTC, and it says so."""
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def short_moment(value: datetime) -> str:
+    """An instant in a table on a terminal, in UTC: today the time, this year the day too, else the date."""
+    at, now = value.astimezone(UTC), to_datetime(system_clock())
+    if at.date() == now.date():
+        return at.strftime("%H:%M:%SZ")
+    return at.strftime("%d %b %H:%MZ") if at.year == now.year else at.strftime("%Y-%m-%d")
 
 
 def counted(count: int, noun: str) -> str:
@@ -141,7 +163,8 @@ def say_facts(facts: Mapping[str, object]) -> None:
     shown = {name: value for name, value in facts.items() if value not in (None, "", [], (), {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        click.echo(f"{name.ljust(width)}  {cell(value, FACT_MAX_CHARS)}")
+        colour = state_colour(value) if name in ("state", "status") else ""
+        click.echo(f"{name.ljust(width)}  {coloured(cell(value, FACT_MAX_CHARS), colour)}")
 
 
 def say_prose(text: object, indent: str = "  ", max_lines: int = 40) -> None:
@@ -153,9 +176,31 @@ def say_prose(text: object, indent: str = "  ", max_lines: int = 40) -> None:
         click.echo(f"{indent}… {len(lines) - max_lines} more lines (all of it with --json)")
 
 
+def state_colour(state: object) -> str:
+    """The colour of a state: green is well, cyan at work, yellow waits for somebody, red went wrong, grey is over."""
+    word = str(getattr(state, "value", state)).partition(" ")
+    return COLOURS["abandoned"] if "abandoned" in word[2] else COLOURS.get(word[0], "")
+
+
+def coloured(text: str, colour: str) -> str:
+    """A text in a colour, unless NO_COLOR is set; click leaves it out where nobody watches."""
+    return click.style(text, fg=colour) if colour and not os.environ.get("NO_COLOR") else text
+
+
 def say_heading(text: str) -> None:
     """A heading between parts."""
-    click.echo(f"\n{visible(text) if os.environ.get('NO_COLOR') else click.style(visible(text), bold=True)}")
+    click.echo()
+    say_wrapped(text, bold=not os.environ.get("NO_COLOR"))
+
+
+def say_wrapped(text: str, mark: str = "", *, bold: bool = False) -> None:
+    """A sentence of ours: on a terminal, lines break between words. mark: stands before it."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    indent = "  " if mark else ""
+    lines = textwrap.wrap(visible(text), max(width - len(indent), 20), break_long_words=False) or [""]
+    for number, line in enumerate(lines):
+        start = f"{mark} " if mark and not number else indent
+        click.echo(start + (click.style(line, bold=True) if bold else line))
 
 
 def note(text: str) -> None:

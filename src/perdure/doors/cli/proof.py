@@ -1,4 +1,4 @@
-"""`perdure verify` and `perdure anchor`: proof that nothing was changed, and statements to keep elsewhere."""
+"""`perdure verify`, `quarantine` and `anchor`: proof that nothing was changed, and statements to keep elsewhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from perdure.doors.cli.anchors import READABLE_FILE, anchored, keys_read, read_anchored
+from perdure.doors.cli.given import read_given
 from perdure.doors.cli.keys import check_new, new_key_pair, write_private
 from perdure.doors.cli.options import Asked, command, whole, writes_whole
 from perdure.doors.cli.output import counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
 from perdure.errors import Damaged
+from perdure.model.display import visible
 
 UNVERIFIABLE_SHOWN = 20
 
@@ -62,15 +64,46 @@ def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, b
 def _say_report(report: Any) -> None:
     if report.problems:
         say_table(COLUMNS, report.problems)
+    for problem in report.quarantined[:UNVERIFIABLE_SHOWN]:
+        note(f"in quarantine: {problem}")
+    if len(report.quarantined) > UNVERIFIABLE_SHOWN:
+        note(f"… and {len(report.quarantined) - UNVERIFIABLE_SHOWN} more in quarantine (all of them with --json)")
     for gone in report.unverifiable[:UNVERIFIABLE_SHOWN]:
         note(f"no longer verifiable: {gone.stream} seq {gone.seq}: its body was pruned; the chain holds")
     if len(report.unverifiable) > UNVERIFIABLE_SHOWN:
         more = len(report.unverifiable) - UNVERIFIABLE_SHOWN
         note(f"… and {more} more such events (all of them with --json)")
+    if len(report.unnamed) > 1:
+        shown = ", ".join(visible(name) for name in report.unnamed[:UNVERIFIABLE_SHOWN])
+        note(f"not verifiable: the log does not name these tenants: {shown}. `perdure anchor` records their names")
     counts = report.counts
     looked = ", ".join(counted(getattr(counts, f"{noun}s"), noun) for noun in ("stream", "event", "row", "blob"))
     found = "ok" if report.ok else counted(len(report.problems) + report.left_out, "problem")
     click.echo(f"{found}: {looked}{SIGNATURES[report.signature]}")
+
+
+@command(
+    "quarantine",
+    "perdure quarantine issue-42 --because 'imported by 0.0.9'",
+    "perdure quarantine issue-42 --because 'imported by 0.0.9' --apply",
+)
+@click.argument("stream")
+@click.option("--because", required=True, metavar="TEXT", help="Why this damage is known; it is recorded.")
+@click.option("--apply", is_flag=True, help="Record it; without it nothing is changed.")
+@writes_whole
+def quarantine(asked: Asked, *, stream: str, because: str, apply: bool) -> None:
+    """Record the damage of a stream as known, so that verify, move and restore pass and list it apart.
+
+    STREAM is the name or the uid of a stream that `perdure verify` names. Nothing is mended or deleted. New damage in the same
+    stream is a problem again.
+    """
+    with asked.open_whole() as store:
+        found = store.quarantine(stream, because, apply=apply)
+    if asked.as_json:
+        say_json({"applied": apply, "problems": found})
+        return
+    say_table(COLUMNS, found)
+    note("recorded: `perdure verify` lists it apart" if apply else "nothing was changed: --apply records it")
 
 
 @command(
@@ -101,7 +134,7 @@ def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path 
     if output != "-":
         check_new(Path(output), "output")  # before anything is recorded
     with asked.open_whole() as store, keys_read():
-        made = store.anchor(key.read_bytes() if key else None)
+        made = store.anchor(read_given(key) if key else None)
     if output == "-":
         click.echo(made.to_json())
         return

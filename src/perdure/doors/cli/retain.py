@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.anchors import READABLE_FILE
+from perdure.doors.cli.given import read_given
 from perdure.doors.cli.options import Asked, command, writes
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
@@ -21,6 +22,7 @@ COLUMNS = (
     Column("name", lambda found: found.name),
     Column("checkpoints", lambda found: len(found.checkpoints)),
     Column("turns", lambda found: len(found.turns)),
+    Column("events", lambda found: len(found.events)),
     Column("said", lambda found: bytes_size(found.bytes)),
 )
 
@@ -31,12 +33,18 @@ COLUMNS = (
     "perdure retain --turns 50 --older-than 30d",
     "perdure retain --checkpoints 1 --label scratch --except-label hold --apply",
     "perdure retain --checkpoints 3 --larger-than 10MiB --apply --json",
+    "perdure retain --sessions --runs --older-than 90d --except-label hold",
     "perdure retain --policy retention.toml --apply",
 )
 @click.option("--checkpoints", metavar="N", type=click.IntRange(1), help="Of each name keep the newest N checkpoints.")
 @click.option(
     "--turns", metavar="N", type=click.IntRange(0), help="Let turns go that a summary stands for, but for the newest N."
 )
+@click.option(
+    "--sessions", is_flag=True, default=None, help="Let turns, checkpoints and emitted events of ended sessions go."
+)
+@click.option("--runs", is_flag=True, default=None, help="Let all checkpoints and steps of runs that are over go.")
+@click.option("--session", metavar="NAME", help="Only of this session, and of its runs.")
 @click.option("--older-than", metavar="AGE", help="Only what is older: 90s, 24h, 30d.")
 @click.option("--label", metavar="LABEL", help="Only of sessions with this label, and of their runs.")
 @click.option("--except-label", metavar="LABEL", help="Not of sessions with this label, nor of their runs.")
@@ -49,16 +57,17 @@ COLUMNS = (
 )
 @writes
 def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
-    """Let old checkpoints and turns that a summary stands for go, then the blobs that nothing needs. A dry run unless --apply.
+    """Let old checkpoints and turns that a summary stands for go, and what ended. A dry run unless --apply.
 
-    What is kept reads back as before, also in forks; runs that are not over keep everything. It is recorded; hashes stay, so the
-    chain still verifies, and `perdure verify` lists what can no longer be compared. Interrupted, run it again.
+    The blobs that nothing needs go last. What is kept reads back as before, also in forks; runs that are not over keep
+    everything. It is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
+    compared. Interrupted, run it again.
     """
     rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})
     with asked.open() as store, progress("letting go" if execute else "looking") as step:
         report = store.retain(*rules, dry_run=not execute, progress=step)
     if asked.as_json:
-        counts = {"checkpoints": report.checkpoints, "turns": report.turns}
+        counts = {"checkpoints": report.checkpoints, "turns": report.turns, "events": report.events}
         say_json({**counts, **plain(report)})
     else:
         _say(report)
@@ -69,15 +78,14 @@ def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
 
     if (policy is None) == (not flags):
         raise click.UsageError("expected rules as options (--checkpoints N, --turns N …), or --policy FILE")
-    return [rule_of(flags, "rule")] if policy is None else policy_rules(policy.read_bytes())
+    return [rule_of(flags, "rule")] if policy is None else policy_rules(read_given(policy))
 
 
 def _say(report: RetainReport) -> None:
     if report.streams:
         say_table(COLUMNS, report.streams)
-    gone = (
-        f"{counted(report.checkpoints, 'checkpoint')}, {counted(report.turns, 'turn')}, {counted(report.blobs, 'blob')}"
-    )
+    counts = {"checkpoint": report.checkpoints, "turn": report.turns, "event": report.events, "blob": report.blobs}
+    gone = ", ".join(counted(count, what) for what, count in counts.items())
     if not (report.streams or report.blobs):
         note("nothing to let go")
     elif report.dry_run:

@@ -9,6 +9,7 @@ import click
 from perdure.doors.cli.envelopes import PENDING
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
+from perdure.doors.cli.runs import status_of
 from perdure.doors.cli.tables import say_table
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
@@ -17,15 +18,17 @@ from perdure.model.records.runs import WaitKind
 if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
     from perdure.model.records.timeline import TimelineRecord
+    from perdure.model.records.workers import StrandedRecord
 
 SAID_CHARS = 80
 
 
-def show_run(handle: RunHandle, last: int, *, as_json: bool) -> None:
-    """Show a run: as one JSON document, or for people."""
+def show_run(handle: RunHandle, last: int, lost: StrandedRecord | None, *, as_json: bool) -> None:
+    """Show a run: as one JSON document, or for people. lost: why nobody takes it, if nobody does."""
     envelope = handle.envelope()
     found = {
         "run": handle.record,
+        "stranded": lost,
         "verdict": envelope.verdict,
         "pending": envelope.pending,
         "waits": [identified(wait) for wait in handle.waits()],
@@ -57,13 +60,13 @@ def show_step(handle: RunHandle, seq: int, *, as_json: bool) -> None:
 
 
 def _say(found: dict[str, Any]) -> None:
-    run = found["run"]
+    run, lost = found["run"], found["stranded"]
     say_facts(
         {
             "run": run.id,
             "agent": run.agent,
-            "status": f"{run.status.value} (abandoned)" if run.abandoned else run.status,
-            "why": run.reason,
+            "status": status_of(run, lost),
+            "why": f"{lost.why}: start a worker with it, or `perdure pin {run.id} --any`" if lost else run.reason,
             "key": run.key,
             "session": run.session,
             "parent": run.parent,

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.finding import find_run, run_id
+from perdure.doors.cli.identified import say_identified
 from perdure.doors.cli.names import argument, run_names, session_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
-from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
+from perdure.doors.cli.tables import Column, is_filtered, prose, state
 from perdure.model.records.runs import RunStatus
 
 if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
+    from perdure.model.records.runs import RunRecord
+    from perdure.model.records.workers import StrandedRecord
 
-COLUMNS = (
-    Column("run", lambda run: run.id),
-    Column("agent", lambda run: run.agent),
-    Column("status", lambda run: f"{run.status.value} (abandoned)" if run.abandoned else run.status),
-    Column("why", lambda run: run.reason),
-    Column("key", lambda run: run.key),
-    Column("session", lambda run: run.session),
-    Column("parent", lambda run: run.parent, spare=True),
-    prose("error", lambda run: f"{run.error.code}: {run.error.message}" if run.error else None),
-    Column("creator", lambda run: run.creator, spare=True),
-    Column("created", lambda run: run.created_at),
-    Column("wakes", lambda run: run.wake_at if run.status is RunStatus.WAITING else None, spare=True),
-)
+
+def status_of(run: RunRecord, lost: StrandedRecord | None) -> str:
+    """How a run stands, and whether nobody goes on with it."""
+    return (
+        f"{run.status.value} (abandoned)" if run.abandoned else f"{run.status.value} (stranded)" if lost else run.status
+    )
+
+
+def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
+    """The columns of a listing. lost: runs that nobody takes."""
+    return (
+        Column("run", lambda run: run.id),
+        Column("agent", lambda run: run.agent),
+        state("status", lambda run: status_of(run, lost.get(run.id))),
+        prose("why", lambda run: lost[run.id].why if run.id in lost else run.reason),
+        prose("key", lambda run: run.key, spare=True),
+        Column("session", lambda run: run.session, spare=True),
+        Column("parent", lambda run: run.parent, spare=True),
+        prose("error", lambda run: f"{run.error.code}: {run.error.message}" if run.error else None),
+        Column("creator", lambda run: run.creator, spare=True),
+        Column("created", lambda run: run.created_at),
+        Column("wakes", lambda run: run.wake_at if run.status is RunStatus.WAITING else None, spare=True),
+    )
 
 
 @command(
@@ -48,16 +62,23 @@ COLUMNS = (
 @pages
 @reads
 def runs(asked: Asked, **filters: Any) -> None:
-    """List runs, newest first. A run whose worker gives no sign of life reads as abandoned."""
+    """List runs, newest first. A run whose worker gives no sign of life reads as abandoned; one that is pinned to a program
+    that no living worker has reads as stranded.
+    """
+    from perdure.handles.working import stranded  # noqa: PLC0415 - help must be light
+
     with asked.open() as store:
-        found = records(store.runs(**filters))
-        say_page(found, COLUMNS, as_json=asked.as_json, what="runs", filtered=is_filtered(filters))
+        if filters["parent"] is not None:
+            filters["parent"] = run_id(store, filters["parent"])
+        found, lost = records(store.runs(**filters)), stranded(store)
+        shown = {"as_json": asked.as_json, "what": "runs", "filtered": is_filtered(filters)}
+        say_identified(found, _columns(lost), **shown, besides=lambda run: {"stranded": run.id in lost})
 
 
 def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, *, over: str = "") -> None:
     """Say something to a run, and show how it stands then. over: what is noted instead if there was nothing left to do."""
     with asked.open() as store:
-        handle = store.run(name)
+        handle = find_run(store, name)
         was_over = handle.record.ended
         verb(handle)
         record = handle.refresh().record
@@ -80,7 +101,7 @@ def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, 
 )
 @writes
 def resume(asked: Asked, *, run: str, vouch: bool) -> None:
-    """Let RUN, which waits or is parked, be looked at again: after a deploy, or when what it waits for has come.
+    """Re-check RUN, which waits or is parked: after a deploy, or when the thing that it waits for has come.
 
     After a restore a run asks before everything unsafe that it does, until it ends or somebody vouches for it.
     """
@@ -128,7 +149,7 @@ def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
 
 def _say_what_ends(asked: Asked, name: str) -> None:
     with asked.open() as store:
-        handle = store.run(name)
+        handle = find_run(store, name)
         waits, effects = handle.waits(), [each.record for each in handle.effects(open=True)]
     if asked.as_json:
         ending = {"run": handle.record, "waits": [each.id for each in waits], "open": [each.id for each in effects]}

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
 from perdure.model.records.conversation import Status
 
 COLUMNS = (
     Column("session", lambda session: session.name),
-    Column("status", lambda session: session.status),
+    state("status", lambda session: session.status),
     prose("title", lambda session: session.title),
     prose("labels", lambda session: session.labels),
     Column("creator", lambda session: session.creator),

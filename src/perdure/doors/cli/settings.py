@@ -29,6 +29,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     poll: str | None = None
     grace: str | None = None
     suspects: int | None = None
+    keep: str | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,28 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.finding import find_either
 from perdure.doors.cli.names import argument, shown_names
 from perdure.doors.cli.options import Asked, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
-from perdure.errors import NotFound, ReadOnly
+from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Session
-    from perdure.handles.sync.store import Store
     from perdure.model.records.conversation import Origin
+    from perdure.model.records.workers import StrandedRecord
 
 OPEN_SHOWN = 20
 PREVIEW_CHARS = 200
-
-
-def find_session(store: Store, name: str) -> Session:
-    """The session of this name; NotFound instead of making it: the store is open for reading alone."""
-    try:
-        return store.session(name)
-    except ReadOnly:
-        raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them") from None
 
 
 def record_of(thing: Any) -> Any:
@@ -38,11 +31,7 @@ def record_of(thing: Any) -> Any:
 
 def records(page: Any) -> Any:
     """A page of handles as a page of records."""
-    return (
-        type(page)([record_of(item) for item in page], page.next)
-        if hasattr(page, "next")
-        else [record_of(item) for item in page]
-    )
+    return page.each(record_of) if hasattr(page, "each") else [record_of(item) for item in page]
 
 
 @command(
@@ -71,15 +60,19 @@ def records(page: Any) -> Any:
 def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
     """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
-    A session goes before a run of the same name; run:NAME is always the run. With --at the history is folded up to that point,
-    which costs what the history is long. With --step one step of a run is shown, by the number of its event.
+    A session goes before a run of the same name; run:ID is always the run, and the first digits of an ID are enough. With --at
+    the history is folded up to that point, which costs what the history is long. With --step one step of a run is shown, by the
+    number of its event.
     """
     with asked.open() as store:
-        session = _find(store, name)
+        session = find_either(store, name)
         if at is not None:
             session = session.at(int(at) if at.isdecimal() else at)
         if not hasattr(session, "turns"):
-            _show_run(session, last, step, as_json=asked.as_json)
+            from perdure.handles.working import stranded  # noqa: PLC0415 - help must be light
+
+            lost = stranded(store).get(session.id) if at is None else None
+            _show_run(session, last, step, lost, as_json=asked.as_json)
             return
         if step is not None:
             raise click.UsageError("--step is for runs: a session has turns")
@@ -92,27 +85,13 @@ def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step
         _say(found)
 
 
-def _find(store: Store, name: str) -> Any:
-    """The session or the run of this name. NotFound if there is neither."""
-    if name.startswith("run:"):
-        return store.run(name.removeprefix("run:"))
-    try:
-        return find_session(store, name)
-    except NotFound:
-        try:
-            return store.run(name)
-        except NotFound:
-            hint = "perdure sessions and perdure runs list them"
-            raise NotFound(f"there is no session or run {name!r}", path="name", hint=hint) from None
-
-
-def _show_run(run: RunHandle, last: int, step: int | None, *, as_json: bool) -> None:
+def _show_run(run: RunHandle, last: int, step: int | None, lost: StrandedRecord | None, *, as_json: bool) -> None:
     from perdure.doors.cli.run_view import show_run, show_step  # noqa: PLC0415 - only for runs
 
     if step is not None:
         show_step(run, step, as_json=as_json)
     else:
-        show_run(run, last, as_json=as_json)
+        show_run(run, last, lost, as_json=as_json)
 
 
 def _gather(session: Session, count: int) -> dict[str, Any]:

@@ -10,12 +10,26 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import click
 
-from perdure.doors.cli.output import CELL_MAX_CHARS, cell, console, note, say_json
+from perdure.doors.cli.output import (
+    CELL_MAX_CHARS,
+    COLOURS,
+    cell,
+    coloured,
+    console,
+    note,
+    plain,
+    say_json,
+    short_moment,
+    state_colour,
+)
+from perdure.model.display import visible
+from perdure.planes.paging import DamagedRow, read_rows
 
 GAP = 2
 
@@ -32,21 +46,28 @@ LEAST_CHARS = {Fit.SHORTENED: 12, Fit.FOLDED: 24}  # below this, prose says noth
 
 
 class Column(NamedTuple):
-    """A heading, what stands below it, and what it may lose. A spare one goes before rows get lines of their own."""
+    """A heading, what stands below it, and what it may lose. A spare one goes before rows get lines of their own.
+
+    style: the colour of an item's cell on a terminal.
+    """
 
     heading: str
     get: Callable[[Any], object]
     fit: Fit = Fit.WHOLE
     spare: bool = False
+    style: Callable[[Any], str] | None = None
 
-    def text(self, item: Any) -> str:
-        """The cell of an item, safe to show."""
-        return cell(self.get(item), CELL_MAX_CHARS if self.fit is Fit.SHORTENED else None)
+    def text(self, item: Any, *, terminal: bool = False) -> str:
+        """The cell of an item, safe to show. On a terminal times are short."""
+        found = self.get(item)
+        if terminal and isinstance(found, datetime):
+            return short_moment(found)
+        return cell(found, CELL_MAX_CHARS if self.fit is Fit.SHORTENED else None)
 
 
-def prose(heading: str, get: Callable[[Any], object]) -> Column:
+def prose(heading: str, get: Callable[[Any], object], *, spare: bool = False) -> Column:
     """A column of somebody's text, of which a beginning is enough."""
-    return Column(heading, get, Fit.SHORTENED)
+    return Column(heading, get, Fit.SHORTENED, spare)
 
 
 def folded(heading: str, get: Callable[[Any], object]) -> Column:
@@ -54,26 +75,75 @@ def folded(heading: str, get: Callable[[Any], object]) -> Column:
     return Column(heading, get, Fit.FOLDED)
 
 
+def state(heading: str, get: Callable[[Any], object]) -> Column:
+    """A column of states, each in the colour that says how things are."""
+    return Column(heading, get, style=lambda item: state_colour(get(item)))
+
+
+class Cell(NamedTuple):
+    """A text, safe to show, and its colour."""
+
+    text: str
+    style: str = ""
+
+
 def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     """Rows for people."""
-    rows = [[column.text(item) for column in columns] for item in items]
-    if sys.stdout.isatty():
+    terminal = sys.stdout.isatty()
+    _say_rows(columns, [_row(columns, item, terminal=terminal) for item in items], terminal=terminal)
+
+
+def _row(columns: Sequence[Column], item: Any, *, terminal: bool) -> list[Cell]:
+    return [_cell(column, item, terminal=terminal) for column in columns]
+
+
+def _say_rows(columns: Sequence[Column], rows: list[list[Cell]], *, terminal: bool) -> None:
+    if terminal:
         _draw(columns, rows, console().width)
     else:
-        _align([[column.heading for column in columns], *rows])
+        _align([[column.heading for column in columns], *([each.text for each in row] for row in rows)])
 
 
-def say_page(page: Any, columns: Sequence[Column], *, as_json: bool, what: str, filtered: bool) -> None:
-    """One page of a listing, and how to get the next one (on stderr: stdout holds rows alone)."""
+def _cell(column: Column, item: Any, *, terminal: bool) -> Cell:
+    return Cell(column.text(item, terminal=terminal), column.style(item) if terminal and column.style else "")
+
+
+def say_page(
+    page: Any,
+    columns: Sequence[Column],
+    *,
+    as_json: bool,
+    what: str,
+    filtered: bool,
+    form: Callable[[Any], Any] = plain,
+) -> None:
+    """One page of a listing, and how to get the next one (on stderr: stdout holds rows alone). form: a row of the JSON.
+
+    A row that cannot be read is marked as damaged, and the others are shown.
+    """
+    terminal = sys.stdout.isatty()
+    made = form if as_json else lambda item: _row(columns, item, terminal=terminal)
+    rows = read_rows(page, made)
+    damaged = [*getattr(page, "damaged", ()), *rows.damaged]
     following = getattr(page, "next", None)
     if as_json:
-        say_json({"items": list(page), "next": following})
-    elif not page:
+        say_json({"items": rows, "next": following, **({"damaged": damaged} if damaged else {})})
+        return
+    if rows:
+        _say_rows(columns, rows, terminal=terminal)
+    elif not damaged:
         note(f"no {what} match" if filtered else f"no {what}")
-    else:
-        say_table(columns, page)
-        if following:
-            note(f"more rows: add --after {following}")
+    say_damaged(damaged)
+    if following:
+        note(f"more rows: add --after {following}")
+
+
+def say_damaged(damaged: Sequence[DamagedRow]) -> None:
+    """A line for each row that cannot be read."""
+    for row in damaged:
+        click.echo(coloured(visible(f"damaged  {row.where}: {row.reason}"), COLOURS["failed"]))
+    if damaged:
+        note("`perdure verify` says what is wrong with damaged rows")
 
 
 def is_filtered(filters: dict[str, Any]) -> bool:
@@ -90,18 +160,26 @@ def _align(lines: list[list[str]]) -> None:
         click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _draw(columns: Sequence[Column], rows: list[list[str]], width: int) -> None:
-    filled = [number for number in range(len(columns)) if any(row[number] for row in rows)]
-    needed = [number for number in filled if not columns[number].spare]
-    for shown in (filled, needed):
+def _draw(columns: Sequence[Column], rows: list[list[Cell]], width: int) -> None:
+    filled = [number for number in range(len(columns)) if any(row[number].text for row in rows)]
+    for shown in _choices(columns, filled):
         chosen = [columns[number] for number in shown]
         cells = [[row[number] for number in shown] for row in rows]
-        widths = fitted(chosen, cells, width)
+        widths = fitted(chosen, [[each.text for each in row] for row in cells], width)
         if widths is not None:
             _draw_table(chosen, cells, widths)
             _say_spared([columns[number].heading for number in filled if number not in shown])
             return
-    _say_records([column.heading for column in columns], rows)
+    _say_records([column.heading for column in columns], [[each.text for each in row] for row in rows])
+
+
+def _choices(columns: Sequence[Column], filled: list[int]) -> Iterator[list[int]]:
+    """All columns that say something, then ever fewer: the last that can be spared goes first."""
+    yield filled
+    for number in reversed(filled):
+        if columns[number].spare:
+            filled = [each for each in filled if each != number]
+            yield filled
 
 
 def fitted(columns: Sequence[Column], rows: list[list[str]], width: int) -> list[int] | None:
@@ -122,7 +200,7 @@ def fitted(columns: Sequence[Column], rows: list[list[str]], width: int) -> list
     return widths
 
 
-def _draw_table(columns: Sequence[Column], rows: list[list[str]], widths: list[int]) -> None:
+def _draw_table(columns: Sequence[Column], rows: list[list[Cell]], widths: list[int]) -> None:
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415
 
@@ -132,13 +210,13 @@ def _draw_table(columns: Sequence[Column], rows: list[list[str]], widths: list[i
         fold = column.fit is Fit.FOLDED
         table.add_column(column.heading, width=width, no_wrap=not fold, overflow="fold" if fold else "ellipsis")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(*each) for each in row))
     console().print(table)
 
 
 def _say_spared(headings: list[str]) -> None:
     if headings:
-        note(f"left out for want of room: {', '.join(headings)} (a wider terminal, or --json, has it)")
+        note(f"hidden columns: {', '.join(headings)} (widen the terminal or use --json)")
 
 
 def _say_records(headings: list[str], rows: list[list[str]]) -> None:

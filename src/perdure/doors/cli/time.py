@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.names import argument, forked_names, session_names
+from perdure.doors.cli.finding import existing_session, find_run, find_session, is_run
+from perdure.doors.cli.names import argument, stream_names
 from perdure.doors.cli.options import Asked, command, reads, writes
 from perdure.doors.cli.output import compact, note, plain, say_heading, say_json
-from perdure.doors.cli.show import find_session
 from perdure.errors import Invalid, NotFound
 from perdure.model.display import shortened, visible
+from perdure.model.records.differences import SessionDiff
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
     from perdure.model.records.conversation import Turn
-    from perdure.model.records.differences import Difference, SessionDiff
+    from perdure.model.records.differences import Difference, RunDiff
 
 SHOWN_CHARS = 100
-PARTS = ("about", "values", "tasks", "decisions", "checkpoints", "artifacts")
-HEADINGS = {"about": "Session", "values": "Values", "tasks": "Plan", "decisions": "Decisions"}
+HEADINGS = {"about": "About", "tasks": "Plan"}  # the others are called as they are
 MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
@@ -33,8 +34,12 @@ def moment_of(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def at_point(store: Store, text: str) -> Session:
-    """A session, or NAME@WHEN: as it was then. A name may itself hold an @."""
+def at_point(store: Store, text: str) -> Session | RunHandle:
+    """A session or run:ID; with @WHEN, as it was then. A name of a session may itself hold an @."""
+    if is_run(text):
+        name, _, when = text.partition("@")
+        run = find_run(store, name)
+        return run.at(moment_of(when)) if when else run
     try:
         return find_session(store, text)
     except NotFound:
@@ -50,31 +55,44 @@ def at_point(store: Store, text: str) -> Session:
     "perdure diff issue-42@2h issue-42@1h",
     "perdure diff issue-42 try-b",
     "perdure diff issue-42@17 issue-42 --json",
+    "perdure diff run:4f1c2a9b77d0 run:9b77d04f1c2a",
 )
-@argument("a", session_names, metavar="A")
-@argument("b", session_names, metavar="[B]", required=False)
+@argument("a", stream_names, metavar="A")
+@argument("b", stream_names, metavar="[B]", required=False)
 @reads
 def diff(asked: Asked, *, a: str, b: str | None) -> None:
-    """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said.
+    """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said; of runs, what they did.
 
-    Each is a session, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same session now. Two forks are
-    compared from where they parted. The past is folded, which costs what the history is long.
+    Each is a session or run:ID, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same one now. Two forks
+    are compared from where they parted. The past is folded, which costs what the history is long.
     """
+    if b is not None and is_run(a) != is_run(b):
+        raise click.UsageError("a session and a run have nothing to compare: name two of a kind")
     with asked.open() as store:
         first = at_point(store, a)
-        found = first.diff(at_point(store, first.name if b is None else b))
+        found: Any = first.diff(at_point(store, _now(first) if b is None else b))  # type: ignore[arg-type] - two of a kind
     if asked.as_json:
         say_json({"same": found.same, **plain(found)})
     else:
         _say(found)
 
 
-def _say(found: SessionDiff) -> None:
+def _now(side: Session | RunHandle) -> str:
+    """The name of the same session or run, as it is now."""
+    return side.name if hasattr(side, "turns") else f"run:{side.id}"  # type: ignore[union-attr]
+
+
+def _say(found: SessionDiff | RunDiff) -> None:
     if found.same:
         note("nothing differs")
-    for part in PARTS:
-        _say_part(HEADINGS.get(part, part.capitalize()), getattr(found, part))
-    turns = [*_turns("removed", found.turns_removed), *_turns("added", found.turns_added)]
+    for part in found.__struct_fields__:
+        if not part.startswith("turns_"):
+            _say_part(HEADINGS.get(part, part.capitalize()), getattr(found, part))
+    if isinstance(found, SessionDiff):
+        _say_turns([*_turns("removed", found.turns_removed), *_turns("added", found.turns_added)])
+
+
+def _say_turns(turns: list[str]) -> None:
     if turns:
         say_heading("Turns")
         for line in turns:
@@ -137,7 +155,7 @@ def marked(how: str, text: str) -> str:
     "perdure fork run:4f1c2a9b77d0 --at 0//3 --replace '\"hold\"'",
     "perdure fork run:4f1c2a9b77d0 --at 12 --replace '{\"hits\": 0}' --allow-effects",
 )
-@argument("name", forked_names)
+@argument("name", stream_names)
 @click.option(
     "--at", metavar="SEQ|WHEN|PLACE", help="From there; of a run: a place or number that it shows. Else from now."
 )
@@ -155,14 +173,14 @@ def fork(
     before it does anything outside. Both are left as they are.
     """
     with asked.open() as store:
-        if not name.startswith("run:"):
+        if not is_run(name):
             if called is None or replace is not None or allow_effects:
                 raise click.UsageError("a session is forked with --name NAME and --at; --replace is for run:NAME")
             _fork_session(store, name, at, called, as_json=asked.as_json)
             return
         if at is None or replace is None or called is not None:
             raise click.UsageError("a run is forked with --at PLACE and --replace JSON")
-        made = store.run(name.removeprefix("run:")).fork(moment_of(at), _value_of(replace), allow_effects=allow_effects)
+        made = find_run(store, name).fork(moment_of(at), _value_of(replace), allow_effects=allow_effects)
     if asked.as_json:
         say_json({"run": made.record})
     else:
@@ -177,7 +195,7 @@ def _value_of(text: str) -> Any:
 
 
 def _fork_session(store: Store, name: str, at: str | None, called: str, *, as_json: bool) -> None:
-    parent = _existing(store, name)
+    parent = existing_session(store, name)
     made = parent.fork(at=None if at is None else moment_of(at), name=called)
     about = made.info()
     if as_json:
@@ -185,10 +203,3 @@ def _fork_session(store: Store, name: str, at: str | None, called: str, *, as_js
     else:
         point = "" if at is None else f" at {visible(at)}"
         note(f"forked {visible(parent.name)}{point} as {visible(called)}")
-
-
-def _existing(store: Store, name: str) -> Session:
-    """The session of this name; NotFound instead of making it, also in a store that is open for writing."""
-    if not store.events(session=name, limit=1):
-        raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
-    return store.session(name)

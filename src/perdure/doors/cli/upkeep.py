@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from perdure.doors.cli.anchors import anchored, keys_read, read_anchored
 from perdure.doors.cli.options import Asked, command, json_option, log_options, store_option, whole
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
+
+if TYPE_CHECKING:
+    from perdure.handles.restoring import Mended
 
 STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))
 
@@ -71,26 +76,48 @@ def backup(asked: Asked, *, path: Path) -> None:
     "restore",
     "perdure restore agent.bak --store sqlite:///restored.db",
     "perdure restore agent.bak --store 'postgresql://me@host/db?schema=restored' --json",
+    "perdure restore --from-cache --dry-run --store files:///state",
 )
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--from-cache", is_flag=True, help="Write back what the log of a files store lost and its cache still has."
+)
+@click.option("--dry-run", is_flag=True, help="With --from-cache: only say what would be written back.")
 @anchored
 @store_option
 @json_option
 @log_options
-def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, store: str, as_json: bool) -> None:
+def restore(
+    *,
+    source: Path | None,
+    from_cache: bool,
+    dry_run: bool,
+    anchor_file: Path | None,
+    public_key: Path | None,
+    store: str,
+    as_json: bool,
+) -> None:
     """Make a new store from backup SOURCE; it is verified before it becomes visible.
 
     An existing store is never touched. The store keeps its identity and gets the next epoch, so that cursors
     from before are refused and open effects are settled rather than trusted.
+
+    With --from-cache no backup is needed: a files store whose log lost lines gets back those that its cache still has.
     """
     from perdure.handles import restoring  # noqa: PLC0415 - help must not load the stores
 
+    if from_cache == (source is not None):
+        raise click.UsageError("name a backup, or --from-cache and the files store that it belongs to")
+    if source is None:
+        return _say_mended(restoring.from_cache(store, dry_run=dry_run), dry_run=dry_run, as_json=as_json)
+    if dry_run:
+        raise click.UsageError("--dry-run goes with --from-cache: restoring a backup touches no store that exists")
     anchor, key = read_anchored(anchor_file, public_key)
     with progress("restoring") as step, keys_read():
         made = restoring.restore(source, store, anchor=anchor, public_key=key, progress=step)
     if as_json:
         say_json(made)
-        return
+        return None
     say_facts(
         {
             "store": made.store,
@@ -100,3 +127,18 @@ def restore(*, source: Path, anchor_file: Path | None, public_key: Path | None, 
         }
     )
     note(f"restored and verified: {counted(made.report.counts.events, 'event')}")
+    return None
+
+
+def _say_mended(made: Mended, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        say_json({"dry_run": dry_run, **msgspec.to_builtins(made)})
+        return
+    would = "would be written" if dry_run else "written"
+    facts = {"events": str(made.events), "streams": str(made.streams), "segments": ", ".join(made.segments) or "none"}
+    say_facts({**facts, "epoch": str(made.epoch)})
+    note(f"{counted(made.events, 'event')} {would} back into the log from the cache")
+    if made.behind:
+        note(
+            "the log had gone further than its cache: what came after is lost here, and the epoch rises as after a restore"
+        )

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
 from perdure.doors.cli.options import Asked, command, pages, reads, spans
-from perdure.doors.cli.show import find_session, records
-from perdure.doors.cli.tables import Column, is_filtered, prose, say_page
+from perdure.doors.cli.show import records
+from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
 from perdure.model.records.decisions import DecisionStatus
 from perdure.model.records.work import TaskStatus
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DECISION_COLUMNS = (
     Column("session", lambda decision: decision.session),
     Column("seq", lambda decision: decision.seq),
-    Column("status", lambda decision: decision.status),
+    state("status", lambda decision: decision.status),
     prose("decision", lambda decision: decision.text),
     prose("because", lambda decision: decision.because),
     prose("outcome", lambda decision: decision.outcome),
@@ -30,7 +31,7 @@ DECISION_COLUMNS = (
 TASK_COLUMNS = (
     Column("session", lambda task: task.session),
     Column("id", lambda task: task.id),
-    Column("status", lambda task: f"{task.status.value} (abandoned)" if task.abandoned else task.status),
+    state("status", lambda task: f"{task.status.value} (abandoned)" if task.abandoned else task.status),
     Column("prio", lambda task: task.priority),
     prose("task", lambda task: task.title),
     Column("needs", lambda task: task.needs),

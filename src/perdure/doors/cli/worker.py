@@ -67,6 +67,10 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
 )  # fmt: skip
 @click.option(
+    "--keep", **defaults("worker.keep", "10m"), metavar="TIME", callback=seconds,
+    help="How long a result is kept and tried again that cannot be recorded, because the store is away or full.",
+)  # fmt: skip
+@click.option(
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
     help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
 )  # fmt: skip
@@ -107,19 +111,31 @@ def _supervise(asked: Asked, given: dict[str, Any]) -> None:
     asked.check_exists()
     bounds = Bounds(given["processes"], given["suspects"], grace_seconds=given["grace"])
     words = _words(asked, given)
-    os.environ["PERDURE_STORE"] = asked.store  # not on a command line that everybody can read: it may hold a password
+    _forget_password(asked.store)
 
     def command_of(number: int, role: Role) -> list[str]:
         return [sys.executable, "-m", "perdure", *words, "--child", str(number), "--role", role.value]
 
-    sys.exit(Supervisor(command_of, bounds).run())
+    sys.exit(Supervisor(command_of, bounds, {"store": asked.store}).run())
+
+
+def _forget_password(store: str) -> None:
+    """Children are told the URL by their lifeline. A password in it is neither on their command line nor in their environment,
+    which agents and all programs that tools start would inherit.
+    """
+    from perdure.stores.url import without_password  # noqa: PLC0415
+
+    if without_password(store) == store:
+        os.environ["PERDURE_STORE"] = store
+    else:
+        os.environ.pop("PERDURE_STORE", None)
 
 
 def _words(asked: Asked, given: dict[str, Any]) -> list[str]:
     """The command line of a child."""
     said = click.get_current_context().find_root().meta
     words = ["worker", given["target"], "--tenant", asked.tenant, "--actor", asked.actor]
-    for name in ("concurrency", "lease", "poll", "grace"):
+    for name in ("concurrency", "lease", "poll", "grace", "keep"):
         words += [f"--{name}", str(given[name]) if name == "concurrency" else f"{max(given[name], 1e-6):f}s"]
     for name in given["only"]:
         words += ["--agent", name]
@@ -135,6 +151,7 @@ def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
     from perdure.runtime.lifeline import Lifeline  # noqa: PLC0415
 
     line = Lifeline.from_fd(given["child"])
+    asked.store = line.first().get("store", asked.store)
     agents = agents_at(given["target"], given["only"])
     asyncio.run(_work(asked, given, agents, line))
 
@@ -143,13 +160,17 @@ async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], l
     from perdure.handles.working import open_desk  # noqa: PLC0415
     from perdure.runtime.worker import Settings, Worker, threads_at_work  # noqa: PLC0415
 
-    desk = open_desk(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"])
+    desk = open_desk(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
+                     keep_seconds=given["keep"])  # fmt: skip
     role = given["role"]
     settings = Settings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
         standby=role == "standby",
     )  # fmt: skip
-    working = Worker(desk, agents, settings, lambda count: line.say(suspects=count), lambda: line.say(busy=True))
+    working = Worker(
+        desk, agents, settings, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
+        lambda: line.say(driving=True), lambda: _leave_at_once(LEFT_BEHIND),
+    )  # fmt: skip
     _obey(working, line)
     if await working.run(lambda: line.say(ready=desk.holder)):
         _leave_at_once(LEFT_BEHIND)
@@ -163,6 +184,8 @@ def _obey(working: Worker, line: Lifeline) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, working.stop)
+        # In the place of asyncio's own, which does nothing: this one is called while the loop is blocked, too.
+        signal.signal(number, lambda *_: working.told())
 
     def heard() -> None:
         line.hear()
@@ -238,6 +261,7 @@ def _plain(found: WorkersRecord, stuck: float) -> dict[str, Any]:
         "oldest_ready_at": min((each.oldest_ready_at for each in found.queue if each.oldest_ready_at), default=None),
         "unknown": [each.agent for each in found.queue if not each.known and (each.ready or each.waiting)],
         "stuck": [each.run for each in _stuck(found, stuck)],
+        "stranded": found.stranded,
     }  # fmt: skip
 
 
@@ -253,6 +277,11 @@ def _say(found: WorkersRecord, stuck: float) -> None:
     if found.queue:
         say_heading("Queue")
         say_table(QUEUE_COLUMNS, found.queue)
+    if found.stranded:
+        say_heading("Ready, but pinned to a program that no worker has")
+        for run in found.stranded:
+            click.echo(visible(f"  {run.run}  {run.agent}  program {run.program[:12]}"))
+        note("start a worker with that program, or take the pin away: perdure pin RUN --any")
     held = _stuck(found, stuck)
     if held:
         say_heading(f"Without progress for {_span(stuck)}")

@@ -25,7 +25,7 @@ QUESTION = "May this be merged?"
 
 
 class Hands:
-    """What the model may ask for, done through the ledger: the same calls as the naive agent has."""
+    """What the model may ask for, done through the ledger: the same calls as the agents on files have."""
 
     def __init__(self, run: perdure.Run, place: Place) -> None:
         self._run = run
@@ -118,7 +118,7 @@ class Life:
     def enter(self, action: str, number: int) -> None:
         """An action begins. What is recorded returns what it gave, and is not worth a word."""
         if number >= self._recorded:
-            tell(do=action, open=number < self._begun)
+            tell(do=action, number=number, open=number < self._begun)
             self._fate.enter(action)
 
 

@@ -1,9 +1,9 @@
 """The same agent on a session file: the control.
 
-It is what one writes first, and written fairly: it saves after every action, which is more often than most, and goes on from
-what it saved. The file is rewritten whole, as `json.dump` does it; a new one that is renamed into place would spare it the new
-beginnings, and nothing of what was done and not yet saved. It asks the same model and makes the same calls, with git and HTTP as
-they are; it reaches the same crash points at the places that correspond to the ledger's.
+It is what one writes first, and written fairly: it saves after every action, which is more often than most, and resumes from
+what it saved. The file is rewritten whole, as `json.dump` does it; `fair` renames a new one into place instead. It asks the same
+model and makes the same calls, with git and HTTP as they are; it reaches the same crash points at the places that correspond to
+the ledger's.
 """
 
 from __future__ import annotations
@@ -90,19 +90,19 @@ class SessionFile:
     """What was done so far, in one JSON file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def load(self) -> list[dict[str, Any]]:
         """What was saved last. Nothing if there is no file, or if it is torn: then somebody would delete it and begin anew."""
         try:
-            return json.loads(self._path.read_text())
+            return json.loads(self.path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return []
 
     def save(self, done: list[dict[str, Any]]) -> None:
         """Rewrite it. Opening it for writing has emptied it: between that and the last byte, nothing is there."""
         reach("effect.commit.before")
-        with self._path.open("w") as file:
+        with self.path.open("w") as file:
             reach("lane.before_commit")
             json.dump(done, file)
         reach("effect.commit.after")
@@ -114,7 +114,7 @@ def mend(place: Place, session: SessionFile, fate: Fate) -> str:
     tell(resumed=len(done))
     hands = Hands(place).by_name()
     while "call" in (said := _think(done)):
-        tell(do=said["call"], open=False)
+        tell(do=said["call"], number=len(done), open=False)
         fate.enter(said["call"])
         _approve(said["call"])
         reach("effect.dispatch.before")
@@ -139,9 +139,14 @@ def _approve(action: str) -> None:
 
 
 def main() -> None:
-    """Go on from the session file, to the end."""
+    """Resume from the session file, and work to the end."""
+    live(SessionFile)
+
+
+def live(kept_in: type[SessionFile]) -> None:
+    """One life of the agent, with its state in a file of this kind."""
     order = read_order()
-    tell(result=mend(order.place, SessionFile(Path(order.place.own, "session.json")), Fate(order.strike)))
+    tell(result=mend(order.place, kept_in(Path(order.place.own, "session.json")), Fate(order.strike)))
 
 
 if __name__ == "__main__":

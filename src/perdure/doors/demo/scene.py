@@ -95,8 +95,10 @@ class Scene:
 
     def tally(self, place: Place) -> Tally:
         """Count what is there: in the remote, and on the forge."""
-        commits = self._git(Path(place.remote), "rev-list", f"main..{BRANCH}").split()
-        text = self._git(Path(place.remote), "show", f"{BRANCH}:CHANGELOG.md")
+        remote, commits, text = Path(place.remote), [], ""
+        if self._git(remote, "branch", "--list", BRANCH):  # else nothing was pushed yet
+            commits = self._git(remote, "rev-list", f"main..{BRANCH}").split()
+            text = self._git(remote, "show", f"{BRANCH}:CHANGELOG.md")
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place.forge, timeout=10) as answer:
             found = json.load(answer)
         return Tally(len(commits), found["pulls"], found["comments"], text.count(ENTRY), found["requests"])

@@ -1,4 +1,4 @@
-"""The story: both agents live and die, strike by strike, until both are done; then it is counted what each did outside.
+"""The story: three agents live and die, strike by strike, until all are done; what each did outside is counted.
 
 `perdure demo` tells it, through a `view`. Nothing is pretended: the agents are real processes, they die by SIGKILL, the forge
 and git are asked what they have, and the ledger is read anew from the store. Shows P1 to P4.
@@ -7,11 +7,12 @@ and git are asked what they have, and the ledger is read anew from the store. Sh
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,28 +30,67 @@ if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
 LIFE_SECONDS_MAX = 60.0
-LIVES_MAX = 10  # of one round: a life that only asks a person ends, and another goes on
+LIVES_MAX = 10  # of one round: a life that only asks a person ends, and another continues
 PERSON = "the reviewer"
-ASKED = "(asked)"
+ASK = "ask"
+
+
+class How(enum.StrEnum):
+    """How an action stands to what was done before: the colour of the story."""
+
+    NEW = "did"
+    CHECKED = "checked"  # begun by a life that died, and settled by the ledger
+    AGAIN = "redid"
 
 
 class Part:
-    """What one agent did in one life: on what it found, what it did, and how it ended. Grows while it lives."""
+    """What one agent did in one life. Grows while it lives. before: the actions that earlier lives carried out."""
 
-    def __init__(self) -> None:
-        self.resumed: int | None = None  # not known yet
-        self.did: list[str] = []
+    def __init__(self, before: frozenset[int | str] = frozenset()) -> None:
+        self.remembered: int | None = None  # how many actions it knows to be done; None: it has not said so yet
+        self.deeds: list[tuple[int | str, str, How]] = []  # an action's number, its name, and how it stands
+        self.now: tuple[int | str, str, How] | None = None  # begun, and not known to be done
         self.ended = ""  # "killed", "done", or not yet
+        self._before = before
+
+    @property
+    def done(self) -> frozenset[int | str]:
+        """The actions that were carried out by the end of this life."""
+        return self._before | {number for number, _, _ in self.deeds}
+
+    def begin(self, number: int | str, action: str, *, is_open: bool = False) -> None:
+        """An action begins: the one before it is done. A life that asked a person goes on with the same action."""
+        if self.now is not None and self.now[0] == number:
+            return
+        self.finish()
+        self.now = (number, action, How.CHECKED if is_open else How.AGAIN if number in self.done else How.NEW)
+
+    def ask(self) -> None:
+        """A person is asked, before the action that is under way."""
+        self.deeds.append((ASK, ASK, How.AGAIN if ASK in self.done else How.NEW))
+
+    def finish(self) -> None:
+        """The action under way is done."""
+        if self.now is not None:
+            self.deeds.append(self.now)
+        self.now = None
+
+    def end(self, ended: str, strike: Strike | None) -> None:
+        """The life is over. A kill leaves the action under way undone if it came before the call."""
+        self.ended = ended
+        if ended == "killed" and (strike is None or not strike.too_late):
+            self.now = None
+        self.finish()
 
 
 class Round:
-    """One strike, or none in the last round, and what became of both agents."""
+    """One strike, or none in the last round, and what became of each agent. extra: what is outside too often by then."""
 
-    def __init__(self, number: int, strike: Strike | None) -> None:
+    def __init__(self, number: int, strike: Strike | None, before: Sequence[Part | None]) -> None:
         self.number = number
         self.strike = strike
-        self.ours = Part()
-        self.naive = Part()
+        self.parts = [Part() if each is None else Part(each.done) for each in before]
+        self.extra: list[int] | None = None
 
 
 class View(Protocol):
@@ -60,7 +100,7 @@ class View(Protocol):
         """A round begins."""
 
     def end(self, one: Round) -> None:
-        """A round is over: both agents are dead, or done."""
+        """A round is over: all agents are dead, or done."""
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -71,10 +111,19 @@ class Side(msgspec.Struct, frozen=True):
     model_calls: int
 
     @property
+    def _counts(self) -> tuple[int, ...]:
+        found = self.tally
+        return found.commits, found.pulls, found.comments, found.entries, self.asked
+
+    @property
     def once(self) -> bool:
         """Whether there is exactly one of each."""
-        found = self.tally
-        return (found.commits, found.pulls, found.comments, found.entries, self.asked) == (1, 1, 1, 1, 1)
+        return set(self._counts) == {1}
+
+    @property
+    def extra(self) -> int:
+        """How many there are too many."""
+        return sum(max(count - 1, 0) for count in self._counts)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -84,6 +133,7 @@ class Ending(msgspec.Struct, frozen=True):
     kills: int
     ours: Side
     naive: Side
+    fair: Side
     ledger: list[proof.Entry]
     proofs: list[proof.Proof]
     run: str
@@ -146,29 +196,28 @@ class Player:
     def _heard(self, agent: subprocess.Popen[bytes], fact: dict[str, Any], part: Part) -> str | None:
         match fact:
             case {"resumed": count}:
-                part.resumed = count if part.resumed is None else part.resumed
+                part.remembered = count if part.remembered is None else part.remembered
             case {"model": _}:
                 self.model_calls += 1
-            case {"do": action} if part.did[-2:] == [action, ASKED]:
-                pass  # it goes on with what it asked about, in the same life
-            case {"do": action, "open": is_open}:
-                part.did.append(f"{action}?" if is_open else action)
+            case {"do": action, "number": number, "open": is_open}:
+                part.begin(number, action, is_open=is_open)
             case {"ask": _}:
                 self._asked(part)
                 _say(agent, b"yes\n")
             case {"result": _}:
-                self.done, part.ended = True, "done"
+                self.done = True
+                part.end("done", None)
             case {"waiting": ask}:
                 return ask
         return None
 
     def _asked(self, part: Part) -> None:
         self.asked += 1
-        part.did.append(ASKED)
+        part.ask()
 
     def _ended(self, code: int, strike: Strike | None, part: Part) -> None:
         if code == -9 and strike is not None:
-            part.ended = "killed"
+            part.end("killed", strike)
         elif code == -15:
             raise TimedOut(f"the agent took longer than {LIFE_SECONDS_MAX:g} s", path=self._module)
         elif code != 0:
@@ -184,33 +233,41 @@ def _say(agent: subprocess.Popen[bytes], line: bytes) -> None:
 
 
 def play(scene: Scene, store: Store, url: str, plan: list[Strike], view: View) -> Ending:
-    """Play it in this scene: every strike in a round of its own, on both sides at once, and a last round without one."""
+    """Play it in this scene: every strike in a round of its own, on all sides at once, and a last round without one."""
     began = time.monotonic()
     key = f"demo-{new_uid().hex()[:12]}"
-    ours = Player(scene, "agent", Order(scene.place("perdure"), url, key), lambda ask: _approve(store, ask))
-    naive = Player(scene, "naive", Order(scene.place("json")), lambda _: None)
+    players = [
+        Player(scene, "agent", Order(scene.place("perdure"), url, key), lambda ask: _approve(store, ask)),
+        Player(scene, "naive", Order(scene.place("json")), lambda _: None),
+        Player(scene, "fair", Order(scene.place("renamed")), lambda _: None),
+    ]
+    parts: Sequence[Part | None] = [None] * len(players)
     kills = 0
     for number, strike in enumerate([*plan, None], 1):
-        one = Round(number, strike)
+        one = Round(number, strike, parts)
         view.begin(one)
-        _both(lambda: ours.live(strike, one.ours), lambda: naive.live(strike, one.naive), scene)  # noqa: B023 - done at once
+        _all_live(players, one, scene)
+        one.extra = [player.side().extra for player in players]
         view.end(one)
-        kills += one.ours.ended == "killed"
+        parts = one.parts
+        kills += one.parts[0].ended == "killed"
     run = next(each for each in store.runs(agent=AGENT) if each.record.key == key)
     proofs = proof.proofs(store, url, run.id, scene.folder)
     took = time.monotonic() - began
-    return Ending(len(plan), kills, ours.side(), naive.side(), proof.ledger(run), proofs, run.id, took)
+    ours, naive, fair = (player.side() for player in players)
+    return Ending(len(plan), kills, ours, naive, fair, proof.ledger(run), proofs, run.id, took)
 
 
 def _approve(store: Store, ask: str) -> None:
     store.answer(ask, "approve", by=PERSON)
 
 
-def _both(ours: Callable[[], None], naive: Callable[[], None], scene: Scene) -> None:
-    """Both at once; if one goes wrong, or somebody interrupts, the processes are ended first, so that nobody waits for them."""
-    with ThreadPoolExecutor(2) as threads:
+def _all_live(players: Sequence[Player], one: Round, scene: Scene) -> None:
+    """All at once; if one goes wrong, or somebody interrupts, the processes are ended first, so that nobody waits for them."""
+    with ThreadPoolExecutor(len(players)) as threads:
         try:
-            for life in [threads.submit(ours), threads.submit(naive)]:
+            lives = [threads.submit(each.live, one.strike, part) for each, part in zip(players, one.parts, strict=True)]
+            for life in lives:
                 life.result()
         except BaseException:
             scene.stop()

@@ -1,8 +1,8 @@
-"""When the agents are killed: which action, and at which moment of it. The seed chooses; both agents get the same strikes.
+"""When the agents are killed: which action, and at which moment of it. The seed chooses; all agents get the same strikes.
 
 The story makes the plan (`strikes`). Each agent, in its own process, says which action it begins (`Fate.enter`) and dies by
-SIGKILL at that action's crash point (`model/points`): the Perdure agent reaches it in the ledger, the naive one at the place in
-its loop that corresponds to it.
+SIGKILL at that action's crash point (`model/points`): the Perdure agent reaches it in the ledger, the others at the place in
+their loop that corresponds to it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ T = TypeVar("T")
 class Moment(enum.StrEnum):
     """A moment in an action, as people read it."""
 
-    BEFORE = "about to begin, nothing written yet"
+    BEFORE = "not begun yet"
     INTENT = "about to be sent"
-    DONE = "done, and not yet recorded"
-    SAVING = "done, in the middle of saving that"
+    DONE = "done, not saved yet"
+    SAVING = "done, half saved"
 
 
 POINTS: dict[Moment, tuple[str, ...]] = {  # reached one after the other; at the last one it dies
@@ -38,7 +38,7 @@ POINTS: dict[Moment, tuple[str, ...]] = {  # reached one after the other; at the
 }
 EARLY = (Moment.BEFORE, Moment.INTENT)
 LATE = (Moment.DONE, Moment.SAVING)
-# Chosen by no seed: the moments at which the naive agent is sure to do something twice.
+# Chosen by no seed: the moments at which an agent on a file is sure to do something twice.
 WORST = {"push": Moment.SAVING, "pull": Moment.DONE, "comment": Moment.DONE}
 GIT = frozenset({"commit", "push"})  # sent and absent: what may still land is waited for, 5 s; this demo is to be short
 
@@ -51,6 +51,11 @@ class Strike(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.action}: {self.moment}"
+
+    @property
+    def too_late(self) -> bool:
+        """Whether the action was carried out before the kill."""
+        return self.moment in LATE
 
 
 def strikes(seed: int) -> list[Strike]:

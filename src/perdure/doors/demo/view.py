@@ -1,17 +1,19 @@
-"""How the story is shown: a table that lives on a terminal, plain lines where nobody watches, nothing for machines."""
+"""How the story is shown: a table that lives on a terminal, plain lines where nobody watches, nothing for machines.
+
+One colour, one meaning, everywhere: green is done once, red is done again. A kill has no colour: it happens to all of them.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from perdure.doors.cli.output import console, counted, say_heading
-from perdure.doors.cli.tables import Column, say_table
-from perdure.model.display import visible
+from perdure.doors.cli.output import coloured, console, counted, say_heading, say_wrapped
+from perdure.doors.cli.tables import Column, say_table, state
+from perdure.doors.demo.story import How
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from perdure.doors.demo.story import Ending, Part, Round, Side
 
 ROW_LINES = 4  # that a round may take on a narrow terminal
-OURS, NAIVE = "Perdure", "session JSON file"
+NAMES = ("Perdure", "JSON file", "JSON + rename")
+GOOD, BAD, FAINT = "green", "red", "bright_black"
+COLOURS = {How.NEW: GOOD, How.CHECKED: GOOD, How.AGAIN: BAD}
 FIGURES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("commits", lambda side: side.tally.commits),
     ("pull requests", lambda side: side.tally.pulls),
@@ -42,20 +46,31 @@ LEDGER: tuple[Column, ...] = (
     Column("tool", lambda entry: entry.tool),
     Column("kind", lambda entry: entry.kind),
     Column("attempts", lambda entry: entry.attempts),
-    Column("state", lambda entry: entry.state),
+    state("state", lambda entry: entry.state),
     Column("doubt settled by", _settled),
 )
 
 
-def found(part: Part) -> str:
-    """On what it went on."""
-    return f"{part.resumed} recorded" if part.resumed else "found nothing"
+def phrases(part: Part, *, first: bool) -> list[tuple[str, str]]:
+    """What an agent did in a life, in a few phrases, each with its colour. first: there is nothing to remember yet."""
+    if part.remembered is None:
+        return [("starting …", FAINT)]
+    found: list[tuple[str, str]] = []
+    if not first:
+        found.append((f"remembers {part.remembered}", FAINT) if part.remembered else ("remembers nothing", BAD))
+    for how in (How.CHECKED, How.AGAIN, How.NEW):
+        did = [action for _, action, each in part.deeds if each is how]
+        if did:
+            found.append((" ".join([how.value, *did]), COLOURS[how]))
+    if part.now is not None:
+        found.append((f"{part.now[1]} …", FAINT))
+    return found or [("did nothing", FAINT)]
 
 
-def said(part: Part) -> str:
-    """What an agent did in a life, in a line; `?`: begun by an earlier life, which died."""
-    mark = {"killed": "✗", "done": "✓", "": "…"}[part.ended]
-    return " ".join([f"[{found(part)}]", *part.did, mark])
+def _fate(one: Round) -> str:
+    if one.strike is not None:
+        return f"killed at {one.strike}"
+    return "nobody kills it" if one.number == 1 else "no more kills"
 
 
 class Silent:
@@ -76,15 +91,10 @@ class Lines:
 
     def end(self, one: Round) -> None:
         """What became of it."""
-        click.echo(f"life {one.number}: {_struck(one)}")
-        click.echo(f"  {OURS.ljust(len(NAIVE))}  {said(one.ours)}")
-        click.echo(f"  {NAIVE}  {said(one.naive)}")
-
-
-def _struck(one: Round) -> str:
-    if one.strike is not None:
-        return f"SIGKILL at {one.strike}"
-    return "nobody kills it" if one.number == 1 else "nobody kills it any more"
+        click.echo(f"life {one.number}, {_fate(one)}")
+        for name, part in zip(NAMES, one.parts, strict=True):
+            said = "; ".join(text for text, _ in phrases(part, first=one.number == 1))
+            click.echo(f"  {name.ljust(max(map(len, NAMES)))}  {said}")
 
 
 class Screen:
@@ -115,34 +125,46 @@ class Screen:
         from rich.table import Table  # noqa: PLC0415 - as above
         from rich.text import Text  # noqa: PLC0415
 
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for heading in ("life", "what happens to it", OURS, NAIVE):
-            table.add_column(heading, ratio=None if heading == "life" else 1)
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_footer=True)
+        extra = next((one.extra for one in reversed(self._rounds) if one.extra is not None), [0] * len(NAMES))
+        table.add_column("life", width=4)
+        table.add_column("what happens", footer=Text("duplicates so far", "bold"), ratio=1)
+        for name, count in zip(NAMES, extra, strict=True):
+            table.add_column(name, footer=Text(str(count), f"bold {BAD if count else GOOD}"), ratio=1)
         fit = len(self._rounds) if self._over else max(self._console.height // ROW_LINES - 1, 1)
         for one in self._rounds[-fit:]:
-            table.add_row(str(one.number), Text(_struck(one)), _coloured(one.ours), _coloured(one.naive))
+            cells = [_cell(part, first=one.number == 1) for part in one.parts]
+            table.add_row(str(one.number), Text(_fate(one)), *cells)
         return table
 
 
-def _coloured(part: Part) -> Text:
+def _cell(part: Part, *, first: bool) -> Text:
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    return Text(said(part), style={"killed": "red", "done": "green", "": ""}[part.ended])
-
-
-def _mark(held: bool) -> str:
-    mark, colour = ("✓", "green") if held else ("✗", "red")
-    return mark if os.environ.get("NO_COLOR") else click.style(mark, fg=colour)
+    return Text("\n").join(Text(text, colour) for text, colour in phrases(part, first=first))
 
 
 def say_ending(ending: Ending) -> None:
-    """The ledger, what it proves, and the two columns."""
-    say_heading("The ledger: what the agent did outside, by its own account")
+    """The ledger, what it proves, and the three columns."""
+    say_heading("The ledger: what the agent on Perdure did outside, by its own account")
     say_table(LEDGER, ending.ledger)
     for each in ending.proofs:
-        click.echo(f"{_mark(each.held)} {visible(each.claim)}" + ("" if each.held else f" ({visible(each.detail)})"))
-    say_heading(f"What is really there, after {counted(ending.kills, 'kill')}: git and the forge were asked")
-    say_table(
-        (Column("", lambda row: row[0]), Column(OURS, lambda row: row[1]), Column(NAIVE, lambda row: row[2])),
-        [(name, get(ending.ours), get(ending.naive)) for name, get in FIGURES],
-    )
+        mark = coloured("✓", GOOD) if each.held else coloured("✗", BAD)
+        say_wrapped(each.claim + ("" if each.held else f" ({each.detail})"), mark)
+    say_heading(f"What is really there after {counted(ending.kills, 'kill')}: git and the forge were asked")
+    say_table([Column("", lambda row: row[0]), *map(_figures, range(len(NAMES)))], figures(ending))
+
+
+def figures(ending: Ending) -> list[tuple[str, list[int]]]:
+    """The table that matters: of each thing, how many there are on each side."""
+    sides = (ending.ours, ending.naive, ending.fair)
+    return [(name, [get(side) for side in sides]) for name, get in FIGURES]
+
+
+def _figures(place: int) -> Column:
+    """One side's column. As many as the best side has is good; more is something done again."""
+
+    def colour(row: tuple[str, Sequence[int]]) -> str:
+        return GOOD if row[1][place] == min(row[1]) else BAD
+
+    return Column(NAMES[place], lambda row: row[1][place], style=colour)

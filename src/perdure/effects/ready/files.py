@@ -10,16 +10,27 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from perdure.artifacts.descriptors import DIRECTORY, FILE, NEW_FILE, ROOT, opened, pieces_of, sync, translated
+from perdure.artifacts.descriptors import (
+    DIRECTORY,
+    FILE,
+    ROOT,
+    TEMPORARY,
+    names_in,
+    new_temporary,
+    opened,
+    pieces_of,
+    remove_left,
+    sync,
+    translated,
+)
 from perdure.effects.ready.checks import absolute, argument, nothing_done_yet
 from perdure.effects.tool import tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, NotFound
-from perdure.model.ids import new_uid
 from perdure.model.points import reach
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
 
@@ -31,12 +42,15 @@ _SHA256 = re.compile(r"([0-9a-f]{64})?", re.ASCII)
 def find_file(path: str, content: str | bytes, *, root: str | None = None, expect: str | None = None) -> Verdict:
     """The probe: Happened if that content stands there (made durable first), Absent if what it was to replace does.
 
-    Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between.
+    Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between. What a
+    call that died has left in the folder is removed.
     """
     wanted = _sha256(_bytes(content))
     try:
         with _place(path, root, make=False) as (folder, name):
             found = NO_FILE if folder is None else _found(folder, name)
+            if folder is not None:
+                remove_left(folder, names_in(folder, TEMPORARY))
             if folder is not None and found == wanted:
                 _settle(folder, name)
     except Error as error:
@@ -56,7 +70,8 @@ def write_file(
 
     path: absolute; or relative to `root`, below which missing folders are made and no link is followed. The file itself is
     never a link. Its mode is kept. expect: the sha256 of what it replaces, `""` for no file; anything else there is Failed.
-    Idempotent. After a crash: the old content or the new, and at most a file `.perdure-…` too many. Raises Invalid or Failed
+    Idempotent. After a crash: the old content or the new, and perhaps a file `.perdure-…`, which the probe and `git_commit`
+    remove. Raises Invalid or Failed
     (nothing was changed), Unavailable (nothing was changed: a full disk), InDoubt (it stands there, perhaps not durably).
     """
     data = _bytes(content)
@@ -154,21 +169,30 @@ def _mode(folder: int, name: str) -> int | None:
 @contextmanager
 def _written(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
     """A durable temporary file beside the target; whatever is left of it in the end is removed."""
-    name = f".perdure-{new_uid().hex()}"
     reach("file.before_write")
-    with translated(name):
-        fd = os.open(name, NEW_FILE, 0o666, dir_fd=folder)
+    with translated("path"):
+        name, fd = new_temporary(folder, 0o666)
     try:
-        with translated(name), os.fdopen(fd, "wb") as file:
-            if mode is not None:
-                os.fchmod(fd, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        yield name
+        with os.fdopen(fd, "wb") as file:
+            with translated(name):
+                if mode is not None:
+                    os.fchmod(fd, mode)
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            yield name
     finally:
         with suppress(OSError):  # mostly because it has been renamed
             os.unlink(name, dir_fd=folder)
+
+
+def being_written(root: str, paths: Iterable[str]) -> list[str]:
+    """Those of these temporary files below a folder that somebody is writing; the others were left by the dead, and go."""
+    alive: list[str] = []
+    for path in paths:
+        with _place(path, root, make=False) as (folder, name):
+            alive += [path] if folder is not None and remove_left(folder, [name]) else []
+    return alive
 
 
 def _check_found(folder: int, name: str, expect: str | None, wanted: str) -> None:

@@ -1,7 +1,8 @@
 """Commits and pushes that can be found again: a commit by a trailer in its message, a push by its hash on the remote.
 
-Called through the ledger (`session.act(git_commit, …)`). Keeps P4, P10 and P15: arguments are lists, never a shell's; the
-user's configuration and hooks hold, but nothing asks on a terminal, opens an editor or takes longer than its deadline.
+Called through the ledger (`session.act(git_commit, …)`). Keeps P4, P10 and P15: arguments are lists, never a shell's; nothing
+asks on a terminal, opens an editor or takes longer than its deadline. The repository is the user's own: its configuration,
+filters, hooks and signing are run, as by any `git commit`. So `repo` is never a folder that came from somebody else.
 No undo: a commit is undone by another (`git revert`), whose message a person or an agent has to write.
 """
 
@@ -9,18 +10,22 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from perdure.artifacts.descriptors import TEMPORARY
 from perdure.effects.ready import programs
-from perdure.effects.ready.checks import absolute, argument, shortened
+from perdure.effects.ready.checks import absolute, argument, nothing_done_yet, shortened
+from perdure.effects.ready.files import being_written
 from perdure.effects.tool import tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure.stores.git import program
 
 TRAILER: Final = "Perdure-Effect"
 _COMMIT_SECONDS = 120.0  # hooks take their time
@@ -31,7 +36,7 @@ _FORGED = re.compile(rf"^[ \t]*{TRAILER}[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _AUTHOR = re.compile(r"[^<>]+ <[^<>\s]+>")
 _SECRET = re.compile(r"://[^/@]*:[^/@]*@")
 _NO = re.compile(r"^!\t.*\[(?:remote )?rejected\].*", re.MULTILINE)
-_LOCKED = re.compile(r"/(?:index|HEAD|packed-refs|refs/[^'\n]*)\.lock\b")
+_LOCKED = re.compile(r"'?(/[^'\n]*/(?:index|HEAD|packed-refs|refs/[^'\n]*)\.lock)\b")
 _RECENT = 20  # commits that hooks and others may have put on top meanwhile
 _EVERYWHERE = ("--all", "--reflog", "--fixed-strings")
 _NO_ANSWER = (Failed, Unavailable, InDoubt)
@@ -66,19 +71,46 @@ def git_commit(
     """Commit to the branch that is checked out, with a trailer that names the key; returns {"sha"}.
 
     repo: the absolute path of the repository itself. paths: these, changed, new or deleted, and nothing else; None: what is
-    staged. author: "Name <mail>". Hooks and signing are the user's. Atomic; durable when it returns. Raises Failed (git said
-    no: nothing to commit, a hook, no identity) and InDoubt (another git is at work in the repository).
+    staged. author: "Name <mail>"; who has no identity in git commits by this one too. Hooks and signing are the user's.
+    Atomic; durable when it returns. Raises Failed (git said no: nothing to commit, a hook, no identity), Unavailable (a file
+    there is being written) and InDoubt (another git is at work in the repository).
     """
     folder = _repository(repo)
-    what = [f"--author={_author(author)}"] if author is not None else []
+    who = _identity(folder, _author(author)) if author is not None else []
+    what = [f"--author={author}"] if author is not None else []
     chosen = ["--", *_paths(paths)] if paths is not None else []
     said = _with_trailer(folder, _message(message), key)
     if chosen and (present := _present(folder, chosen[1:])):
+        _leave_out_unfinished(folder, present)
         _asked(folder, "add", "--all", "--", *present, seconds=_COMMIT_SECONDS)
     options = ["--cleanup=whitespace", "--file=-", *what]
     only = ["--only", *chosen] if chosen else []
-    ended = _git(folder, *_DURABLE, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=said)
+    ended = _git(folder, *_DURABLE, *who, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=said)
     return {"sha": _made(folder, key) if ended.exit == 0 else _made_after_all(repo, key, ended)}
+
+
+def _identity(folder: Path, author: str) -> list[str]:
+    """The author as the committer, where git knows of none."""
+    if _git(folder, "var", "GIT_COMMITTER_IDENT").exit == 0:
+        return []
+    name, _, mail = author.removesuffix(">").partition(" <")
+    return ["-c", f"user.name={name}", "-c", f"user.email={mail}"]
+
+
+def _leave_out_unfinished(folder: Path, paths: Sequence[str]) -> None:
+    """What `write_file` had not finished is never committed: it is removed, or waited for while its writer lives."""
+    listing = ("ls-files", "--others", "--ignored", f"--exclude=.perdure-{'?' * 32}", "-z", "--", *paths)
+    cut = True
+    while cut:
+        ended = _git(folder, *listing)
+        if ended.exit != 0:
+            raise _refusal(folder, ended)
+        found = [os.fsdecode(each) for each in bytes(ended.out).split(b"\0")]
+        with nothing_done_yet():
+            alive = being_written(str(folder), [each for each in found if TEMPORARY.fullmatch(each.rpartition("/")[2])])
+        if alive:
+            raise Unavailable(f"{alive[0]} is just being written", path="paths", hint="commit when it is finished")
+        cut = ended.out.count > len(bytes(ended.out))
 
 
 def _with_trailer(folder: Path, message: str, key: str) -> bytes:
@@ -280,8 +312,8 @@ def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: by
 def _refusal(folder: Path, ended: programs.Ended) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
     said = shortened(str(ended.err) or str(ended.out))
-    if _LOCKED.search(said):
-        hint = f"if no git is running in {folder}, remove the lock that it left"
+    if lock := _LOCKED.search(said):
+        hint = f"if no git is running in {folder}, a crash left the lock: rm -- {shlex.quote(lock[1])}"
         return InDoubt(f"another git is at work: {said}", path="repo", hint=hint)
     if ended.timed_out:
         return Failed(f"git was killed at its deadline: {said}", code="TimedOut", path="repo")
@@ -294,7 +326,7 @@ def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: byte
         given.write(stdin)
         given.seek(0)
         try:
-            return programs.run(["git", *command], cwd=str(folder), env=_env(folder), seconds=seconds, stdin=given)
+            return programs.run([program(), *command], cwd=str(folder), env=_env(folder), seconds=seconds, stdin=given)
         except OSError as error:
             raise Failed(f"git cannot be run: {error}", code="NoGit") from error
 

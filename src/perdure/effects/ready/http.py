@@ -7,7 +7,7 @@ hiding, one deadline holds for everything, and answers are bounded. Arguments ar
     answer                                               means
     2xx, 303                                             it happened: the result
     425, 429, and no connection                          nothing was done: Unavailable, later
-    other 4xx, 300, 304 to 308                           a clear no: Failed
+    other 4xx, 300, 304 to 308, any 3xx to a GET         a clear no: Failed (a redirect within the origin is followed first)
     1xx, 408, 409, 5xx, 301 and 302 (not to a GET), no answer, half an answer    not known: InDoubt; called again with the key
 """
 
@@ -94,8 +94,9 @@ def http_tool(
 http_request = http_tool("http_request")
 http_request.__doc__ = """Send one request with `Idempotency-Key: key`; returns {"status", "headers", "body", "truncated"}.
 
-method, url: to GET and HEAD redirects are followed, to others not. body: text or bytes as they are, anything else as JSON. The
-answer's body is a value if it is JSON, else text or bytes; of one above 1 MiB the beginning. Never sends twice by itself.
+method, url: a redirect of a GET or HEAD is followed within its origin, any other is not. body: text or bytes as they are,
+anything else as JSON. The answer's body is a value if it is JSON, else text or bytes; of one above 1 MiB the beginning. Never
+sends twice by itself.
 Raises Invalid and Failed (a clear no, with its status), Unavailable (nothing was done), InDoubt: see the table of this module.
 """
 
@@ -278,17 +279,16 @@ def _held(kind: type[http.client.HTTPConnection], wire: _Wire) -> Any:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows for GET and HEAD only; to another origin without the caller's headers."""
+    """Follows a GET or HEAD within its origin. Elsewhere the other side would choose whom this machine asks, and guards and
+    `origin=` have seen the first URL only.
+    """
 
     max_redirections = 5
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if req.get_method() not in _SAFE or not _URL.fullmatch(newurl):
+        if req.get_method() not in _SAFE or not _URL.fullmatch(newurl) or _origin(newurl) != _origin(req.full_url):
             return None  # the answer itself is what counts
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if following is not None and _origin(newurl) != _origin(req.full_url):
-            following.headers.clear()
-        return following
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 # What comes back ---------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def _answered(request: urllib.request.Request, limit: float) -> dict[str, Any]:
     with _Wire(limit) as wire:
         try:
             with _opened(wire, request) as response:
-                return _result(response, wire)
+                return _result(response, wire, safe=request.get_method() in _SAFE)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _unanswered(error, wire, limit) from error
 
@@ -321,9 +321,11 @@ def _unanswered(error: Exception, wire: _Wire, limit: float) -> Unavailable | In
     return Unavailable(f"no connection: {why}", path="url")
 
 
-def _result(response: Any, wire: _Wire) -> dict[str, Any]:
+def _result(response: Any, wire: _Wire, *, safe: bool) -> dict[str, Any]:
     data = _read(response)
     status, headers = response.status, response.headers
+    if safe and 300 <= status < 400:
+        raise _moved(status, headers.get("Location"))
     if not (200 <= status < 300 or status == 303):
         raise _refusal(status, data, headers)
     cut = len(data) > BODY_MAX_BYTES
@@ -368,6 +370,14 @@ def _seconds_until(later: str | None, now: str | None) -> int:
         return max(int((parsedate_to_datetime(later) - parsedate_to_datetime(now or "")).total_seconds()), 0)
     except (ValueError, TypeError, OverflowError):
         return 0
+
+
+def _moved(status: int, where: str | None) -> Failed:
+    """The answer to a GET that is not followed: it did nothing, so this is no doubt."""
+    hint = f"it leads to {where:.200}; call that URL if you trust it" if where else ""
+    return Failed(
+        f"{status}: a redirect that is not followed", code=f"Http{status}", path="url", hint=hint, status=status
+    )
 
 
 def _refusal(status: int, data: bytes, headers: Mapping[str, str]) -> Error:

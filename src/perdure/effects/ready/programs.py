@@ -53,6 +53,9 @@ class Output:
         middle = b"\n[%d bytes left out]\n" % left_out if left_out else b""
         return (self._first + middle + self._last).decode(errors="replace").replace("\0", "\ufffd")
 
+    def __bytes__(self) -> bytes:
+        return self._first + self._last
+
     def as_record(self) -> dict[str, Any]:
         """As it is kept."""
         return {"text": str(self), "bytes": self.count, "sha256": self._hash.hexdigest()}

@@ -49,6 +49,7 @@ OUR_PAGE = re.compile(rb"(?:<!-- |# )perdure view ")
 OURS = "Perdure"
 TRACES: tuple[Trace, ...] = (
     Trace(OURS, Form.JSON_LINES, (b'{"v":1,"prev":"', b'"at":')),
+    Trace(OURS, Form.JSON_LINES, (b'{"v":2,"prev":"', b'"at":')),
     Trace(OURS, Form.SQLITE, (b"CREATE TABLE streams", b"CREATE TABLE events", b"commitment")),
     Trace("LangGraph", Form.SQLITE, (b"checkpoints", b"thread_id", b"checkpoint_ns")),
     Trace("OpenAI Agents", Form.SQLITE, (b"agent_sessions", b"agent_messages")),

@@ -1,7 +1,7 @@
 """The questions that decide where the state of an agent belongs, and the answers to them.
 
 Called by `recommend` and by `perdure advise`, which makes an option and a prompt of every question. The answers of a
-question stand in the order of what they ask for, the modest one first: that is also what is assumed when nothing is said.
+question stand in the order of what they ask for, the modest one first.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     hot: Said = Said.NO
     readable: Said = Said.NO
     server: Said = Said.NO
+
+
+# Assumed when nothing is said: modest, but for an agent whose state is worth keeping.
+USUAL = Answers(lasts=Lasts.PERSISTENT)
+FIRST = ("lasts", "twice", "writers")  # these decide most
 
 
 class Question(msgspec.Struct, frozen=True):

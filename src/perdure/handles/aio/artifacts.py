@@ -127,7 +127,7 @@ class AsyncArtifacts(AsyncStreamHandle):
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
         found = await self._read(artifacts.listing, name=name, limit=limit, after=after)
-        return Page([AsyncArtifact(self._caller, record) for record in found], found.next)
+        return found.each(lambda record: AsyncArtifact(self._caller, record))
 
     async def artifact(self, name: str) -> AsyncArtifact:
         """The newest version under this name. Raises NotFound."""
@@ -160,4 +160,4 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
         filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
         found = await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
-        return Page([AsyncArtifact(self._caller, record) for record in found], found.next)
+        return found.each(lambda record: AsyncArtifact(self._caller, record))

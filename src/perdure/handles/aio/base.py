@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
+from perdure.stores.core import Reader
+from perdure.stores.tx import Tx
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class AsyncStoreHandle:
@@ -37,10 +43,14 @@ class AsyncStreamHandle:
         """The stream's identity: the same on every store that it is moved to."""
         return self._stream.uid.hex()
 
-    async def _write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
+    async def _write(self, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._caller.write_in(self._stream, self._caller.fenced(verb), args, kwargs, self._pin)
+
+    async def _state(self, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write down a fact, which no lock that was lost meanwhile can undo."""
         return await self._caller.write_in(self._stream, verb, args, kwargs, self._pin)
 
-    async def _read(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
+    async def _read(self, verb: Callable[Concatenate[Reader, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._caller.read(verb, self._stream, *args, **kwargs)
 
     def __repr__(self) -> str:

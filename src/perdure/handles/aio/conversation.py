@@ -17,6 +17,7 @@ from perdure.model.records.conversation import (
     Shape,
     Speaker,
     Status,
+    StatusName,
     Turn,
 )
 from perdure.planes import conversation, covers, turns
@@ -49,7 +50,8 @@ class AsyncConversation(AsyncStreamHandle):
         key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
-        erasure and access. Raises Invalid or TooLarge with the path of what is wrong.
+        erasure and access. A closed session takes turns too: nothing that was said is lost. Raises Invalid or
+        TooLarge with the path of what is wrong.
         """
         return await self._write(turns.say, role, content, key=key, calls=calls, about=about)
 
@@ -71,9 +73,9 @@ class AsyncConversation(AsyncStreamHandle):
     ) -> Page[Turn]:
         """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
 
-        Without arguments, the last 100. At most 1,000 at once. `.next` of what it gives is None when that was all; else
-        there are more: further on, for `after=`, if `after` was given (0: from the first), or earlier ones, for `before=`.
-        A fork shows the turns of what it was forked from.
+        Without arguments, the last 100. At most 1,000 at once; `perdure.every(session.turns)` goes through all. `.next` of
+        what it gives is None when that was all; else there are more: further on, for `after=`, if `after` was given (0: from
+        the first), or earlier ones, for `before=`. A fork shows the turns of what it was forked from.
         """
         return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
@@ -182,6 +184,10 @@ class AsyncConversation(AsyncStreamHandle):
     # sync: def goal(self, goal: str | None) -> None:
     # sync:     self.set_goal(goal)
 
+    async def set_title(self, title: str) -> None:
+        """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is."""
+        await self._write(conversation.set_title, title)
+
     async def label(self, *labels: str) -> tuple[str, ...]:
         """Add labels; returns all of them. Idempotent."""
         return await self._write(conversation.label, labels)
@@ -221,7 +227,7 @@ class AsyncConversationAcross(AsyncStoreHandle):
     async def sessions(
         self,
         *,
-        status: str | None = None,
+        status: Status | StatusName | None = None,
         label: str | None = None,
         creator: str | None = None,
         since: Instant | None = None,
@@ -230,8 +236,8 @@ class AsyncConversationAcross(AsyncStoreHandle):
         limit: int = 50,
         after: str | None = None,
     ) -> Page[SessionHeader]:
-        """A page of sessions, newest first; go on with `after=page.next`. They are headers: `info()` has the
-        rest.
+        """A page of sessions, newest first; the next is `after=page.next`, and `perdure.every(store.sessions)` goes through
+        all. They are headers: `info()` has the rest.
 
         since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are
         left out unless `expired`. Raises Invalid with the path of a filter that makes no sense.

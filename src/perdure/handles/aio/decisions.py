@@ -8,7 +8,7 @@ from datetime import datetime
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
-from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
@@ -83,6 +83,16 @@ class AsyncDecision(AsyncStreamHandle):
     def at(self) -> datetime:
         """When it was decided."""
         return self._record.at
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was last changed."""
+        return self._record.changed_at
+
+    @property
+    def closed_at(self) -> datetime | None:
+        """When it ceased to be open; None for one that is open, or that an older Perdure closed."""
+        return self._record.closed_at
 
     @property
     def supersedes(self) -> int | None:
@@ -182,8 +192,7 @@ class AsyncDecisions(AsyncStreamHandle):
     ) -> Page[AsyncDecision]:
         """The decisions of this session, newest first; open=True: those left open, False: the others."""
         found = await self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
-        handles = [AsyncDecision(self._caller, self._stream, self._pin, record) for record in found]
-        return Page(handles, found.next)
+        return found.each(lambda record: AsyncDecision(self._caller, self._stream, self._pin, record))
 
     async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
@@ -198,7 +207,7 @@ class AsyncDecisionsAcross(AsyncStoreHandle):
     async def decisions(
         self,
         *,
-        status: str | None = None,
+        status: DecisionStatus | DecisionStatusName | None = None,
         actor: str | None = None,
         tag: str | None = None,
         since: Instant | None = None,
@@ -214,4 +223,4 @@ class AsyncDecisionsAcross(AsyncStoreHandle):
             decisions.decisions_of_store, status=status, actor=actor, tag=tag, since=since, until=until,
             limit=limit, after=after,
         )  # fmt: skip
-        return Page([AsyncDecision(self._caller, stream, "", record) for stream, record in found], found.next)
+        return found.each(lambda each: AsyncDecision(self._caller, each[0], "", each[1]))

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from perdure.effects import deciding, ledger, left, permitting, settling
-from perdure.effects.answers import answering, checkpointing
+from perdure.effects.answers import Ends, answering, checkpointing
+from perdure.effects.commands import Steps
 from perdure.effects.judging import in_doubt, outcome_of
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import as_tool, kind_of
-from perdure.errors import Invalid, Refused
-from perdure.handles.aio.acting import AsyncActing
+from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
+from perdure.handles.shells import AsyncShell, acting_in
 from perdure.log.change import Stream
+from perdure.model.functions import Coro, P, R
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
+    Absent,
     EffectError,
     EffectRecord,
     EffectState,
+    EffectStateName,
     Rule,
     ToolKind,
+    ToolKindName,
     Verdict,
 )
 from perdure.planes import checkpoints
@@ -31,8 +36,19 @@ from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, store_now
 from perdure.stores.tide import Dispatch
 
+T = TypeVar("T")
 
-class AsyncEffect(AsyncStreamHandle):
+
+class AsyncActing(AsyncStreamHandle):
+    """A handle through which something is done outside."""
+
+    __slots__ = ()
+
+    async def _run(self, steps: Steps[T]) -> T:
+        return await AsyncShell(self._caller, self._stream, self._write).run(steps)
+
+
+class AsyncEffect(AsyncActing):
     """One effect. Shows what was last known of it; each verb and `refresh` bring that up to date.
 
     All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing. Of an effect of a run
@@ -71,9 +87,14 @@ class AsyncEffect(AsyncStreamHandle):
         return self._record.key
 
     @property
+    def sent_key(self) -> str:
+        """The key to send to the other side, which may deduplicate on it: no other effect anywhere has it."""
+        return self._record.sent_key
+
+    @property
     def handed(self) -> str:
-        """The key to hand to the other side, which may deduplicate on it: no other effect anywhere has it."""
-        return self._record.handed
+        """The older name of `sent_key`."""
+        return self._record.sent_key
 
     @property
     def tool(self) -> str:
@@ -104,9 +125,10 @@ class AsyncEffect(AsyncStreamHandle):
         a restore, and it may have been sent before.
         """
         self._check_own()
-        acting = self._acting()
+        acting = acting_in(self._caller, self._stream)
         self._caller.core.living.begin()
-        self._record = await acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
+        dispatching = acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
+        self._record = await self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
         if self._record.state is EffectState.IN_DOUBT:
@@ -124,27 +146,42 @@ class AsyncEffect(AsyncStreamHandle):
         said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
         return await self._end("fail", ledger.fail, Outcome(error=said))
 
-    async def settle(self, verdict: Verdict, *, by: str | None = None) -> AsyncEffect:
+    async def settle(self, verdict: Verdict, *, by: str | None = None, force: bool = False) -> AsyncEffect:
         """Say what became of an effect in doubt: Happened(result), Absent() (it may be tried again), Declined(reason).
 
         Of two who settle at once one does, the other gets Conflict. by: who says so; default: the actor of this store. A run
-        that waits for it goes on.
+        that waits for it goes on. Conflict for Absent while the process that sent it lives on this machine, stopped or not: it
+        may still send it. force: you know that it will not.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         deciding.check_verdict(verdict)
-        self._record = await self._acting().looked_at(self._record)
+        self._record = await self._run(acting_in(self._caller, self._stream).looked_at(self._record))
+        if isinstance(verdict, Absent) and not force:
+            self._check_quiet()
         self._record = await self._write(deciding.settle, self._record.seq, verdict, who)
         return self
 
-    async def _end(self, arrow: str, verb: Callable[..., Any], outcome: Outcome, state: Any = ...) -> AsyncEffect:
+    async def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> AsyncEffect:
         self._check_own()
-        said = (verb, self._record.seq, self._record.attempt, outcome)
-        if state is ...:
-            self._record = await self._acting().move(arrow, answering, *said)
-        else:
+        ending = answering(verb)
+        if state is not ...:
             prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
-            self._record = await self._acting().move(arrow, checkpointing, prepared, *said)
+            ending = checkpointing(prepared, verb)
+        moving = acting_in(self._caller, self._stream).move(
+            arrow, ending, self._record.seq, self._record.attempt, outcome
+        )
+        # What became of it is a fact, whatever became of the locks around it.
+        self._record = await AsyncShell(self._caller, self._stream, self._state).run(moving)
         return self
+
+    def _check_quiet(self) -> None:
+        """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
+        record = self._record
+        if record.quiet_at is None and self._caller.core.living.is_held(record.holder or ""):
+            raise Conflict(
+                f"the process that sent {self.id} lives, perhaps stopped: it may still send it", path="effect",
+                hint="end it first, or say so with --force (force=True)", holder=record.holder,
+            )  # fmt: skip
 
     def _check_own(self) -> None:
         """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
@@ -154,18 +191,39 @@ class AsyncEffect(AsyncStreamHandle):
                 hint="if it is in doubt, `settle` says what became of it, and the run goes on",
             )  # fmt: skip
 
-    def _acting(self) -> AsyncActing:
-        return AsyncActing(self._caller, self._stream, self._write)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
 
 
-class AsyncEffects(AsyncStreamHandle):
+class AsyncEffects(AsyncActing):
     """Acting on the outside world in a session."""
 
     __slots__ = ()
 
+    @overload
+    async def act(
+        self, tool: Callable[..., Coro[R]], /, *args: Any, key: str | None, call: Call | None = None, approve: str |
+        None = None, approve_within: Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(
+        self, tool: Callable[..., R], /, *args: Any, key: str | None, call: Call | None = None, approve: str | None =
+        None, approve_within: Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(
+        self, tool: Callable[..., Coro[R]], /, *args: Any, call: Call | None, approve: str | None = None,
+        approve_within: Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(
+        self, tool: Callable[..., R], /, *args: Any, call: Call | None, approve: str | None = None, approve_within:
+        Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(self, tool: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def act(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def act(
         self,
         tool: Callable[..., Any],
@@ -191,24 +249,19 @@ class AsyncEffects(AsyncStreamHandle):
         if approve is not None:
             check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
-        acting = AsyncActing(self._caller, self._stream, self._write)
+        acting = acting_in(self._caller, self._stream)
         intent, asked = acting.guarded(found, intent, approve)
         if isinstance(asked, str) and key is None and call is None:
             hint = "act(…, key=…): the same call again finds the answer by it"
             raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
-        if asked is None:
-            record, mine = await acting.dispatch(found, intent)
-        else:
-            planned = await acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked, approve_within)
-            record, mine = await acting.dispatch_permitted(found, planned)
-        return outcome_of(await acting.conclude(found, record, mine=mine))
+        return outcome_of(await self._run(acting.act(found, intent, asked, approve_within)))
 
     async def begin(
         self,
         tool: str | Callable[..., Any],
         args: Mapping[str, Any] | None = None,
         *,
-        kind: str | ToolKind | None = None,
+        kind: ToolKind | ToolKindName | None = None,
         key: str | None = None,
         call: Call | None = None,
     ) -> AsyncEffect:
@@ -223,11 +276,11 @@ class AsyncEffects(AsyncStreamHandle):
         name = check_name(found.name if found else tool, "tool")
         given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
-        acting = AsyncActing(self._caller, self._stream, self._write)
+        acting = acting_in(self._caller, self._stream)
         intent = intend(name, declared, given, found.rule if found else Rule(), key, call)
         intent, asked = acting.guarded(found, intent, None)
-        record = await acting.move("plan", permitting.plan, intent, acting.sender.epoch, asked)
-        return AsyncEffect(self._caller, self._stream, self._pin, await acting.looked_at(record))
+        record = await self._run(acting.plan_asked(intent, asked))
+        return AsyncEffect(self._caller, self._stream, self._pin, await self._run(acting.looked_at(record)))
 
     async def effects(
         self, *, open: bool = False, after: int | str = 0, limit: int = 1_000  # noqa: A002
@@ -236,7 +289,7 @@ class AsyncEffects(AsyncStreamHandle):
         that was all.
         """
         found = await self._read(ledger.effects, after=after, limit=limit, open_only=open)
-        return Page([AsyncEffect(self._caller, self._stream, self._pin, record) for record in found], found.next)
+        return found.each(lambda record: AsyncEffect(self._caller, self._stream, self._pin, record))
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):
@@ -247,10 +300,11 @@ class AsyncEffectsAcross(AsyncStoreHandle):
     async def effects(
         self,
         *,
-        state: str | None = None,
+        state: EffectState | EffectStateName | None = None,
         tool: str | None = None,
         in_doubt: bool = False,
         errors: bool = False,
+        what_if: bool = False,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
@@ -259,10 +313,11 @@ class AsyncEffectsAcross(AsyncStoreHandle):
         """The effects of all sessions and runs of this tenant, newest first.
 
         in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong. Both have
-        among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet.
+        among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet. what_if: also
+        what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
         """
         found = await self._caller.read(
             left.effects_of_store, left.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
-            since=since, until=until, limit=limit, after=after,
+            what_if=what_if, since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
-        return Page([AsyncEffect(self._caller, stream, "", record) for stream, record in found], found.next)
+        return found.each(lambda each: AsyncEffect(self._caller, each[0], "", each[1]))

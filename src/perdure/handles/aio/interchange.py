@@ -45,9 +45,16 @@ class AsyncInterchange(AsyncStoreHandle):
         page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
         return await caller.work(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), page)
 
-    async def readable(self, sessions: Iterable[str]) -> Readable:
-        """Everything in these sessions, for reading: `.sessions` as records, `.markdown()` as a page. NotFound for a name."""
-        return await self._caller.read(bundle_out.readable, [*sessions])
+    async def readable(self, sessions: Iterable[str] = (), *, runs: Iterable[str] = ()) -> Readable:
+        """Everything in these sessions and runs, for reading: `.sessions` and `.runs` as records, `.markdown()` as a page.
+
+        NotFound for a name.
+        """
+        caller = self._caller
+        found = await caller.read(bundle_out.readable, [*sessions])
+        about = {"store": caller.core.uid, "epoch": caller.core.epoch}
+        read = [await caller.read(incident.readable, run=run, **about) for run in runs]
+        return Readable(found.sessions, read)
 
     async def import_(
         self,

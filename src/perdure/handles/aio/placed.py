@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Cancelled, Changed, Invalid, Parked
+from perdure.errors import Changed, Failed, Invalid, Parked
+from perdure.handles.aio.reading import read
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
 from perdure.planes import checkpoints, inputs, steps, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course, places
-from perdure.runtime.journal import Known
+from perdure.runtime.journal import Known, within
 from perdure.runtime.pausing import Suspended
 from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
@@ -39,21 +40,29 @@ class AsyncPlaced:
         """Its name in the store."""
         return self._driving.stream.name
 
-    def _arrive(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+    async def _arrive(self, what: str, name: str, mark: str, given: Any = None) -> tuple[str, Any]:
         """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
-        place, found = self._take(what, name, mark)
+        if self._driving.refusals:
+            await self._driving.hold_up()
+        place, found = self._take(what, name, mark, given)
+        # async-only
+        if self._driving.journal.interrupted:
+            await self._driving.stay_interrupted(place, what, name, mark)
+        # end
         if found is None:
             self._driving.check_going()
         return place, found
 
-    def _take(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+    def _take(self, what: str, name: str, mark: str, given: Any) -> tuple[str, Any]:
         driving, here = self._driving, self._here()
+        if driving.unread and what != "step":
+            driving.check_unread(f"{what} {name}".rstrip())
         if here.interrupted and not driving.shielded:
             driving.check_going()
             raise course.gone_on(here.interrupted)
         place = here.next_place(driving.cut)
         try:
-            return place, driving.journal.take(place, what, name, mark)
+            return place, driving.journal.take(place, what, name, mark, given)
         except Changed as changed:
             driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
             raise
@@ -77,6 +86,10 @@ class AsyncPlaced:
         places.refuse_inside()
         return self._branch
 
+    def _known(self, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
+        known = self._driving.known(fn)
+        return known if timeout is None and retries is None else within(known, fn, timeout, retries)
+
     async def _step(
         self,
         known: Known,
@@ -87,7 +100,7 @@ class AsyncPlaced:
         keep: Callable[[tuple[Any, ...], Any], Any] | None = None,
     ) -> Any:
         mark = digest_of_parts(args=list(args), kwargs=kwargs)
-        place, found = self._arrive("step", known.name, mark)
+        place, found = await self._arrive("step", known.name, mark, (*args, kwargs) if kwargs else args)
         driving = self._driving
         driving.steps += 1
         if found is not None and found.gave is not None:
@@ -95,22 +108,27 @@ class AsyncPlaced:
         if found is not None:
             return course.replayed(found)
         frozen = inputs.freeze(args, kwargs) if notes else None
+        value: Any = None
         driving.begin()
         try:
             value = await self._called(known, fn, args, kwargs, place, mark, notes)
             noted = notes | {"usage": usage_of(value)} if notes else notes
             doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
             given = None if frozen is None else await driving.read(checkpoints.prepare, frozen)
-            await (driving.write(steps.done, doc, given) if keep is None else keep((doc, given), value))
+            await (driving.keep(steps.done, doc, given) if keep is None else keep((doc, given), value))
             return value
         except Invalid as error:
-            noted, said = course.unkept_notes(error), EffectError(course.UNSTORABLE, text_of(error))
-            driving.keep_error(steps.document(place, known.name, mark, None, said, noted))
+            noted = course.unkept_notes(error, value, brief=known.brief)
+            said = EffectError(course.UNSTORABLE, text_of(error))
+            await driving.keep(steps.done, steps.document(place, known.name, mark, None, said, noted))
             raise course.unkept(noted[course.UNKEPT], place) from error
         except Exception:
             raise
         except BaseException:
-            self._here().interrupted = place
+            driving.interrupted = True
+            # async-only
+            driving.note_interrupted(place, "step", known.name, mark)
+            # end
             raise
         finally:
             driving.busy -= 1
@@ -122,7 +140,8 @@ class AsyncPlaced:
         driving = self._driving
         driving.begin()
         try:
-            return course.read_again(found, await driving.invoker.read(fn, args, kwargs, is_async=known.is_async))
+            value = await read(driving.caller, known, fn, args, kwargs, driving.check_staying)
+            return course.read_again(found, value)
         except Exception as error:
             parked = (
                 error if isinstance(error, Parked) else course.reads_otherwise(found, f"an error: {error_of(error)}")
@@ -144,7 +163,7 @@ class AsyncPlaced:
     ) -> Any:
         """What the function of a step gives; Failed with what it raised, which is kept if the program goes on."""
         try:
-            return await self._driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
+            return await read(self._driving.caller, known, fn, args, kwargs, self._driving.check_going)
         except Exception as error:
             said = error_of(error)
             self._driving.keep_error(steps.document(place, known.name, mark, None, said, notes))
@@ -153,7 +172,7 @@ class AsyncPlaced:
     async def _opened(
         self, kind: WaitKind, name: str, doc: dict[str, Any], mark: str, timeout: Duration | None
     ) -> WaitRecord:
-        place, found = self._arrive(kind.value, name, mark)
+        place, found = await self._arrive(kind.value, name, mark, doc.get("question"))
         if found is not None:
             return found
         given = {"place": place, "name": name, "doc": doc, "timeout": timeout, "mark": mark}
@@ -181,7 +200,8 @@ class AsyncPlaced:
             driving.check_going()
             await self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:
-            raise Cancelled(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
+            driving.check_going()
+            raise Failed(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
         return found
 
     async def _suspend(self, reason: str, wake_us: int | None = None) -> None:

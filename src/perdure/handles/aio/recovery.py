@@ -9,40 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from perdure.effects import ledger
-from perdure.effects.judging import in_doubt
-from perdure.effects.settling import Advice
+from perdure.effects import gone, ledger, left
+from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
-from perdure.errors import Conflict, InDoubt, Waiting
-from perdure.handles.aio.acting import AsyncActing
+from perdure.errors import Conflict, InDoubt, NotFound, Waiting
 from perdure.handles.aio.runs import AsyncRuns
+from perdure.handles.shells import AsyncShell
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
-from perdure.planes import presence
+from perdure.planes import presence, runs
+from perdure.planes.paging import DamagedRow, Page
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 LOOKED_AT = 1_000  # effects that are read at once
-
-
-class AsyncSettling(AsyncActing):
-    """Settles one effect that is in doubt, and never waits in place: what must wait is left."""
-
-    __slots__ = ()
-
-    async def settle(self, tool: Tool | None, record: EffectRecord) -> EffectRecord:
-        """Bring it out of doubt by its rule. An effect that did not happen is planned again, and not sent: whoever acts next
-        with its key does that. InDoubt when a person or a later time must settle it; `dispatched` while its sender lives.
-        """
-        record = await self.looked_at(record)
-        while record.state is EffectState.IN_DOUBT:
-            record, mine = await self._settle(tool, record)
-            if mine and tool is not None:
-                record, _ = await self._send(tool, record)
-        return record
-
-    async def _wait_until(self, record: EffectRecord, advice: Advice) -> None:
-        raise in_doubt(record, advice)
 
 
 class AsyncRecovery(AsyncRuns):
@@ -65,34 +45,78 @@ class AsyncRecovery(AsyncRuns):
         driven, damaged = await self._drive_left(agents)
         settled: list[EffectRecord] = []
         waiting: list[EffectRecord] = []
-        for stream, record in await self._left():
+        left_open = await self._left()
+        damaged += [f"{row.where}: {row.reason}" for row in left_open.damaged]
+        for stream, record in left_open:
             found = await self._settled(stream, record, known.get(record.tool))
             if found.state is not EffectState.DISPATCHED:
                 (waiting if found.state is EffectState.IN_DOUBT else settled).append(found)
         await self._caller.work(presence.tidy, self._caller.core)
         return Recovered(tuple(driven), tuple(settled), tuple(waiting), tuple(damaged))
 
-    async def _left(self) -> list[tuple[Stream, EffectRecord]]:
+    async def recoverable(self, agents: Iterable[Callable[..., Any]] = ()) -> Recovered:
+        """What `recover` would take, as it stands: runs that it would drive, and (as `waiting`) effects of sessions in doubt.
+
+        Reads alone. Others may take them first: `recover` decides anew.
+        """
+        streams = await self._left_runs(self._known(agents))
+        driven = [await self._caller.read(runs.run, stream) for stream in streams]
+        here = left.here(self._caller.core)
+        doubts = [
+            record for _, record in await self._left()
+            if record.state is EffectState.IN_DOUBT or await self._caller.read(left.is_left, record, here)
+        ]  # fmt: skip
+        return Recovered(tuple(driven), (), tuple(doubts))
+
+    async def declare_gone(self, who: str, *, apply: bool = False, force: bool = False) -> list[EffectRecord]:
+        """Say that a machine, or a holder by its id, is gone for good: what it left open is in doubt, and it sends no more.
+
+        who: as `perdure workers` names it. Gives the effects that this is about; without `apply` nothing is changed. After it a
+        probe's Absent is final once `lands_within` has passed, and no person is asked. You are believed: one that lives sends
+        twice. Recorded with each effect, by this actor. NotFound if nothing of it is open; Conflict while it gives signs of life,
+        unless `force`. Idempotent; after a crash say it again.
+        """
+        found = await self._caller.read(gone.left_by, who)
+        if not found:
+            hint = "`perdure workers` and `perdure effects --in-doubt --json` name machines and holders"
+            raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
+        for holder in {record.holder or "" for _, record in found}:
+            if not force and (
+                self._caller.core.living.is_held(holder) or await self._caller.read(presence.is_alive, holder)
+            ):
+                raise Conflict(
+                    f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"
+                )
+        if not apply:
+            return [record for _, record in found]
+        by = self._caller.actor
+        return [await self._caller.write(gone.declare, stream, record, by) for stream, record in found]
+
+    async def _left(self) -> Page[tuple[Stream, EffectRecord]]:
         """The effects of sessions that are under way or in doubt, oldest first. Those of runs are settled with them."""
         found: list[tuple[Stream, EffectRecord]] = []
+        damaged: list[DamagedRow] = []
         for state in UNDER_WAY:
             after: str | None = None
             while True:
                 asked = {"state": state.value, "of": "session", "limit": LOOKED_AT, "after": after}
                 page = await self._caller.read(ledger.effects_of_store, **asked)
                 found += page
+                damaged += page.damaged
                 after = page.next
                 if after is None:
                     break
-        return sorted(found, key=lambda each: (each[1].at, each[0].id, each[1].seq))
+        return Page(sorted(found, key=lambda each: (each[1].at, each[0].id, each[1].seq)), damaged=tuple(damaged))
 
     async def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
 
-        async def write(verb: Callable[..., Any], *args: Any) -> Any:
-            return await self._caller.write_in(stream, verb, args, {})
+        async def write(verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            return await self._caller.write_in(stream, verb, args, kwargs)
 
+        caller = self._caller
+        settling = Settling(caller.core, stream, caller.actor, caller.tenant)
         try:
-            return await AsyncSettling(self._caller, stream, write).settle(tool, record)
+            return await AsyncShell(caller, stream, write).run(settling.settle(tool, record))
         except (InDoubt, Conflict, Waiting):
             return await self._caller.read(ledger.effect, stream, record.seq)

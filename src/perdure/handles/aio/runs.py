@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Concatenate, Generic, overload
 
-from perdure.effects import adopting, deciding, ending, envelope, ledger, supposing
+from perdure.effects import adopting, deciding, ending, ledger, supposing, timeline
 from perdure.effects.judging import in_doubt_about
 from perdure.effects.settling import settle_with
-from perdure.errors import Changed, Conflict, Damaged, Error, Failed, NotFound, Parked, TimedOut, Waiting
+from perdure.errors import (
+    Cancelled,
+    Changed,
+    Conflict,
+    Damaged,
+    Error,
+    Failed,
+    Invalid,
+    NotFound,
+    Parked,
+    TimedOut,
+    Waiting,
+)
 from perdure.handles import crossing
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
@@ -17,10 +29,21 @@ from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.aio.outward import DOUBT
 from perdure.handles.callers import AsyncFrozenCaller
 from perdure.log.change import Stream
+from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
+from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectState
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord
-from perdure.planes import leasing, runs, steps, time, waits, workers
+from perdure.model.records.runs import (
+    RunRecord,
+    RunStatus,
+    RunStatusName,
+    StepRecord,
+    WaitKind,
+    WaitRecord,
+    WaitState,
+    WaitStateName,
+)
+from perdure.planes import difference, leasing, runs, steps, time, waits, workers
 from perdure.planes.leasing import Lease
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
@@ -28,13 +51,14 @@ from perdure.planes.spans import Duration, Instant, pauses, store_now
 from perdure.runtime import course
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
 from perdure.runtime.course import Drive
+from perdure.stores.tx import Tx
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
 
 
-class AsyncRunHandle(AsyncEnveloping):
+class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
     """One run, from outside. Shows what was last known of it; `refresh` looks again."""
 
     __slots__ = ("_record",)
@@ -58,12 +82,12 @@ class AsyncRunHandle(AsyncEnveloping):
         """ready, running, waiting, completed, failed, cancelled or parked."""
         return self._record.status
 
-    async def refresh(self) -> AsyncRunHandle:
+    async def refresh(self) -> AsyncRunHandle[R_co]:
         """Look again; returns itself."""
         self._record = await self._read(runs.run)
         return self
 
-    async def at(self, moment: time.Moment) -> AsyncRunHandle:
+    async def at(self, moment: time.Moment) -> AsyncRunHandle[R_co]:
         """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
 
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
@@ -73,7 +97,7 @@ class AsyncRunHandle(AsyncEnveloping):
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
         return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
 
-    async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle:
+    async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle[R_co]:
         """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
 
         at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
@@ -87,7 +111,16 @@ class AsyncRunHandle(AsyncEnveloping):
         stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
-    async def result(self, timeout: Duration | None = None) -> Any:
+    async def diff(self, other: AsyncRunHandle) -> RunDiff:
+        """What differs from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
+
+        How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
+        """
+        if not isinstance(other, AsyncRunHandle):
+            raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
+        return difference.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
         """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
 
         Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
@@ -122,7 +155,7 @@ class AsyncRunHandle(AsyncEnveloping):
     async def steps(self, *, after: int | None = None) -> list[StepRecord]:
         """What it did inside since its last checkpoint, oldest first. after: since that event; 0: all."""
         since = self._record.cut_seq if after is None else after
-        return await self._read(steps.steps, check_seq(since, "after") if since else 0)
+        return await self._read(steps.left, check_seq(since, "after") if since else 0)
 
     async def input_of(self, step: int) -> dict[str, Any]:
         """What the model of a step was given, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
@@ -132,7 +165,7 @@ class AsyncRunHandle(AsyncEnveloping):
         """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
         await self._write(waits.signal, name, payload)
 
-    async def cancel(self, why: str = "") -> AsyncRunHandle:
+    async def cancel(self, why: str = "") -> AsyncRunHandle[R_co]:
         """Ask it to end. Returns itself.
 
         One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so; if
@@ -142,33 +175,40 @@ class AsyncRunHandle(AsyncEnveloping):
         await self._write(ending.cancel, why, self._caller.core.epoch)
         return await self.refresh()
 
-    async def resume(self, *, vouch: bool = False) -> AsyncRunHandle:
+    async def resume(self, *, vouch: bool = False) -> AsyncRunHandle[R_co]:
         """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
+
+        An undo that failed is tried again.
 
         vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
         something unsafe. Conflict for one that was handed over: see `unpark`.
         """
-        return await self._told(runs.resume, self._caller.core.epoch if vouch else None)
+        return await self._told(deciding.resume, self._caller.core.epoch if vouch else None)
 
-    async def retry(self) -> AsyncRunHandle:
+    async def retry(self) -> AsyncRunHandle[R_co]:
         """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
 
         Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
         """
         return await self._told(deciding.retry)
 
-    async def unpark(self) -> AsyncRunHandle:
+    async def unpark(self) -> AsyncRunHandle[R_co]:
         """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
-        back too. Conflict if it is not parked.
+        back too. An undo that failed is tried again. Conflict if it is not parked.
         """
-        return await self._told(envelope.unpark)
+        return await self._told(deciding.unpark)
 
-    async def pin(self, program: str | None) -> AsyncRunHandle:
-        """Let only workers with this very program take it; None: any."""
+    async def pin(self, program: str | None) -> AsyncRunHandle[R_co]:
+        """Let only workers with this very program take it; None: any. Conflict if it is completed.
+
+        A run that failed or was cancelled may be pinned before `retry`.
+        """
         return await self._told(runs.pin, program)
 
-    async def _told(self, verb: Any, *args: Any) -> AsyncRunHandle:
-        await self._write(verb, *args)
+    async def _told(
+        self, verb: Callable[Concatenate[Tx, Stream, P], Any], *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncRunHandle[R_co]:
+        await self._write(verb, *args, **kwargs)
         return await self.refresh()
 
     def __repr__(self) -> str:
@@ -176,21 +216,24 @@ class AsyncRunHandle(AsyncEnveloping):
 
 
 async def waiting_for(handle: AsyncRunHandle) -> Waiting:
-    """The error that says what a run waits for, and how to go on."""
+    """The error that says what a run waits for, and which command lets it continue."""
     open_ones = await handle.waits()
     asked = [each for each in open_ones if each.kind in waits.PEOPLE]
     signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
     doubts = [each for each in await handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
-    ways = [waits.answer_with(each) for each in asked] + [settle_with(each.id) for each in doubts]
+    ways = [waits.answer_with(each) for each in asked] + [f"check, then run {settle_with(each.id)}" for each in doubts]
     ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
     said = [each.question for each in asked] + [in_doubt_about(each.record) for each in doubts]
     said += [f"the signal {name!r}" for name in signals]
-    if handle.record.reason == DOUBT and handle.record.wake_at is not None:
-        ways.append(f"it is looked at again at {handle.record.wake_at.isoformat()}")
+    until = handle.record.wake_at.isoformat() if handle.record.wake_at is not None else None
+    if handle.record.reason == DOUBT and until:
+        ways.append(f"the next check is at {until}")
+    elif until and not said:
+        ways.append(f"it can continue at {until}, and store.drive(…, wait=True) waits for that")
     return Waiting(
-        f"it waits: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
+        f"waiting: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
         hint="; ".join([*ways, "then drive it again, if no worker does"]), run=handle.id,
-        asks=[each.id for each in asked], doubts=[each.id for each in doubts],
+        asks=[each.id for each in asked], doubts=[each.id for each in doubts], until=until,
     )  # fmt: skip
 
 
@@ -199,6 +242,30 @@ class AsyncRuns(AsyncStoreHandle):
 
     __slots__ = ()
 
+    @overload
+    async def start(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[..., R], /, *args: Any, session: str | None, **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncRunHandle[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncRunHandle[R]: ...
     async def start(
         self,
         agent: Callable[..., Any],
@@ -218,6 +285,36 @@ class AsyncRuns(AsyncStoreHandle):
         stream, begun = await self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return await self._handle(stream) if begun is None else AsyncRunHandle(self._caller, stream, begun)
 
+    @overload
+    async def drive(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, wait: Duration
+        | bool | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def drive(
+        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, wait: Duration | bool
+        | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def drive(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def drive(
+        self, agent: Callable[..., R], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def drive(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, wait: Duration | bool | None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    async def drive(self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, **kwargs: Any) -> R: ...
+    @overload
+    async def drive(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def drive(self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def drive(
         self,
         agent: Callable[..., Any],
@@ -225,24 +322,30 @@ class AsyncRuns(AsyncStoreHandle):
         *args: Any,
         key: str | None = None,
         session: str | None = None,
+        wait: Duration | bool | None = None,
         **kwargs: Any,
     ) -> Any:
         """Begin a run, or go on with the one under this key, here and now; gives its result.
 
-        Sleeps and children are waited for in place. Raises Waiting when a person or a signal must come first (call it again
+        Children are driven in place, and a sleep is waited for if it ends within a minute. wait: within that time; True: however
+        long it is; False: not at all. Raises Waiting when a person, a signal or a later time must come first (call it again
         afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives it.
         """
         made = as_agent(agent)
+        made.check(args, kwargs, wait=wait)
+        patience_us = course.patience_us(wait)
         handle = await self.start(made, *args, key=key, session=session, **kwargs)
-        return await self._driven(handle, {**DECLARED, made.name: made})
+        return await self._driven(handle, {**DECLARED, made.name: made}, patience_us)
 
-    async def _driven(self, handle: AsyncRunHandle, agents: dict[str, Agent]) -> Any:
-        """Drive a run, and the runs that it starts, until it is over."""
+    async def _driven(
+        self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float = course.PATIENCE_US
+    ) -> Any:
+        """Drive a run, and the runs that it starts, until it is over. patience_us: the longest sleep that is waited for."""
         cause = None
         while not handle.record.ended and handle.status is not RunStatus.PARKED:
             drive = await self._take(handle._stream, handle.record, agents)
             if drive is None:
-                await self._bide(handle, agents)
+                await self._bide(handle, agents, patience_us)
             elif drive.status is RunStatus.COMPLETED:
                 return drive.result
             else:
@@ -274,10 +377,12 @@ class AsyncRuns(AsyncStoreHandle):
     async def _claimed(self, stream: Stream, record: RunRecord, agent: Agent) -> Lease | None:
         """Take a run that nobody else of this process drives. Interrupted, it is given back: it may be taken all the same."""
         core = self._caller.core
-        gone = record.holder is not None and (record.holder == core.holder or core.living.is_dead(record.holder))
-        claim = {"holder": core.holder, "program": agent.program, "epoch": core.epoch}
+        holder = record.holder
+        gone = {holder} if holder and (holder == core.holder or core.living.is_dead(holder)) else ()
         try:
-            return await self._caller.write(leasing.claim, stream, dead={record.holder} if gone else (), **claim)
+            return await self._caller.write(
+                leasing.claim, stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone
+            )
         except Exception:
             raise
         except BaseException:
@@ -290,7 +395,7 @@ class AsyncRuns(AsyncStoreHandle):
         core = self._caller.core
         return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flights)
 
-    async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent]) -> None:
+    async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float) -> None:
         """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
         record = (await handle.refresh()).record
         self._check_pin(record, agents)
@@ -300,19 +405,21 @@ class AsyncRuns(AsyncStoreHandle):
             raise Conflict(f"run {record.id} is being driven by {record.holder}", path="run", holder=record.holder)
         open_ones = await handle.waits()
         children = [each.name for each in open_ones if each.kind is WaitKind.CHILD]
-        stuck = [error for name in children if (error := await self._driven_child(name, agents)) is not None]
+        stuck = [
+            error for name in children if (error := await self._driven_child(name, agents, patience_us)) is not None
+        ]
         if len(stuck) < len(children):
             return
         if stuck:
             raise stuck[0]
         on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
-        if record.wake_at is None or on_others or not self._caller.core.clock_moves:
+        left_us = 0 if record.wake_at is None else instant_us(record.wake_at, 0) - await self._caller.read(store_now)
+        if record.wake_at is None or on_others or left_us > patience_us or not self._caller.core.clock_moves:
             said, now = await waiting_for(handle), (await handle.refresh()).record
             if (now.status, now.token) == (record.status, record.token):
                 raise said
             return  # what it waited for came while it was looked at
-        left = (instant_us(record.wake_at, 0) - await self._caller.read(store_now)) / SECOND_US
-        await self._caller.pause(min(max(left, 0.001), LOOK_SECONDS))
+        await self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
 
     def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
         """A run that is pinned to another program is not for this process."""
@@ -323,12 +430,12 @@ class AsyncRuns(AsyncStoreHandle):
                 hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=here,
             )  # fmt: skip
 
-    async def _driven_child(self, name: str, agents: dict[str, Agent]) -> Error | None:
+    async def _driven_child(self, name: str, agents: dict[str, Agent], patience_us: float) -> Error | None:
         """Drive a child to its end. Gives what keeps it from going on here; its sisters may go on all the same."""
         child = await self.run(name)
         try:
-            await self._driven(child, agents)
-        except Failed:
+            await self._driven(child, agents, patience_us)
+        except (Cancelled, Failed):
             return None  # its parent hears of it
         except Conflict:
             await self._caller.pause(LOOK_SECONDS)  # somebody else drives it
@@ -341,7 +448,7 @@ class AsyncRuns(AsyncStoreHandle):
 
         Gives the runs as they stand then, and what cannot be read of others.
         """
-        known = {**DECLARED, **by_name(as_agent(each) for each in agents)}
+        known = self._known(agents)
         driven: list[RunRecord] = []
         damaged: list[str] = []
         for stream in await self._left_runs(known):
@@ -351,6 +458,10 @@ class AsyncRuns(AsyncStoreHandle):
             except Damaged as error:
                 damaged.append(str(error))
         return driven, damaged
+
+    def _known(self, agents: Iterable[Callable[..., Any]]) -> dict[str, Agent]:
+        """The agents that can be driven here: these, and those that were declared in this process."""
+        return {**DECLARED, **by_name(as_agent(each) for each in agents)}
 
     async def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
         """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
@@ -362,14 +473,33 @@ class AsyncRuns(AsyncStoreHandle):
         found = [each for each in (*seen.takeable, *seen.suspects, *dropped) if each.agent in known]
         return [*{each.stream.name: each.stream for each in found}.values()]
 
-    async def run(self, name: str) -> AsyncRunHandle:
-        """The run of this name. NotFound if there is none."""
-        return await self._handle(await self._caller.read(runs.find, name))
+    async def run(
+        self, name: str | None = None, *, agent: Callable[..., Any] | str | None = None, key: str | None = None
+    ) -> AsyncRunHandle:
+        """The run of this name, or the one that was started with a `key`: keys are an agent's own, so name the agent too.
+
+        NotFound if there is none; Invalid unless it is one of the two.
+        """
+        if name is not None and agent is None and key is None:
+            return await self._handle(await self._caller.read(runs.find, name))
+        if name is not None or agent is None or key is None:
+            raise Invalid(
+                "expected a name, or an agent and a key", path="run", hint="store.run(agent=fix, key='issue-42')"
+            )
+        named = agent if isinstance(agent, str) else as_agent(agent).name
+        return await self._handle(await self._caller.read(runs.find_by_key, named, key))
+
+    async def run_id(self, short: str) -> str:
+        """The whole id of the run whose id begins so, at least four digits: for people, who type it. Reads alone.
+
+        NotFound if there is none; Conflict, with the candidates, if there are several.
+        """
+        return await self._caller.read(runs.whole_name, short)
 
     async def runs(
         self,
         *,
-        status: str | None = None,
+        status: RunStatus | RunStatusName | None = None,
         agent: str | None = None,
         session: str | None = None,
         parent: str | None = None,
@@ -383,10 +513,10 @@ class AsyncRuns(AsyncStoreHandle):
             runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, since=since, until=until,
             limit=limit, after=after,
         )  # fmt: skip
-        return Page([AsyncRunHandle(self._caller, stream, record) for stream, record in found], found.next)
+        return found.each(lambda each: AsyncRunHandle(self._caller, each[0], each[1]))
 
     async def asks(
-        self, *, state: str | None = "open", limit: int = 100, after: str | None = None
+        self, *, state: WaitState | WaitStateName | None = "open", limit: int = 100, after: str | None = None
     ) -> Page[WaitRecord]:  # fmt: skip
         """What people are asked: questions and approvals, newest first. `.next`, for `after=`, is None when that was all."""
         return await self._caller.read(waits.asks, state=state, limit=limit, after=after)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from perdure.handles.aio.artifacts import AsyncArtifacts
+from perdure.handles.aio.boot import AsyncBooting
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
 from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
 from perdure.handles.aio.happenings import AsyncHappenings
+from perdure.handles.aio.memory import AsyncMemories
 from perdure.handles.aio.responding import AsyncResponding
 from perdure.handles.aio.time import AsyncPast, AsyncTime
 from perdure.handles.aio.values import AsyncValues
@@ -18,18 +20,20 @@ class AsyncSession(
     AsyncValues,
     AsyncWork,
     AsyncDecisions,
+    AsyncMemories,
+    AsyncBooting,
     AsyncCheckpoints,
     AsyncHappenings,
     AsyncArtifacts,
     AsyncResponding,
     AsyncTime,
 ):
-    """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
+    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
 
     __slots__ = ()
 
 
-class AsyncScope(AsyncValues, AsyncPast):
-    """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
+class AsyncScope(AsyncValues, AsyncMemories, AsyncPast):
+    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()

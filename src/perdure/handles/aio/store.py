@@ -13,16 +13,18 @@ from perdure.handles.aio.decisions import AsyncDecisionsAcross
 from perdure.handles.aio.effects import AsyncEffectsAcross
 from perdure.handles.aio.happenings import AsyncHappeningsAcross
 from perdure.handles.aio.interchange import AsyncInterchange
+from perdure.handles.aio.memory import AsyncMemoriesAcross
 from perdure.handles.aio.recovery import AsyncRecovery
 from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.work import AsyncWorkAcross
-from perdure.handles.atomic import Atomic, run_atomic, run_on
+from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.handles.callers import AsyncCaller
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.stores.asking import ask
 from perdure.stores.url import without_password
 
 T = TypeVar("T")
@@ -32,6 +34,7 @@ class AsyncStore(
     AsyncConversationAcross,
     AsyncWorkAcross,
     AsyncDecisionsAcross,
+    AsyncMemoriesAcross,
     AsyncHappeningsAcross,
     AsyncArtifactsAcross,
     AsyncEffectsAcross,
@@ -99,11 +102,27 @@ class AsyncStore(
         Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again.
         """
         if on is not None:
-            return await self._caller.work(run_on, self._caller, plain(fn, "fn"), on)
-        done = await self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
+            return await self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
+        done = await self._caller.write(self._caller.fenced(run_atomic), plain(fn, "fn"), self._caller)
         done.held_back.tell()
         # sync: done.inside.settle(self._caller.heartbeat)
         return done.result
+
+    async def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 10_000,
+        timeout: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """Ask with SQL of your own: one statement that reads the views (docs/sql.md). Gives rows by column. Changes nothing.
+
+        params: values for `:name` in the statement. The views show this tenant. limit: more rows than that are TooLarge.
+        timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
+        read, Invalid for one that the database does not understand.
+        """
+        return await self._caller.work(ask, self._caller.core, self._caller.tenant, sql, params or {}, limit, timeout)
 
     async def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to

@@ -56,7 +56,7 @@ class AsyncTime(AsyncPast):
         tasks and decisions.
         """
         plan = await self._read(time.plan_fork, at)
-        stream, pin = await self._caller.write(time.fork, plan, name, pin=self._pin)
+        stream, pin = await self._caller.run(self._caller.fenced(time.fork), (plan, name), {}, self._pin)
         return type(self)(self._caller, stream, pin)
 
     async def origin(self) -> Origin | None:

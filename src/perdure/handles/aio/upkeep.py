@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.log.anchor import Anchor
 from perdure.model.records.artifacts import CollectReport
-from perdure.model.records.integrity import Backup, Report
+from perdure.model.records.integrity import Backup, Problem, Report
 from perdure.planes import collect, integrity
 from perdure.planes.spans import Duration
 from perdure.stores import backup
@@ -57,6 +57,16 @@ class AsyncUpkeep(AsyncStoreHandle):
         """
         caller = self._caller
         return await caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
+
+    async def quarantine(self, stream: str, because: str, *, apply: bool = False) -> list[Problem]:
+        """Record what `verify` finds wrong with a stream (its name or uid) as known damage. Without `apply` it is only shown.
+
+        `verify`, `move` and `restore` then pass, and `verify` lists it as `quarantined`. Nothing is mended, deleted or hidden,
+        and new damage in the same stream is a problem again. Costs a `verify`. Raises NotFound when nothing is wrong with it.
+        """
+        caller = self._caller
+        task = partial(integrity.quarantine_stream, caller.core, stream, because, caller.actor, apply=apply)
+        return await caller.work(task)
 
     async def backup(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> Backup:
         """Back up the store into a new file, its large blobs into `<path>.blobs/`, while others write.

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
 from perdure.planes import needs as needing
 from perdure.planes import work
@@ -100,6 +100,16 @@ class AsyncTask(AsyncStreamHandle):
         return self._record.at
 
     @property
+    def changed_at(self) -> datetime:
+        """When it was last changed."""
+        return self._record.changed_at
+
+    @property
+    def closed_at(self) -> datetime | None:
+        """When it was done, failed or cancelled; None for one that is not, or that an older Perdure closed."""
+        return self._record.closed_at
+
+    @property
     def claimed_by(self) -> str | None:
         """Who is at it."""
         return self._record.claimed_by
@@ -179,6 +189,23 @@ class AsyncTask(AsyncStreamHandle):
         self._token = None
         return self
 
+    async def edit(
+        self,
+        *,
+        title: str | None = None,
+        priority: int | None = None,
+        labels: Iterable[str] | None = None,
+        detail: Any = ...,
+    ) -> AsyncTask:
+        """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
+
+        A `key` goes on standing for what the task was first written down with. Raises Stale or Conflict as the moves do, and
+        Invalid with the path of what is wrong.
+        """
+        given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
+        self._record = await self._write(work.edit, self.id, token=self._token, **given)
+        return self
+
     async def need(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
         """Let it wait for another task of this session too. Raises Invalid that spells out a cycle."""
         self._record = await self._write(needing.need, self.id, other, token=self._token)
@@ -229,7 +256,7 @@ class AsyncWork(AsyncStreamHandle):
     async def tasks(
         self,
         *,
-        status: str | None = None,
+        status: TaskStatus | TaskStatusName | None = None,
         label: str | None = None,
         parent: AsyncTask | TaskRecord | int | None = None,
         stuck: bool = False,
@@ -240,8 +267,7 @@ class AsyncWork(AsyncStreamHandle):
         found = await self._read(
             work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
         )
-        handles = [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
-        return Page(handles, found.next)
+        return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
     async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
         """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
@@ -265,7 +291,7 @@ class AsyncWorkAcross(AsyncStoreHandle):
     async def tasks(
         self,
         *,
-        status: str | None = None,
+        status: TaskStatus | TaskStatusName | None = None,
         label: str | None = None,
         actor: str | None = None,
         stuck: bool = False,
@@ -282,4 +308,4 @@ class AsyncWorkAcross(AsyncStoreHandle):
             work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
             until=until, limit=limit, after=after,
         )  # fmt: skip
-        return Page([AsyncTask(self._caller, stream, "", record) for stream, record in found], found.next)
+        return found.each(lambda each: AsyncTask(self._caller, each[0], "", each[1]))

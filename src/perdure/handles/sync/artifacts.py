@@ -124,7 +124,7 @@ class Artifacts(StreamHandle):
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
         found = self._read(artifacts.listing, name=name, limit=limit, after=after)
-        return Page([Artifact(self._caller, record) for record in found], found.next)
+        return found.each(lambda record: Artifact(self._caller, record))
 
     def artifact(self, name: str) -> Artifact:
         """The newest version under this name. Raises NotFound."""
@@ -157,4 +157,4 @@ class ArtifactsAcross(StoreHandle):
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
         filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
         found = self._caller.read(artifacts.across, **filters, limit=limit, after=after)
-        return Page([Artifact(self._caller, record) for record in found], found.next)
+        return found.each(lambda record: Artifact(self._caller, record))

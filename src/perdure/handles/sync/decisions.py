@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
-from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
@@ -84,6 +84,16 @@ class Decision(StreamHandle):
     def at(self) -> datetime:
         """When it was decided."""
         return self._record.at
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was last changed."""
+        return self._record.changed_at
+
+    @property
+    def closed_at(self) -> datetime | None:
+        """When it ceased to be open; None for one that is open, or that an older Perdure closed."""
+        return self._record.closed_at
 
     @property
     def supersedes(self) -> int | None:
@@ -183,8 +193,7 @@ class Decisions(StreamHandle):
     ) -> Page[Decision]:
         """The decisions of this session, newest first; open=True: those left open, False: the others."""
         found = self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
-        handles = [Decision(self._caller, self._stream, self._pin, record) for record in found]
-        return Page(handles, found.next)
+        return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
@@ -199,7 +208,7 @@ class DecisionsAcross(StoreHandle):
     def decisions(
         self,
         *,
-        status: str | None = None,
+        status: DecisionStatus | DecisionStatusName | None = None,
         actor: str | None = None,
         tag: str | None = None,
         since: Instant | None = None,
@@ -215,4 +224,4 @@ class DecisionsAcross(StoreHandle):
             decisions.decisions_of_store, status=status, actor=actor, tag=tag, since=since, until=until,
             limit=limit, after=after,
         )  # fmt: skip
-        return Page([Decision(self._caller, stream, "", record) for stream, record in found], found.next)
+        return found.each(lambda each: Decision(self._caller, each[0], "", each[1]))

@@ -10,22 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, Concatenate, NoReturn
 
 import msgspec
 
+from perdure.effects.acting import Acting
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Error, Failed, Parked, Stale, Unavailable
+from perdure.errors import Cancelled, Changed, Damaged, Error, Parked, Stale, Unavailable
 from perdure.handles.callers import Caller
-from perdure.handles.invoking import Invoker
-from perdure.handles.sync.acting import Acting
+from perdure.handles.shells import Shell
 from perdure.handles.sync.run import Run
 from perdure.log.change import Stream
+from perdure.model.display import whence
+from perdure.model.functions import P, R
 from perdure.model.instants import instant_us
 from perdure.model.points import reach
-from perdure.model.records.effects import EffectRecord
+from perdure.model.records.effects import EffectError, EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitRecord
 from perdure.model.values import decode, encode
 from perdure.planes import checkpoints, leasing, runs, steps, waits
@@ -34,11 +37,11 @@ from perdure.planes.spans import store_now
 from perdure.runtime import course, workspace
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Drive
-from perdure.runtime.driven import whence
 from perdure.runtime.journal import Journal, Known, known_of
 from perdure.runtime.pausing import (
     TIMED_OUT,
     TROUBLES,
+    Ending,
     Leaving,
     Suspended,
     blamed_in,
@@ -47,21 +50,26 @@ from perdure.runtime.pausing import (
     origins,
 )
 from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span, standing_in
+from perdure.stores.core import Reader
+from perdure.stores.tx import Tx
 
 log = logging.getLogger("perdure.run")
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
 FUNCTIONS_MAX = 256
+REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
+HELD_SECONDS = 1.0  # what each further verb of such a program takes
 
 
 class Driving:
     """What the branches of one driven run share: the lease, the journal, the counters, and the fenced way to write."""
 
     __slots__ = (
-        "_errors", "_functions", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy", "caller", "cut",
-        "cut_at_us", "cut_seq", "effects", "invoker", "journal", "lease", "left", "overdue", "patches", "reached", "record",
-        "restored", "sagas", "shielded", "steps", "stopped", "takers", "tools", "trunk", "turns", "undone",
+        "_errors", "_functions", "_restored", "acting", "afterwards", "agent", "ahead_us", "awaited", "begun", "busy",
+        "caller", "cut", "cut_at_us", "cut_seq", "effects", "ending", "interrupted", "journal", "lease", "left", "overdue",
+        "patches", "pruning", "reached", "read_late", "record", "refusals", "sagas", "shell", "shielded", "steps", "stopped",
+        "takers", "tools", "trunk", "turns", "undone", "unread",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, agent: Agent, lease: Lease, record: RunRecord) -> None:
@@ -74,13 +82,24 @@ class Driving:
         self.afterwards = Branch(AFTERWARDS, self.trunk)
         self.left: list[Left] = []  # sagas that did not come to their end, and are undone before the run does
         self.cut, self.cut_seq = record.cuts, record.cut_seq
-        self.restored: Any = None
-        self.invoker = Invoker(caller.core.living)
+        self._restored: Any = None
+        self.unread = True  # the program has not looked at `run.restored` in this drive
+        self.read_late = ""  # the first thing that it did before it looked there
         self.acting = Acting(
-            caller, lease.stream, self.write, check=self.check_lease, token=lease.token, going=self.check_going,
-            staying=self.check_staying,
-        )  # fmt: skip
+            caller.core,
+            lease.stream,
+            caller.actor,
+            caller.tenant,
+            in_run=True,
+            token=lease.token,
+            going=self.check_going,
+        )
+        self.shell = Shell(
+            caller, lease.stream, self.write, keep=self.keep, check=self.check_lease, staying=self.check_staying
+        )
+        self.interrupted = False  # whether something was stopped in the middle in this drive
         self.busy = self.begun = 0  # operations under way, and so many were begun
+        self.pruning = 0  # while it is, branches are being stopped here, and not by the program
         self.shielded = 0  # while it is, cancelling waits
         self.reached: set[int] = set()  # effects by number
         self.sagas = 0  # that are open
@@ -94,6 +113,8 @@ class Driving:
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.overdue = False  # whether its time was over before this drive began
         self.stopped: BaseException | None = None
+        self.ending: Ending | None = None  # what the program was told: it is cancelled, or its time is over
+        self.refusals = 0  # so often
         self._errors: list[dict[str, Any]] = []
         self._functions: dict[Any, Known] = {}
 
@@ -112,8 +133,21 @@ class Driving:
         self.journal = self.read(course.journal_of, self.stream, self.record.cut_seq)
         self.cut_at_us = instant_us(self.record.created_at, 0)
         if self.record.cuts:
-            self.restored = self.read(checkpoints.restore, self.stream)
+            self._restored = self.read(checkpoints.restore, self.stream)
             self.cut_at_us = self.read(course.last_cut_us, self.stream)
+
+    @property
+    def restored(self) -> Any:
+        """The state of the last checkpoint, for the program: it knows now what it need not do again."""
+        self.unread = False
+        return self._restored
+
+    def check_unread(self, what: str) -> None:
+        """A program acts before it has read `run.restored`. Parked if there is a checkpoint: it may repeat what came before."""
+        self.read_late = self.read_late or what
+        if self.record.cuts and not self.shielded:
+            self.stopped = self.stopped or course.acts_unread(self.stream.name, what)
+            raise self.stopped
 
     def noted(self) -> dict[str, Any] | None:
         """What a checkpoint notes besides the state: what the agent's workspace holds."""
@@ -129,15 +163,29 @@ class Driving:
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
-    def write(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def write(self, verb: Callable[Concatenate[Tx, Stream, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a verb on the run's stream under its lease; steps that failed before it land in the same commit."""
+        return self._written(self.caller.write, verb, args, kwargs)
+
+    def keep(self, verb: Callable[Concatenate[Tx, Stream, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """`write` for what this process alone knows, what a call gave: a store that is away is waited for."""
+
+        def write(*about: Any, **named: Any) -> Any:
+            once = partial(self.caller.write, *about, **named)
+            return self.caller.keep_trying(once, f"run {self.stream.name}", self.check_staying)
+
+        return self._written(write, verb, args, kwargs)
+
+    def _written(
+        self, write: Callable[..., Any], verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         errors, self._errors = self._errors, []
         if errors:
             args = (errors, verb, *args)
             verb = steps.noting
         self.begin()  # a run does not rest while a branch of it is writing: it may be what the others wait for
         try:
-            result, seq = self.caller.write(leasing.fenced, self.lease, verb, *args, **kwargs)
+            result, seq = write(leasing.fenced, self.lease, verb, *args, **kwargs)
         except TROUBLES as trouble:
             self._errors = errors + self._errors
             raise self.troubled(trouble) from None
@@ -158,7 +206,7 @@ class Driving:
         if not self.read(leasing.holds, self.lease):
             raise self.troubled(Stale(f"run {self.stream.name} is no longer this worker's", path="run"))
 
-    def read(self, verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def read(self, verb: Callable[Concatenate[Reader, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a read verb for the run."""
         self.begin()
         try:
@@ -199,6 +247,7 @@ class Driving:
         self.undone.clear()
         self.left.clear()
         self.reached.clear()
+        self.interrupted = False
         self.steps = self.effects = 0
         self.cut_at_us = self.caller.core.clocks.now()
 
@@ -207,14 +256,36 @@ class Driving:
     def check_going(self) -> None:
         """Raise what must end the program now: it is suspended, cancelled, or its time is over."""
         if self.stopped is not None:
-            raise self.stopped
+            self.refusals += 1
+            if not isinstance(self.stopped, Exception):
+                raise self.stopped
+            raise Ending(f"run {self.stream.name} has stopped", type(self.stopped).__name__) from self.stopped
         self.check_staying()
         if self.shielded:
             return
         if self.lease.cancelling:
-            raise Cancelled(f"run {self.stream.name} was cancelled", code=CALLED_OFF, path="run")
-        if self._is_over:
-            raise Failed(f"run {self.stream.name} took too long", code=TIMED_OUT, path="run")
+            self.ending = Ending(f"run {self.stream.name} was cancelled", CALLED_OFF)
+        elif self._is_over:
+            self.ending = Ending(f"run {self.stream.name} took too long", TIMED_OUT)
+        if self.ending is not None:
+            self.refusals += 1
+            raise self.ending
+
+    def hold_up(self) -> None:
+        """Nothing, for a program that ends when it is told to. The run of one that catches this too and tries again, more than
+        a thousand times, comes to its rest without it; from then on it gets no further than a verb a second.
+        """
+        if self.refusals <= REFUSALS_MAX:
+            return
+        if not self.lease.forsaken:
+            self.lease.forsaken = True
+            self.stopped = self.stopped or course.does_not_end(self.stream.name, str(self.ending))
+            about = {"run": self.stream.name, "agent": self.agent.name}
+            log.warning("its program does not end though it was told to, %d times", self.refusals, extra=about)
+            with suppress(Error):
+                _ended_by(self, self.stopped)
+            self.caller.heartbeat.release(self.stream.uid)
+        self.caller.pause(HELD_SECONDS)
 
     def check_staying(self) -> None:
         """Raise Leaving when the process is about to end: the run goes on elsewhere, whatever it was at."""
@@ -229,8 +300,9 @@ class Driving:
 
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
-        if self.stopped is not None:
-            raise self.stopped
+        told = self.stopped or self.ending  # whatever it made of it
+        if told is not None:
+            raise told
         self.journal.forget_in({*self.trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
 
@@ -254,26 +326,13 @@ class Driving:
         """
         if found_in(error, (KeyboardInterrupt, GeneratorExit, Leaving)) is not None:
             return False
+        if is_end(error):
+            return True
         return self.lease.hired
 
     def done_in(self, effects: list[EffectRecord], spans: list[Span], begun: set[int]) -> list[EffectRecord]:
-        """What was done in spans and is not undone by now, newest first; before it, what an earlier drive undid, as it did.
-
-        By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
-        that are undone in any case.
-        """
-        undos = {each.undoes: each.seq for each in effects if each.undoes is not None}
-        found = [
-            each
-            for each in effects
-            if each.undoes is None and each.seq not in self.undone
-            if each.seq in begun or any(self._did(each, span) for span in spans)
-        ]
-        return sorted(found, key=lambda each: (each.seq not in undos, undos.get(each.seq, -each.seq)))
-
-    def _did(self, effect: EffectRecord, span: Span) -> bool:
-        place = effect.place
-        return bool(place) and span.holds(place) and (effect.seq in self.reached or span.ends(place))
+        """What is to be undone, in its order: see `course.done_in`."""
+        return course.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 
     def undone_for(self, error: BaseException) -> int | None:
         """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
@@ -351,8 +410,10 @@ def _call(driving: Driving) -> Any:
         except BaseException as error:
             if driving.ends_by(error):
                 run._undo_left()
+                run._settle_open(completes=False)
             raise
         run._undo_left()
+        run._settle_open(completes=True)
     return result
 
 
@@ -387,11 +448,17 @@ def _fail(driving: Driving, error: BaseException) -> Drive:
     cancelled = driving.lease.cancelling or isinstance(error, Cancelled)
     status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
     blamed = driving.undone_for(error) or blamed_in(error, driving.stream.name)
-    why = error_of(error)
+    end = driving.ending  # whatever its program made of that
+    why = error_of(error) if end is None else EffectError(end.code, str(end))
     driving.write(end_run, driving.caller.core.epoch, status, None, why, blamed)
     if cancelled:
         return Drive(status, why.code)
-    about = {"run": driving.stream.name, "agent": driving.agent.name, "why": why.code, "trace": whence(error)}
+    about = {
+        "run": driving.stream.name,
+        "agent": driving.agent.name,
+        "why": why.code,
+        "trace": whence(error, log, driving.stream.name),
+    }
     log.warning("its program raised", extra=about)
     return Drive(status, why.code, cause=error)
 
@@ -408,7 +475,7 @@ def _give_back(driving: Driving, trouble: BaseException) -> NoReturn:
 def _park(driving: Driving, error: Parked) -> Drive:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     changed = isinstance(error, Changed)
-    said = facts.pop("reason", "undo")
+    said = facts.pop("reason", runs.UNDO_FAILED)
     reason = course.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)

@@ -3,27 +3,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from perdure.handles.callers import Caller
 from perdure.model.ids import new_uid
 from perdure.model.records.happenings import EventRecord
-from perdure.planes import feed
+from perdure.planes import feed, subscriptions
 from perdure.planes.spans import Duration, pauses
+
+log = logging.getLogger("perdure.feed")
+FOLLOW_WAIT = "30s"
 
 
 class Batch:
     """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing
     to take.
+
+    `deliveries` says how often these events were delivered, this time included. `held_by` says, for an empty batch, which
+    transaction holds back the feed (PostgreSQL).
     """
 
-    __slots__ = ("_caller", "_name", "_token", "events")
+    __slots__ = ("_caller", "_name", "_token", "deliveries", "events", "held_by")
 
-    def __init__(self, caller: Caller, name: str, delivery: feed.Delivery) -> None:
+    def __init__(self, caller: Caller, name: str, delivery: subscriptions.Delivery, held_by: str | None = None) -> None:
         self._caller = caller
         self._name = name
         self._token = delivery.token
         self.events = delivery.events
+        self.deliveries = delivery.deliveries
+        self.held_by = held_by
 
     def ack(self) -> None:
         """Say that these events are done with: the next batch begins after them. An empty batch needs no
@@ -34,7 +43,16 @@ class Batch:
         lease has passed.
         """
         if self.events:
-            self._caller.write(feed.acknowledge, self._name, self._token)
+            self._caller.write(subscriptions.acknowledge, self._name, self._token)
+
+    def nack(self) -> None:
+        """Give these events back: they are delivered again at once, to any consumer, with `deliveries` one higher.
+
+        Atomic; it does nothing for a batch that is no longer under way. Ask with a smaller `limit` to find the event
+        that cannot be handled.
+        """
+        if self.events:
+            self._caller.write(subscriptions.give_back, self._name, self._token)
 
     def __iter__(self) -> Iterator[EventRecord]:
         return iter(self.events)
@@ -58,34 +76,57 @@ class Subscription:
         self.name = name
 
     def next(self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s") -> Batch:
-        """The next batch, oldest first; empty if there is nothing, or while another batch of this name is
-        under way.
+        """The next batch, oldest first; empty if there is nothing, or while as many batches of this name are
+        under way as it has consumers.
 
-        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to whoever asks.
-        `wait` asks again for so long, with growing pauses. Raises Stale after a restore of the store (see
-        `reset`), NotFound, Invalid.
+        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to any consumer that asks.
+        `wait` asks again for so long, with growing pauses; when nothing came and another transaction holds back the feed,
+        the log and `batch.held_by` name it. Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
         """
-        batch = self._take(limit, lease)
+        delivery = self._take(limit, lease)
         for pause in pauses(wait):
-            if batch:
+            if delivery.events:
                 break
             self._caller.pause(pause)
-            if self._caller.read(feed.waiting, self.name):
-                batch = self._take(limit, lease)
-        return batch
+            if self._caller.read(subscriptions.waiting, self.name):
+                delivery = self._take(limit, lease)
+        held_by = None if delivery.events else self._caller.read(feed.held_by)
+        if held_by and wait is not None:
+            log.warning("the feed is held back for subscription %s: %s", self.name, held_by)
+        return Batch(self._caller, self.name, delivery, held_by)
 
-    def _take(self, limit: int, lease: Duration) -> Batch:
+    def _take(self, limit: int, lease: Duration) -> subscriptions.Delivery:
         taker = new_uid().hex()  # a lost reply must not leave the batch with nobody
-        delivery = self._caller.write(feed.take, self.name, limit, lease, taker)
-        return Batch(self._caller, self.name, delivery)
+        while True:
+            delivery = self._caller.write(subscriptions.take, self.name, limit, lease, taker)
+            if delivery.events or not delivery.more:
+                return delivery
+
+    def follow(self, limit: int = 1, lease: Duration = "30s", wait: Duration | None = None) -> Iterator[EventRecord]:
+        """Events as they come, without end: `for event in subscription.follow()`, or `for event in subscription`.
+
+        Asking for the next event acknowledges the one before. An event whose handling fails or dies is delivered again
+        when `lease` has passed, and so is the one at which a loop is left. limit: how many are taken and acknowledged at
+        once, which is faster and repeats up to so many. wait: end when nothing came for so long. Raises what `next` and
+        `ack` raise: Stale when handling took longer than `lease` and another consumer has the event.
+        """
+        while True:
+            batch = self.next(limit, FOLLOW_WAIT if wait is None else wait, lease)
+            if not batch and wait is not None:
+                return
+            yield from batch
+            batch.ack()
+
+    def __iter__(self) -> Iterator[EventRecord]:
+        return self.follow()
 
     def reset(self, start: str) -> None:
-        """Go to the "beginning" or the "end". Atomic; a batch under way can no longer be acknowledged."""
-        self._caller.write(feed.reset, self.name, start)
+        """Go to the "beginning" or the "end". Atomic; batches under way can no longer be acknowledged."""
+        self._caller.write(subscriptions.reset, self.name, start)
 
     def cancel(self) -> None:
         """Forget this subscription and its position. Calling it again does nothing."""
-        self._caller.write(feed.unsubscribe, self.name)
+        self._caller.write(subscriptions.unsubscribe, self.name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

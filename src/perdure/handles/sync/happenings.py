@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ from perdure.errors import ReadOnly
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
 from perdure.model.records.happenings import EventRecord
-from perdure.planes import feed, happenings
+from perdure.planes import feed, happenings, subscriptions
 from perdure.planes import time as times
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, pauses
@@ -87,14 +87,15 @@ class HappeningsAcross(StoreHandle):
         since: Instant | None = None,
         until: Instant | None = None,
         session: str | None = None,
+        run: str | None = None,
         emitted: bool | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[EventRecord]:
-        """A page of events of all sessions, newest first; pass its `next` as `after=` for the following one.
+        """A page of events of all sessions and runs, newest first; pass its `next` as `after=` for the following one.
 
-        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). emitted=True:
-        only what `session.emit` made. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). session, run: of that one
+        alone. emitted=True: only what `session.emit` made. Raises Invalid.
         """
         return self._caller.read(
             happenings.events_across,
@@ -103,6 +104,7 @@ class HappeningsAcross(StoreHandle):
             since=since,
             until=until,
             session=session,
+            run=run,
             emitted=emitted,
             limit=limit,
             after=after,
@@ -128,10 +130,26 @@ class HappeningsAcross(StoreHandle):
         """The cursor at the end of the feed: `feed(after=…)` then gives only what comes from now on."""
         return self._caller.read(feed.end)
 
-    def subscribe(self, name: str, start: str = "beginning") -> Subscription:
-        """A reader of the feed that keeps its position under a name: one that exists goes on where it was.
+    def feed_held_by(self) -> str | None:
+        """The transaction that holds back the feed on PostgreSQL, in words (process, application, age); None if nothing does."""
+        return self._caller.read(feed.held_by)
 
-        start: "beginning" or "end", for a new one. Idempotent. Raises Invalid.
+    def subscribe(
+        self,
+        name: str,
+        start: str = "beginning",
+        *,
+        kinds: Collection[str] | None = None,
+        stream: str | None = None,
+        consumers: int | None = None,
+    ) -> Subscription:
+        """A reader of the feed that keeps its position under a name: one that exists continues where it was.
+
+        start: "beginning" or "end", for a new one. kinds: only these, such as `["turn.*", "deploy.finished"]`. stream:
+        only those of a session, or of a run as `run:ID`. consumers: how many batches may be under way at once; with 1,
+        the default, events come in order. Idempotent. Raises Invalid, NotFound (the stream), and Conflict when the
+        subscription exists with other kinds or another stream.
         """
-        self._caller.write(feed.subscribe, name, start)
+        wanted = {"kinds": kinds, "stream": stream, "consumers": consumers}
+        self._caller.write(subscriptions.subscribe, name, start, **wanted)
         return Subscription(self._caller, name)

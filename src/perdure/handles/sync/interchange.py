@@ -46,9 +46,16 @@ class Interchange(StoreHandle):
         page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
         return caller.work(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), page)
 
-    def readable(self, sessions: Iterable[str]) -> Readable:
-        """Everything in these sessions, for reading: `.sessions` as records, `.markdown()` as a page. NotFound for a name."""
-        return self._caller.read(bundle_out.readable, [*sessions])
+    def readable(self, sessions: Iterable[str] = (), *, runs: Iterable[str] = ()) -> Readable:
+        """Everything in these sessions and runs, for reading: `.sessions` and `.runs` as records, `.markdown()` as a page.
+
+        NotFound for a name.
+        """
+        caller = self._caller
+        found = caller.read(bundle_out.readable, [*sessions])
+        about = {"store": caller.core.uid, "epoch": caller.core.epoch}
+        read = [caller.read(incident.readable, run=run, **about) for run in runs]
+        return Readable(found.sessions, read)
 
     def import_(
         self,

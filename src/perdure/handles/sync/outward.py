@@ -9,26 +9,27 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, overload
 
 from perdure.effects import ledger, permitting
+from perdure.effects.acting import FORGOTTEN, STRAYED
 from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
 from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
 from perdure.effects.meaning import named_args
+from perdure.effects.sending import Then
 from perdure.effects.settling import Action
 from perdure.effects.tool import DECLARED, Refuse, Tool, as_tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Parked, Refused, Unavailable
-from perdure.handles.sync.acting import FORGOTTEN, STRAYED
 from perdure.handles.sync.placed import Placed
-from perdure.handles.sync.sending import Then
+from perdure.model.functions import Coro, P, R
 from perdure.model.limits import check_question
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes import known, steps
 from perdure.planes.spans import Duration
 from perdure.runtime import course
+from perdure.runtime.pausing import is_end
 from perdure.runtime.places import AFTERWARDS, Left, Mark, Span
 
 DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
@@ -40,6 +41,20 @@ class Outward(Placed):
 
     __slots__ = ()
 
+    @overload
+    def act(
+        self, tool: Callable[..., Coro[R]], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def act(
+        self, tool: Callable[..., R], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def act(self, tool: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def act(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def act(
         self,
         tool: Callable[..., Any],
@@ -64,6 +79,8 @@ class Outward(Placed):
     def _act(
         self, tool: Tool, args: dict[str, Any], approve: Approval = (None, None), undoes: EffectRecord | None = None
     ) -> Any:
+        if self._driving.refusals:
+            self._driving.hold_up()
         if tool.kind is ToolKind.READ:
             raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
         intent, found = self._intend(tool, args)
@@ -75,7 +92,7 @@ class Outward(Placed):
     def _intend(self, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
         """An effect at the place where the program is, and what is recorded there."""
         mark = digest_of(tool.name, args)
-        place, found = self._take("effect", tool.name, mark)
+        place, found = self._take("effect", tool.name, mark, args)
         self._driving.tools[tool.name] = tool
         return Intent(tool.name, tool.kind, self._key(place, tool.name, mark), mark, args, tool.rule, place), found
 
@@ -91,7 +108,8 @@ class Outward(Placed):
         if undoes is not None:
             if found is None:
                 self._check_real(f"undo {undoes.tool}")
-            return found or acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
+            beginning = acting.move("undo", ledger.begin_undo, undoes.seq, intent, acting.sender.epoch)
+            return found or self._driving.shell.run(beginning)
         if found is not None and found.state is not EffectState.PLANNED:
             return found
         question = " ".join(filter(None, (self._asked_first, approve[0]))) or None
@@ -126,9 +144,9 @@ class Outward(Placed):
         """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
         if asked is None:
             return self._unforgotten(found or intent)
-        planned = found or self._driving.acting.plan(intent)
+        planned = found or self._driving.shell.run(self._driving.acting.plan(intent))
         if isinstance(asked, Refuse):
-            return self._driving.acting.withdraw(planned, asked.reason, "a guard")
+            return self._driving.shell.run(self._driving.acting.withdraw(planned, asked.reason, "a guard"))
         return self._unforgotten(self._approved(planned, asked, within))
 
     def _unforgotten(self, meant: EffectRecord | Intent) -> EffectRecord | Intent:
@@ -137,14 +155,16 @@ class Outward(Placed):
         """
         driving = self._driving
         withdrawn = isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED
-        if withdrawn or not self._may_be_forgotten(meant):
+        known_seq = driving.lease.known_seq
+        if withdrawn or known_seq is None or not self._may_be_forgotten(meant):
             return meant
-        strayed = driving.read(known.has_strayed, driving.stream, driving.lease.known_seq)
+        strayed = driving.read(known.has_strayed, driving.stream, known_seq)
         if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
             return meant
-        record = driving.acting.plan(meant) if isinstance(meant, Intent) else meant
+        record = driving.shell.run(driving.acting.plan(meant)) if isinstance(meant, Intent) else meant
         why = STRAYED if strayed else FORGOTTEN
-        return driving.acting.move("doubt", partial(ledger.doubt, quiet=True), record.seq, record.attempt, why)
+        doubting = driving.acting.move("doubt", ledger.doubt, record.seq, record.attempt, why, quiet=True)
+        return driving.shell.run(doubting)
 
     def _may_be_forgotten(self, meant: EffectRecord | Intent) -> bool:
         """Whether it may have been sent by what a restore forgot, and twice is not as good as once. Who has said since that it
@@ -154,14 +174,15 @@ class Outward(Placed):
         return self._driving.lease.known_seq is not None and meant.kind is not ToolKind.IDEMPOTENT and not asked_about
 
     def _concluded(
-        self, tool: Tool, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
+        self, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False, then: Then = nothing_next
     ) -> EffectRecord:
         """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
         driving = self._driving
         driving.begin()
         try:
-            record = driving.acting.dispatch_new(tool, found) if isinstance(found, Intent) else found
-            record = driving.acting.conclude(tool, record, mine=mine or record is not found, then=then)
+            record = found if isinstance(found, EffectRecord) else self._dispatched(tool, found)
+            concluding = driving.acting.conclude(tool, record, mine=mine or record is not found, then=then)
+            record = driving.shell.run(concluding)
         except InDoubt as error:
             doubt = error
         except Unavailable as trouble:  # of the store: what tools raise is judged before
@@ -169,6 +190,7 @@ class Outward(Placed):
         except Exception:
             raise
         except BaseException:
+            driving.interrupted = True
             self._here().interrupted = found.place or ""
             raise
         else:
@@ -180,13 +202,18 @@ class Outward(Placed):
         self._suspend(LANDING if doubt.facts["action"] == Action.WAIT else DOUBT, doubt.facts.get("until"))
         raise doubt
 
+    def _dispatched(self, tool: Tool | None, intent: Intent) -> EffectRecord:
+        assert tool is not None
+        return self._driving.shell.run(self._driving.acting.dispatch_new(tool, intent))
+
     def _approved(self, record: EffectRecord, question: str, within: Duration | None) -> EffectRecord:
         """The effect if a person approved of it, withdrawn or in doubt if not; the run waits while nobody has said."""
         approval = self._ended(self._driving.write(ask_approval, record, question, within))
         if is_approved(approval, record):
             return record
         acting = self._driving.acting
-        return acting.move("withdraw", permitting.refuse, record, approval, acting.sender.epoch)
+        refusing = acting.move("withdraw", permitting.refuse, record, approval, acting.sender.epoch)
+        return self._driving.shell.run(refusing)
 
     # -- a model's batch -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +224,8 @@ class Outward(Placed):
         *args: Any,
         tools: Iterable[Callable[..., Any]],
         pins: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        retries: int | None = None,
         **kwargs: Any,
     ) -> Reply:
         """Call a model as `model` does, and carry out the calls that its answer makes, in order and each once.
@@ -204,7 +233,7 @@ class Outward(Placed):
         Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
         each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
         an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
-        call has no id of its own: nothing is sent then.
+        call has no id of its own: nothing is sent then. timeout, retries: of the model's call, as for `step`.
         """
         batch: list[Meant] = []
         # Before the model is paid for: what is wrong with them would cost its answer.
@@ -213,11 +242,12 @@ class Outward(Placed):
         def keep(step: tuple[Any, ...], value: Any) -> None:
             batch.extend(self._mean(value, tools))
             if any(meant.intent is not None for meant in batch):
-                self._driving.acting.begin_all(batch, keep_and_plan, step)
+                self._driving.shell.run(self._driving.acting.begin_all(batch, keep_and_plan, step))
             else:
                 self._driving.write(steps.done, *step)
 
-        value = self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
+        known = self._known(fn, timeout, retries)
+        value = self._step(known, fn, args, kwargs, {"model": named_args(pins, "pins")}, keep)
         batch = batch or self._mean(value, tools)
         acting = self._driving.acting
         for at, meant in enumerate(batch):
@@ -301,6 +331,25 @@ class Outward(Placed):
             driving.shielded -= 1
         driving.left.clear()
 
+    def _settle_open(self, *, completes: bool) -> None:
+        """Settle what was interrupted and sent, by its tool's rule: the run is about to end, and nobody would look at it again.
+
+        The run waits if only a person, or a later time, can settle it. What was only planned is withdrawn if the run completes.
+        """
+        driving = self._driving
+        if not (driving.interrupted or driving.journal.unsettled):
+            return
+        driving.shielded += 1
+        try:
+            for record in driving.read(ledger.all_effects, driving.stream, after=driving.cut_seq, open_only=True):
+                if record.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
+                    self._concluded(driving.tools.get(record.tool) or DECLARED.get(record.tool), record)
+                elif completes and record.state is EffectState.PLANNED and self._is_new(record):
+                    withdrawing = driving.acting.withdraw(record, "the run ended before it was sent", "the run")
+                    driving.shell.run(withdrawing)
+        finally:
+            driving.shielded -= 1
+
     def _undo_in(self, spans: list[Span], begun: Iterable[int] = ()) -> list[str]:
         driving, undone, why = self._driving, [], sys.exception()
         self._settle_left(spans)
@@ -343,14 +392,15 @@ class Outward(Placed):
         try:
             self._act(undo, course.undo_args(undo, record), undoes=record)
         except Failed as error:
-            hint = "undo it by hand or mend what failed, then `perdure retry` the run"
+            hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
+            hint += "cancel` the run, twice if it is parked once more: that ends it as it is"
             raise self._parked(record, error.message, hint, **error.facts) from error
 
     def _wait_for_landing(self, record: EffectRecord) -> None:
         """What arrives after its undo would stay for ever: the run waits while something of it may still be under way."""
         if record.state in (EffectState.UNDOING, EffectState.UNDONE):
             return
-        under_way = self._driving.acting.landed(record)
+        under_way = self._driving.shell.run(self._driving.acting.landed(record))
         if under_way is not None:
             self._suspend(LANDING, under_way.until_us)
 
@@ -379,7 +429,7 @@ class Saga:
         driving.sagas -= 1
         if error is None or driving.stopped is not None:  # the run has not come to its end here
             return
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) or is_end(error):
             self._run._undo_since(self._mark)
         else:  # by a sister's failure, or because all stops: that is known when the run ends
             driving.left.append(Left(self._branch, self._mark, self._branch.mark(driving.cut)))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Cancelled, Changed, Invalid, Parked
+from perdure.errors import Changed, Failed, Invalid, Parked
+from perdure.handles.sync.reading import read
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord, WaitKind, WaitRecord, WaitState
 from perdure.planes import checkpoints, inputs, steps, waits
 from perdure.planes.spans import Duration
 from perdure.runtime import course, places
-from perdure.runtime.journal import Known
+from perdure.runtime.journal import Known, within
 from perdure.runtime.pausing import Suspended
 from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
@@ -40,21 +41,25 @@ class Placed:
         """Its name in the store."""
         return self._driving.stream.name
 
-    def _arrive(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+    def _arrive(self, what: str, name: str, mark: str, given: Any = None) -> tuple[str, Any]:
         """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
-        place, found = self._take(what, name, mark)
+        if self._driving.refusals:
+            self._driving.hold_up()
+        place, found = self._take(what, name, mark, given)
         if found is None:
             self._driving.check_going()
         return place, found
 
-    def _take(self, what: str, name: str, mark: str) -> tuple[str, Any]:
+    def _take(self, what: str, name: str, mark: str, given: Any) -> tuple[str, Any]:
         driving, here = self._driving, self._here()
+        if driving.unread and what != "step":
+            driving.check_unread(f"{what} {name}".rstrip())
         if here.interrupted and not driving.shielded:
             driving.check_going()
             raise course.gone_on(here.interrupted)
         place = here.next_place(driving.cut)
         try:
-            return place, driving.journal.take(place, what, name, mark)
+            return place, driving.journal.take(place, what, name, mark, given)
         except Changed as changed:
             driving.stopped = driving.stopped or changed  # whatever the program makes of it, nothing more is done
             raise
@@ -74,6 +79,10 @@ class Placed:
         places.refuse_inside()
         return self._branch
 
+    def _known(self, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
+        known = self._driving.known(fn)
+        return known if timeout is None and retries is None else within(known, fn, timeout, retries)
+
     def _step(
         self,
         known: Known,
@@ -84,7 +93,7 @@ class Placed:
         keep: Callable[[tuple[Any, ...], Any], Any] | None = None,
     ) -> Any:
         mark = digest_of_parts(args=list(args), kwargs=kwargs)
-        place, found = self._arrive("step", known.name, mark)
+        place, found = self._arrive("step", known.name, mark, (*args, kwargs) if kwargs else args)
         driving = self._driving
         driving.steps += 1
         if found is not None and found.gave is not None:
@@ -92,22 +101,24 @@ class Placed:
         if found is not None:
             return course.replayed(found)
         frozen = inputs.freeze(args, kwargs) if notes else None
+        value: Any = None
         driving.begin()
         try:
             value = self._called(known, fn, args, kwargs, place, mark, notes)
             noted = notes | {"usage": usage_of(value)} if notes else notes
             doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
             given = None if frozen is None else driving.read(checkpoints.prepare, frozen)
-            (driving.write(steps.done, doc, given) if keep is None else keep((doc, given), value))
+            (driving.keep(steps.done, doc, given) if keep is None else keep((doc, given), value))
             return value
         except Invalid as error:
-            noted, said = course.unkept_notes(error), EffectError(course.UNSTORABLE, text_of(error))
-            driving.keep_error(steps.document(place, known.name, mark, None, said, noted))
+            noted = course.unkept_notes(error, value, brief=known.brief)
+            said = EffectError(course.UNSTORABLE, text_of(error))
+            driving.keep(steps.done, steps.document(place, known.name, mark, None, said, noted))
             raise course.unkept(noted[course.UNKEPT], place) from error
         except Exception:
             raise
         except BaseException:
-            self._here().interrupted = place
+            driving.interrupted = True
             raise
         finally:
             driving.busy -= 1
@@ -119,7 +130,8 @@ class Placed:
         driving = self._driving
         driving.begin()
         try:
-            return course.read_again(found, driving.invoker.read(fn, args, kwargs, is_async=known.is_async))
+            value = read(driving.caller, known, fn, args, kwargs, driving.check_staying)
+            return course.read_again(found, value)
         except Exception as error:
             parked = (
                 error if isinstance(error, Parked) else course.reads_otherwise(found, f"an error: {error_of(error)}")
@@ -141,7 +153,7 @@ class Placed:
     ) -> Any:
         """What the function of a step gives; Failed with what it raised, which is kept if the program goes on."""
         try:
-            return self._driving.invoker.read(fn, args, kwargs, is_async=known.is_async)
+            return read(self._driving.caller, known, fn, args, kwargs, self._driving.check_going)
         except Exception as error:
             said = error_of(error)
             self._driving.keep_error(steps.document(place, known.name, mark, None, said, notes))
@@ -150,7 +162,7 @@ class Placed:
     def _opened(
         self, kind: WaitKind, name: str, doc: dict[str, Any], mark: str, timeout: Duration | None
     ) -> WaitRecord:
-        place, found = self._arrive(kind.value, name, mark)
+        place, found = self._arrive(kind.value, name, mark, doc.get("question"))
         if found is not None:
             return found
         given = {"place": place, "name": name, "doc": doc, "timeout": timeout, "mark": mark}
@@ -174,7 +186,8 @@ class Placed:
             driving.check_going()
             self._suspend(found.kind.value)
         if found.state is WaitState.WITHDRAWN:
-            raise Cancelled(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
+            driving.check_going()
+            raise Failed(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
         return found
 
     def _suspend(self, reason: str, wake_us: int | None = None) -> None:

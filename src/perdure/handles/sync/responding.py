@@ -6,19 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.effects import batch as batches
-from perdure.effects import permitting
-from perdure.effects.batch import Meant, next_free
-from perdure.effects.judging import outcome_of
-from perdure.effects.ledger import error_of
-from perdure.effects.meaning import intend
-from perdure.errors import Invalid
-from perdure.handles.invoking import Invoker
-from perdure.handles.sync.acting import Acting
+from perdure.effects.responding import respond
+from perdure.handles.shells import acting_in
 from perdure.handles.sync.effects import Effects
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Answer, EffectError
-from perdure.planes import turns
+from perdure.model.records.effects import Answer
 
 
 class Responding(Effects):
@@ -44,49 +36,5 @@ class Responding(Effects):
         has no id of its own.
         """
         self._caller.check_may_send()
-        acting = Acting(self._caller, self._stream, self._write)
-        batch = batches.mean(calls, tools)
-        for meant in batch:
-            if meant.answer is None and not meant.reads:
-                tool = meant.sends
-                intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
-                meant.intent, meant.asked = acting.guarded_call(tool, intent)
-        told = acting.begin_all(batch, batches.respond, content, key)
-        for meant in batch:
-            meant.answer = told.get(meant.call.id, meant.answer)
-        for at, meant in enumerate(batch):
-            if meant.answer is None:
-                self._answer(acting, meant, lambda at=at: next_free(batch, at + 1))
-        return [meant.answer for meant in batch if meant.answer is not None]
-
-    def _answer(self, acting: Acting, meant: Meant, then: Callable[[], Meant | None]) -> None:
-        if meant.reads:
-            self._read_for(meant)
-            return
-        assert meant.record is not None
-        record, mine = meant.record, meant.mine
-        if not mine:
-            if meant.asked is not None:
-                record = self._write(permitting.ask, record, acting.sender.epoch, meant.asked)
-            record, mine = acting.dispatch_permitted(meant.sends, record)
-        meant.record = acting.conclude(meant.tool, record, mine=mine, then=then)
-        meant.settle(outcome_of)
-
-    def _read_for(self, meant: Meant) -> None:
-        """Call a tool that only reads, and put what it gives into the conversation."""
-        tool = meant.sends
-        try:
-            value = Invoker(None).read(tool.named, (), meant.args, is_async=tool.is_async)
-        except Exception as error:  # noqa: BLE001 - whatever it raises is what the model is told
-            self._tell(meant, error_of(error))
-            return
-        try:
-            self._write(turns.result, meant.call.id, value)
-        except Invalid as error:
-            self._tell(meant, error_of(error))
-        else:
-            meant.gave(value)
-
-    def _tell(self, meant: Meant, error: EffectError) -> None:
-        self._write(turns.result, meant.call.id, str(error), error=True)
-        meant.failed(error)
+        acting = acting_in(self._caller, self._stream)
+        return self._run(respond(acting, content, key, calls, tools))

@@ -11,7 +11,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Concatenate, Generic, overload
 
 from perdure.effects.ledger import error_of
 from perdure.effects.meaning import named_args
@@ -19,7 +19,7 @@ from perdure.effects.tool import digest_of_parts
 from perdure.errors import Invalid, Refused, TimedOut
 from perdure.handles.atomic import Atomic, run_atomic_step
 from perdure.handles.sync.outward import Outward
-from perdure.model.functions import plain
+from perdure.model.functions import Coro, P, R, R_co, plain
 from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
@@ -46,7 +46,10 @@ class Run(Outward):
 
     @property
     def restored(self) -> Any:
-        """The state of the last checkpoint; None if there is none. What came before it is not done again."""
+        """The state of the last checkpoint; None if there is none. An agent that makes checkpoints looks here first.
+
+        What came before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
+        """
         return self._driving.restored
 
     @property
@@ -61,30 +64,98 @@ class Run(Outward):
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
-    def step(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    @overload
+    def step(
+        self, fn: Callable[..., Coro[R]], /, *args: Any, timeout: Duration | None, retries: int | None = None, **kwargs:
+        Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def step(
+        self, fn: Callable[..., R], /, *args: Any, timeout: Duration | None, retries: int | None = None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    def step(self, fn: Callable[..., Coro[R]], /, *args: Any, retries: int | None, **kwargs: Any) -> R: ...
+    @overload
+    def step(self, fn: Callable[..., R], /, *args: Any, retries: int | None, **kwargs: Any) -> R: ...
+    @overload
+    def step(self, fn: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def step(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        timeout: Duration | None = None,
+        retries: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
 
         One commit. It may run again after a crash that came before its result was kept. Whatever it raises comes as Failed
         with the exception's name as its `code`, now and at every replay; it is kept when the program goes on after it.
         Raises Refused for a tool that is not `read`, Invalid for what cannot be kept.
-        """
-        return self._step(self._driving.known(fn), fn, args, kwargs, {})
 
-    def model(self, fn: Callable[..., Any], /, *args: Any, pins: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+        timeout: of one attempt; Failed with the code `Overdue` after it. A coroutine is cancelled then, a sync function is left
+        behind in its thread and what it gives is dropped. retries: how often it is tried again, with pauses that grow, unless it
+        raised Failed; attempts are not recorded. Both default to what a `read` tool declares.
+        """
+        return self._step(self._known(fn, timeout, retries), fn, args, kwargs, {})
+
+    @overload
+    def model(
+        self, fn: Callable[..., Coro[R]], /, *args: Any, pins: Mapping[str, Any] | None, timeout: Duration | None =
+        None, retries: int | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def model(
+        self, fn: Callable[..., R], /, *args: Any, pins: Mapping[str, Any] | None, timeout: Duration | None = None,
+        retries: int | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def model(
+        self, fn: Callable[..., Coro[R]], /, *args: Any, timeout: Duration | None, retries: int | None = None, **kwargs:
+        Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def model(
+        self, fn: Callable[..., R], /, *args: Any, timeout: Duration | None, retries: int | None = None, **kwargs: Any
+    ) -> R: ...
+    @overload
+    def model(self, fn: Callable[..., Coro[R]], /, *args: Any, retries: int | None, **kwargs: Any) -> R: ...
+    @overload
+    def model(self, fn: Callable[..., R], /, *args: Any, retries: int | None, **kwargs: Any) -> R: ...
+    @overload
+    def model(self, fn: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def model(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def model(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        pins: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        retries: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """A step that calls a model: its input is kept by reference, with its pins and what its answer says of its `usage`.
 
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
-        digest of its input alone.
+        digest of its input alone. timeout, retries: as for `step`.
         """
-        return self._step(self._driving.known(fn), fn, args, kwargs, {"model": named_args(pins, "pins")})
+        known = self._known(fn, timeout, retries)
+        return self._step(known, fn, args, kwargs, {"model": named_args(pins, "pins")})
 
-    def atomic(self, fn: Callable[[Atomic], Any]) -> Any:
+    def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
 
         So they land exactly once: `run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. What it returns is kept:
         plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
+        if self._driving.unread:
+            self._driving.check_unread(f"atomic {name}")
         place, found = self._arrive("step", name, "")
         driving = self._driving
         driving.steps += 1
@@ -129,15 +200,22 @@ class Run(Outward):
         *,
         choices: list[str] | tuple[str, ...] | None = None,
         timeout: Duration | None = None,
-        default: Any = None,
+        default: Any = ...,
         detail: Any = None,
     ) -> Any:
-        """Ask a person, and wait for the answer: days, restarts and deploys included. After `timeout`: the default."""
-        doc = waits.ask_document(question, choices, default, detail)
-        if choices and timeout is not None and default is not None and default not in choices:
-            raise Invalid(f"{default!r} is none of the choices", path="default")
+        """Ask a person, and wait for the answer for as long as it takes, restarts and deploys included.
+
+        After `timeout`: the default, or TimedOut if there is none.
+        """
+        given = None if default is ... else default
+        doc = waits.ask_document(question, choices, given, detail)
+        if choices and timeout is not None and given is not None and given not in choices:
+            raise Invalid(f"{given!r} is none of the choices", path="default")
         mark = digest(doc, "ask").hex()
-        return self._met(self._opened(WaitKind.ASK, "", doc, mark, timeout))
+        found = self._ended(self._opened(WaitKind.ASK, "", doc, mark, timeout))
+        if found.state is WaitState.EXPIRED and default is ...:
+            raise TimedOut(f"nobody answered {question!r} in time", path="ask")
+        return found.answer
 
     def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
@@ -163,7 +241,13 @@ class Run(Outward):
             raise TimedOut(f"no signal {name!r} came in time", path="signal")
         return default
 
-    def start(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Child:
+    @overload
+    def start(
+        self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Child[R]: ...
+    @overload
+    def start(self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> Child[R]: ...
+    def start(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Child[Any]:
         """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
         made = as_agent(agent)
         made.check(args, kwargs)
@@ -179,6 +263,10 @@ class Run(Outward):
             found = self._driving.write(waits.start_child, wanted, epoch, place, mark)
         return Child(self, found)
 
+    @overload
+    def call(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def call(self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def call(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Start another run and wait for its result."""
         child = self.start(agent, *args, **kwargs)
@@ -191,9 +279,13 @@ class Run(Outward):
 
         It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
         the branches of a run, outside its sagas, and when none of its effects and children is open: a policy then waits for
-        another offer, any other is Refused.
+        another offer, any other is Refused. So is an agent that did not read `run.restored` before it did anything but steps:
+        after a crash it would repeat what came before the checkpoint.
         """
         driving = self._driving
+        driving.hold_up()
+        if driving.unread or driving.read_late:
+            raise course.saves_unread("" if driving.unread else driving.read_late)
         if driving.sagas:
             raise Refused("a checkpoint would lose sight of what a saga may have to undo", path="checkpoint",
                           hint="do it before or after the saga")  # fmt: skip
@@ -234,7 +326,7 @@ class Run(Outward):
         return Run(self._driving, self._here().named(name))
 
 
-class Child:
+class Child(Generic[R_co]):
     """A run that this run started."""
 
     __slots__ = ("_run", "_wait")
@@ -248,6 +340,6 @@ class Child:
         """Its name in the store."""
         return self._wait.name
 
-    def result(self) -> Any:
+    def result(self) -> R_co:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
         return course.told_of(self.id, self._run._met(self._wait), self._wait.place)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from perdure.handles.sync.artifacts import Artifacts
+from perdure.handles.sync.boot import Booting
 from perdure.handles.sync.checkpoints import Checkpoints
 from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
 from perdure.handles.sync.happenings import Happenings
+from perdure.handles.sync.memory import Memories
 from perdure.handles.sync.responding import Responding
 from perdure.handles.sync.time import Past, Time
 from perdure.handles.sync.values import Values
@@ -19,18 +21,20 @@ class Session(
     Values,
     Work,
     Decisions,
+    Memories,
+    Booting,
     Checkpoints,
     Happenings,
     Artifacts,
     Responding,
     Time,
 ):
-    """One unit of work of an agent: its conversation, plan, values, decisions, checkpoints, events and artifacts."""
+    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
 
     __slots__ = ()
 
 
-class Scope(Values, Past):
-    """Values that outlive a session, under a name such as `user:alice` or `project:acme`."""
+class Scope(Values, Memories, Past):
+    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from perdure.handles.atomic import Atomic, run_atomic, run_on
+from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.handles.callers import Caller
 from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
@@ -16,6 +16,7 @@ from perdure.handles.sync.decisions import DecisionsAcross
 from perdure.handles.sync.effects import EffectsAcross
 from perdure.handles.sync.happenings import HappeningsAcross
 from perdure.handles.sync.interchange import Interchange
+from perdure.handles.sync.memory import MemoriesAcross
 from perdure.handles.sync.recovery import Recovery
 from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
@@ -24,6 +25,7 @@ from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.stores.asking import ask
 from perdure.stores.url import without_password
 
 T = TypeVar("T")
@@ -33,6 +35,7 @@ class Store(
     ConversationAcross,
     WorkAcross,
     DecisionsAcross,
+    MemoriesAcross,
     HappeningsAcross,
     ArtifactsAcross,
     EffectsAcross,
@@ -100,11 +103,27 @@ class Store(
         Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again.
         """
         if on is not None:
-            return self._caller.work(run_on, self._caller, plain(fn, "fn"), on)
-        done = self._caller.write(run_atomic, plain(fn, "fn"), self._caller)
+            return self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
+        done = self._caller.write(self._caller.fenced(run_atomic), plain(fn, "fn"), self._caller)
         done.held_back.tell()
         done.inside.settle(self._caller.heartbeat)
         return done.result
+
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        limit: int = 10_000,
+        timeout: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """Ask with SQL of your own: one statement that reads the views (docs/sql.md). Gives rows by column. Changes nothing.
+
+        params: values for `:name` in the statement. The views show this tenant. limit: more rows than that are TooLarge.
+        timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
+        read, Invalid for one that the database does not understand.
+        """
+        return self._caller.work(ask, self._caller.core, self._caller.tenant, sql, params or {}, limit, timeout)
 
     def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to

@@ -55,7 +55,7 @@ class Time(Past):
         tasks and decisions.
         """
         plan = self._read(time.plan_fork, at)
-        stream, pin = self._caller.write(time.fork, plan, name, pin=self._pin)
+        stream, pin = self._caller.run(self._caller.fenced(time.fork), (plan, name), {}, self._pin)
         return type(self)(self._caller, stream, pin)
 
     def origin(self) -> Origin | None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure.errors import Conflict, Refused, Stale, TimedOut
+from perdure.handles import fences
 from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
@@ -52,7 +53,7 @@ class Values(StreamHandle):
         """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`."""
         return self._read(values.entries, prefix=prefix, limit=limit, after=after)
 
-    def delete(self, name: str, *, expect: int | None = None) -> bool:
+    def unset(self, name: str, *, expect: int | None = None) -> bool:
         """Let a value go; whether there was one. Its versions go on counting if it is ever set again.
 
         Atomic; repeating it changes nothing. Raises Conflict if `expect` is given and is not its version now.
@@ -101,11 +102,14 @@ class Lock(StreamHandle):
     """A fenced lock: `with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
 
     Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is
-    free when its time is over. Leaving releases it, and raises Stale if it was lost meanwhile: then what was
-    done inside was not protected to the end. An exception that is on its way goes before that.
+    free when its time is over, and at once on the machine where its holder died. Every write inside the block,
+    through any handle of this store, is fenced by the token: Stale, and nothing is written, once the lock was lost.
+    The block is that of this thread, or of this async task and the tasks that it starts; a thread that is started
+    inside calls `check` itself. Leaving releases the lock, and raises Stale if it was lost. An exception that is on
+    its way goes before that.
     """
 
-    __slots__ = ("_held", "_name", "_ttl", "_wait")
+    __slots__ = ("_block", "_held", "_name", "_ttl", "_wait")
 
     def __init__(
         self, caller: Caller, stream: Stream, pin: str, name: str, ttl: Duration, wait: Duration | None
@@ -115,6 +119,7 @@ class Lock(StreamHandle):
         self._ttl = ttl
         self._wait = wait
         self._held: LockRecord | None = None
+        self._block: fences.Block | None = None
 
     @property
     def name(self) -> str:
@@ -161,14 +166,18 @@ class Lock(StreamHandle):
 
     def _acquire(self) -> Self:
         holder = self._caller.core.holder
-        self._held = self._write(locks.acquire, self._name, ttl=self._ttl, holder=holder)
+        self._caller.heartbeat.prove()
+        self._held = self._state(locks.acquire, self._name, ttl=self._ttl, holder=holder)
+        self._block = self._caller.enter(locks.Fence(self._stream, self._name, self.token))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._block is not None:
+            fences.leave(self._block)
         try:
-            self._write(locks.release, self._name, token=self.token)
+            self._state(locks.release, self._name, token=self.token)
         except Stale as stale:
             if error is None:
                 raise

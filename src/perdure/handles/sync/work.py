@@ -10,7 +10,7 @@ from typing import Any
 from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
 from perdure.planes import needs as needing
 from perdure.planes import work
@@ -101,6 +101,16 @@ class Task(StreamHandle):
         return self._record.at
 
     @property
+    def changed_at(self) -> datetime:
+        """When it was last changed."""
+        return self._record.changed_at
+
+    @property
+    def closed_at(self) -> datetime | None:
+        """When it was done, failed or cancelled; None for one that is not, or that an older Perdure closed."""
+        return self._record.closed_at
+
+    @property
     def claimed_by(self) -> str | None:
         """Who is at it."""
         return self._record.claimed_by
@@ -180,6 +190,23 @@ class Task(StreamHandle):
         self._token = None
         return self
 
+    def edit(
+        self,
+        *,
+        title: str | None = None,
+        priority: int | None = None,
+        labels: Iterable[str] | None = None,
+        detail: Any = ...,
+    ) -> Task:
+        """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
+
+        A `key` goes on standing for what the task was first written down with. Raises Stale or Conflict as the moves do, and
+        Invalid with the path of what is wrong.
+        """
+        given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
+        self._record = self._write(work.edit, self.id, token=self._token, **given)
+        return self
+
     def need(self, other: Task | TaskRecord | int) -> Task:
         """Let it wait for another task of this session too. Raises Invalid that spells out a cycle."""
         self._record = self._write(needing.need, self.id, other, token=self._token)
@@ -230,7 +257,7 @@ class Work(StreamHandle):
     def tasks(
         self,
         *,
-        status: str | None = None,
+        status: TaskStatus | TaskStatusName | None = None,
         label: str | None = None,
         parent: Task | TaskRecord | int | None = None,
         stuck: bool = False,
@@ -239,8 +266,7 @@ class Work(StreamHandle):
     ) -> Page[Task]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
         found = self._read(work.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after)
-        handles = [Task(self._caller, self._stream, self._pin, record) for record in found]
-        return Page(handles, found.next)
+        return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
     def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
         """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
@@ -264,7 +290,7 @@ class WorkAcross(StoreHandle):
     def tasks(
         self,
         *,
-        status: str | None = None,
+        status: TaskStatus | TaskStatusName | None = None,
         label: str | None = None,
         actor: str | None = None,
         stuck: bool = False,
@@ -281,4 +307,4 @@ class WorkAcross(StoreHandle):
             work.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
             until=until, limit=limit, after=after,
         )  # fmt: skip
-        return Page([Task(self._caller, stream, "", record) for stream, record in found], found.next)
+        return found.each(lambda each: Task(self._caller, each[0], "", each[1]))

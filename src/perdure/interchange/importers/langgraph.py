@@ -120,8 +120,7 @@ class _Thread:
         fields = found if isinstance(found, dict) else {}
         channels, versions = fields.get("channel_values"), fields.get("channel_versions")
         return _Checkpoint(
-            id_, as_text(fields.get("ts")), channels if isinstance(channels, dict) else {},
-            versions if isinstance(versions, dict) else {},
+            id_, as_text(fields.get("ts")), _by_name(channels), _by_name(versions),
         )  # fmt: skip
 
     def _state(self, found: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
@@ -201,6 +200,11 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, Packed) and (
         value.module.startswith(_MESSAGES) or value.module.startswith("langchain.schema")
     )
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    """Fields by name. What is kept under anything else is no channel: msgpack knows keys of every kind."""
+    return {name: item for name, item in value.items() if isinstance(name, str)} if isinstance(value, dict) else {}
 
 
 def _are_messages(value: Any) -> bool:

@@ -7,12 +7,14 @@ become plain text; calls and results leave the content and become calls and resu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 
 from perdure.interchange.importers.items import Answered, Item, Noted, Origin, Said, kind_of
 from perdure.interchange.importers.naming import Calls, named, word
+from perdure.interchange.importers.reading import LENIENT
 from perdure.model.records.conversation import Call
 
 ROLES = {
@@ -120,8 +122,12 @@ def arguments(given: Any) -> Any:
         return given
     try:
         return msgspec.json.decode(given) if given.strip() else {}
-    except (msgspec.MsgspecError, RecursionError):
-        return given
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        with suppress(ValueError, RecursionError):
+            return LENIENT.decode(given)  # half an emoji is let pass here: see `mending`
+    except RecursionError:
+        pass
+    return given
 
 
 def content_of(content: Any) -> Any:

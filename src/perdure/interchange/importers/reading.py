@@ -135,7 +135,7 @@ def _past(gap: re.Pattern[str], text: str, at: int) -> int:
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
     try:
-        data, after = _LENIENT.raw_decode(text, at)
+        data, after = LENIENT.raw_decode(text, at)
     except (ValueError, RecursionError):
         return None, at
     return (data, after) if isinstance(data, dict) else (None, at)
@@ -146,7 +146,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 # Not strict: control characters in text are let pass.
-_LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
+LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 
 
 # -- whole documents ---------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def parsed_document(text: str, path: Path) -> Any:
         raise TooLarge(_TOO_DEEP, path=str(path)) from None
     except msgspec.MsgspecError as error:
         try:
-            return _LENIENT.decode(text)
+            return LENIENT.decode(text)
         except (ValueError, RecursionError):
             raise Invalid(f"not JSON: {error}", path=str(path)) from None
 
@@ -198,7 +198,7 @@ def torn_list(text: str, names: tuple[str, ...]) -> Torn | None:
     at = begin.end()
     while (at := _past(_BETWEEN, text, at)) < len(text) and text[at] != "]":
         try:
-            element, at = _LENIENT.raw_decode(text, at)
+            element, at = LENIENT.raw_decode(text, at)
         except (ValueError, RecursionError):
             break
         elements.append(element)

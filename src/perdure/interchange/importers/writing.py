@@ -114,19 +114,19 @@ def _mended(item: Item, tally: Tally) -> Iterator[tuple[Item, int]]:
     fields = {name: getattr(item, name) for name in item.__struct_fields__ if name not in ("origin", "calls")}
     try:
         own = mend(fields)
-        calls = [(call, mend(call.args)) for call in getattr(item, "calls", ())]
+        calls = [mend([call.id, call.tool, call.args]) for call in getattr(item, "calls", ())]
     except Error as error:
         tally.leave_out(LeftOut(item.place, error.message))
         return
-    changed = own.changed + sum(args.changed for _, args in calls)
+    changed = own.changed + sum(call.changed for call in calls)
     if changed:
-        made = tuple(Call(call.id, call.tool, args.value) for call, args in calls)
+        made = tuple(Call(*call.value) for call in calls)
         item = msgspec.structs.replace(item, **own.value, **({"calls": made} if made else {}))
         tally.mend(Mended(item.place, "characters that no store keeps (NUL, lone surrogates) were replaced"))
     tally.read[WORDS[type(item)]] += 1
     if isinstance(item, Opened):
         tally.session(item.session)
-    yield item, own.size + sum(args.size for _, args in calls)
+    yield item, own.size + sum(call.size for call in calls)
 
 
 def _batches(found: Iterable[tuple[Item, int]]) -> Iterator[list[Item]]:

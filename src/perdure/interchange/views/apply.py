@@ -25,6 +25,7 @@ from perdure.model.limits import REFS_MAX
 from perdure.planes import conversation, decisions, happenings, time, values, work
 from perdure.stores.core import Core
 from perdure.stores.files.seal import content
+from perdure.stores.files.within import Within
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 
@@ -47,7 +48,7 @@ def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool
     Raises Invalid (with file and line), Conflict (something moved since the page was made), NotFound (no such session);
     nothing is recorded then. dry_run: only say what would be.
     """
-    data = content(path)
+    data = content(path, _within(core, path))
     if data is None:
         raise NotFound(f"there is no file {path}", path="view")
     form = forms.form_of(path.name)
@@ -270,15 +271,23 @@ def _says(edit: Edit) -> str:
     return f"{edit.what}: {edit.before.get('value')} → {after['value']}"
 
 
+def _within(core: Core, path: Path) -> Within:
+    """A page below the folder of the store is reached as all that lies there; the folder of another is the user's choice."""
+    layout = layout_of(core.engine.url)
+    inside = layout is not None and path.is_relative_to(layout.folder)
+    return layout.within if layout is not None and inside else Within(path.parent)
+
+
 # -- afterwards ------------------------------------------------------------------------------------------------------
 
 
 def _refresh(core: Core, tenant: int, stream: Stream, path: Path, data: bytes) -> None:
     """The page as it is now, unless somebody edited it again meanwhile."""
-    if content(path) == data:
+    within = _within(core, path)
+    if content(path, within) == data:
         view = core.read(gather, stream, tenant=tenant)
         partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(forms.render(view, forms.form_of(path.name)))
-        partial.replace(path)
+        page = forms.render(view, forms.form_of(path.name))
+        within.place(path, page, partial, durable=False)
     if layout_of(core.engine.url) is not None:
         keep(core, tenant)

@@ -14,6 +14,7 @@ from perdure.interchange.views.forms import FORMS
 from perdure.model.ids import new_uid
 from perdure.stores.files.layout import UNFINISHED_VIEW, Layout
 from perdure.stores.files.seal import content, is_edited
+from perdure.stores.files.within import Within
 
 INDEX = "README.md"
 STEM_MAX_CHARS = 60
@@ -33,11 +34,14 @@ def stem(name: str) -> str:
 
 
 class Folder:
-    """The views of one tenant's sessions. own: where what is not whole yet may lie, on the same disk."""
+    """The views of one tenant's sessions. own: where what is not whole yet may lie. Both lie below a folder of which no link is
+    followed: that of the store, or their own.
+    """
 
-    def __init__(self, path: Path, own: Path) -> None:
+    def __init__(self, path: Path, own: Path, within: Within) -> None:
         self.path = path
         self.own = own
+        self.within = within
 
     def files(self, session: str) -> dict[str, Path]:
         """The files of a session, by the ending of their form."""
@@ -50,14 +54,17 @@ class Folder:
 
     def all(self) -> list[Path]:
         """Every view that is there, edited or not."""
-        if not self.path.is_dir():
-            return []
-        return sorted(path for path in self.path.iterdir() if path.suffix[1:] in FORMS and path.is_file())
+        paths = (self.path / name for name in self.within.names(self.path))
+        return [path for path in paths if path.suffix[1:] in FORMS and self.content(path) is not None]
+
+    def content(self, path: Path) -> bytes | None:
+        """What a view holds; None when there is no such file."""
+        return content(path, self.within)
 
     def put(self, path: Path, data: bytes) -> bool:
         """Write a view unless somebody edited it; whether it is now as given. OSError from the disk."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        before = content(path)
+        self.within.make(self.path)
+        before = self.content(path)
         if before == data:
             return True
         if is_edited(before):
@@ -68,10 +75,14 @@ class Folder:
     def replace(self, path: Path, data: bytes) -> None:
         """Write a view, whatever is there: only when the edits in it were recorded, or are to go."""
         partial = self.own / f"{UNFINISHED_VIEW}{new_uid().hex()}.partial"
-        partial.write_bytes(data)
-        partial.replace(path)
+        self.within.place(path, data, partial, durable=False)
+
+    def remove(self, path: Path) -> None:
+        """Remove a view."""
+        self.within.unlink(path)
 
 
 def beside(layout: Layout, tenant: str = "default") -> Folder:
     """The views of a files store."""
-    return Folder(layout.views if tenant == "default" else layout.views / f"@{stem(tenant)}", layout.own)
+    path = layout.views if tenant == "default" else layout.views / f"@{stem(tenant)}"
+    return Folder(path, layout.own, layout.within)

@@ -83,8 +83,8 @@ def _about(reads: Reads, stream: Stream) -> dict[str, str]:
 
 def _decisions(reads: Reads, stream: Stream) -> list[DecisionRecord]:
     found = [
-        *decisions.decisions(reads, stream, open=True, limit=PAGE_MAX_ROWS),
-        *decisions.decisions(reads, stream, open=False, limit=FINISHED_SHOWN),
+        *decisions.decisions(reads, stream, open=True, limit=PAGE_MAX_ROWS).whole(),
+        *decisions.decisions(reads, stream, open=False, limit=FINISHED_SHOWN).whole(),
     ]
     return sorted(found, key=lambda each: each.seq)
 
@@ -112,7 +112,7 @@ def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
         for status in work.TaskStatus
         for each in work.tasks(
             reads, stream, status=status, limit=PAGE_MAX_ROWS if status in work.UNFINISHED else FINISHED_SHOWN
-        )
+        ).whole()
     ]
     return sorted(found, key=lambda each: each.id)
 
@@ -138,7 +138,7 @@ def _values(reads: Reads, stream: Stream) -> list[Entry]:
 
 
 def _value(each: Entry) -> dict[str, str]:
-    text = json_line(to_plain(each.value))
+    text = json_line(to_plain(each.value, kept=True))
     long = len(text) > VALUE_MAX_CHARS
     said = ("bytes", len(text.encode())) if long else ("value", text)
     return _filled((("name", each.name), ("version", each.version), said))
@@ -170,4 +170,4 @@ def _words(data: Any) -> str:
         data = next((data[name] for name in _SAYING if data.get(name)), data or None)
     if data is None or isinstance(data, str):
         return data or ""
-    return json.dumps(to_plain(data), ensure_ascii=False)
+    return json.dumps(to_plain(data, kept=True), ensure_ascii=False)

@@ -29,6 +29,7 @@ from perdure.log.change import Stream
 from perdure.stores.core import Core
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.seal import content, is_untouched, sealed, was_page
+from perdure.stores.files.within import Within
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.url import parse
@@ -81,7 +82,7 @@ def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path]
     folder = beside(layout, named)
     with _turn(layout):
         notes_file = layout.own / f"views.{tenant}.json"
-        notes = _notes(notes_file)
+        notes = _notes(folder.content(notes_file))
         kept = Kept([], [], [])
         for stream, at in heads:
             known = notes.get(stream.uid.hex())
@@ -118,10 +119,10 @@ def _heads(reads: Reads) -> tuple[list[tuple[Stream, str]], str]:
     return [(Stream(*row[:7]), f"{row[7]} {short(row[8])}") for row in rows], name
 
 
-def _notes(path: Path) -> dict[str, Noted]:
+def _notes(data: bytes | None) -> dict[str, Noted]:
     """What was noted last; nothing if it cannot be read: then every session is looked at."""
     try:
-        return msgspec.json.decode(content(path) or b"{}", type=dict[str, Noted])
+        return msgspec.json.decode(data or b"{}", type=dict[str, Noted])
     except msgspec.MsgspecError:
         return {}
 
@@ -135,7 +136,7 @@ def _put(folder: Folder, path: Path, data: bytes, kept: Kept, over: Collection[P
     if path.resolve() in over:
         folder.replace(path, data)
         kept.written.append(path)
-    elif content(path) == data:
+    elif folder.content(path) == data:
         return
     elif folder.put(path, data):
         kept.written.append(path)
@@ -152,10 +153,10 @@ def _remove(folder: Folder, names: set[str], kept: Kept, over: Collection[Path])
     for path in folder.all():
         if path in wanted:
             continue
-        if path.resolve() in over or is_untouched(content(path) or b""):
-            path.unlink(missing_ok=True)
+        if path.resolve() in over or is_untouched(folder.content(path) or b""):
+            folder.remove(path)
             kept.removed.append(path)
-        elif was_page(content(path)):
+        elif was_page(folder.content(path)):
             kept.edited.append(path)
 
 
@@ -179,7 +180,7 @@ def _index(notes: dict[str, Noted]) -> bytes:
 @contextmanager
 def _turn(layout: Layout) -> Iterator[None]:
     """One process at a time, so that no older view comes after a newer one; who cannot wait goes on all the same."""
-    descriptor = os.open(layout.own / "views.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = layout.within.open_file(layout.own / "views.lock", os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + TURN_SECONDS
         while not _locked(descriptor) and time.monotonic() < deadline:
@@ -211,7 +212,7 @@ def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) 
     kept = Kept([], [], [])
     streams = [find(core, name, tenant) for name in names] or [each for each, _ in core.read(_heads, tenant=tenant)[0]]
     for stream in streams:
-        _write(Folder(where, where), core.read(gather, stream, tenant=tenant), kept, ())
+        _write(Folder(where, where, Within(where)), core.read(gather, stream, tenant=tenant), kept, ())
     return kept
 
 

@@ -29,6 +29,9 @@ class Status(enum.StrEnum):
     CRASHED = "crashed"
 
 
+StatusName: TypeAlias = Literal["active", "waiting", "completed", "failed", "crashed"]
+
+
 class Role(enum.StrEnum):
     """Who says a turn. TOOL turns are made by `result` only."""
 

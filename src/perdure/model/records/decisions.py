@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -18,10 +19,14 @@ class DecisionStatus(enum.StrEnum):
     SUPERSEDED = "superseded"
 
 
+DecisionStatusName: TypeAlias = Literal["open", "closed", "superseded"]
+
+
 class DecisionRecord(msgspec.Struct, frozen=True):
     """A decision: what was decided, why, what is to follow, and what came of it.
 
     `supersedes`, `superseded_by`: sequence numbers of the decisions before and after it in the same session.
+    changed_at: when it was last changed; closed_at: when it ceased to be open, unless an older Perdure did that.
     """
 
     seq: int
@@ -39,6 +44,8 @@ class DecisionRecord(msgspec.Struct, frozen=True):
     superseded_by: int | None
     refs: tuple[Ref, ...]
     ref: Ref
+    changed_at: datetime
+    closed_at: datetime | None = None
 
 
 class Reference(msgspec.Struct, frozen=True):

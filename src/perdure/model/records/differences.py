@@ -1,4 +1,4 @@
-"""Records of differences between two points of a session, or two sessions: what `planes.difference` gives."""
+"""Records of differences between two points of a session or run, or two of them: what `planes.difference` gives."""
 
 from __future__ import annotations
 
@@ -28,6 +28,23 @@ class Difference(msgspec.Struct, frozen=True):
     name: str
     before: Any
     after: Any
+
+
+class RunDiff(msgspec.Struct, frozen=True):
+    """What differs from one run to another, or from one point of a run to another.
+
+    about: status, arguments, result, program and the like. steps, effects, waits: by their place in the run.
+    """
+
+    about: tuple[Difference, ...]
+    steps: tuple[Difference, ...]
+    effects: tuple[Difference, ...]
+    waits: tuple[Difference, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not any(getattr(self, name) for name in self.__struct_fields__)
 
 
 class SessionDiff(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,11 @@ class EffectState(enum.StrEnum):
     UNDONE = "undone"
 
 
+EffectStateName: TypeAlias = Literal[
+    "planned", "dispatched", "in_doubt", "committed", "failed", "withdrawn", "undoing", "undone"
+]
+
+
 SETTLED = frozenset({EffectState.COMMITTED, EffectState.FAILED, EffectState.WITHDRAWN, EffectState.UNDONE})
 
 
@@ -41,6 +46,9 @@ class ToolKind(enum.StrEnum):
     KEYED = "keyed"  # the other side deduplicates on our key: call again with it
     PROBED = "probed"  # one can ask the other side
     UNSAFE = "unsafe"  # none of these: a person settles it
+
+
+ToolKindName: TypeAlias = Literal["read", "idempotent", "keyed", "probed", "unsafe"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -90,6 +98,11 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     retries: int = 0
     undo: str = ""
     undo_idempotent: bool = False
+
+
+def sent_key_of(stream_uid: str, key: str) -> str:
+    """The key that is sent for an effect with this key of a stream."""
+    return hashlib.sha256(f"{stream_uid} {key}".encode()).hexdigest()[:32]
 
 
 def text_of(said: object) -> str:
@@ -143,7 +156,9 @@ class EffectRecord(msgspec.Struct, frozen=True):
 
     attempt: dispatches so far. mishaps: those of them that ended by no doing of its tool. quiet_at: since when its caller is
     known to be unable to send. place: where in its run. unkept: why its result is not the one that its tool gave. doubtful: an
-    attempt before the last one may have happened.
+    attempt before the last one may have happened. sent_key: the key that its tool gets, and so the one that the other side
+    saw: one for this effect in all the world, where `key` is one in its stream. what_if: a what-if fork copied it, and nothing
+    was done here.
     """
 
     seq: int
@@ -175,6 +190,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
     first_dispatched_at: datetime | None = None
     unkept: str | None = None
     doubtful: bool = False
+    sent_key: str = ""
+    what_if: bool = False
 
     @property
     def failures(self) -> int:
@@ -188,8 +205,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
 
     @property
     def handed(self) -> str:
-        """The key that its tool gets: one for this effect in all the world, where `key` is one in its stream."""
-        return hashlib.sha256(f"{self.ref.uid} {self.key}".encode()).hexdigest()[:32]
+        """The older name of `sent_key`."""
+        return self.sent_key
 
     @property
     def settled(self) -> bool:

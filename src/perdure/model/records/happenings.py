@@ -27,15 +27,15 @@ class Said(msgspec.Struct, frozen=True):
 class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One event of the log. Emitted ones (`session.emit`) have no `table`; the others say what changed a row.
 
-    session, uid: name and identity of the stream that holds it. data: what was emitted, or the document of
-    the change. about: whom it is about. refs: what it refers to. body: all that it says, as plain JSON. ref:
-    how others refer to it. emptied: its body was pruned or erased; the header stays.
+    session, uid: name and identity of the stream that holds it; stream_kind: whether that is a session, a run, a scope.
+    data: what was emitted, or the document of the change. about: whom it is about. refs: what it refers to. body: all that it
+    says, as plain JSON. ref: how others refer to it. emptied: its body was pruned or erased; the header stays.
 
     A list of events is mostly looked at by its headers, so what each says is read when it is first asked for.
     """
 
-    SHOWN: ClassVar = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "uid", "ref", "body",
-                       "emptied")  # fmt: skip
+    SHOWN: ClassVar = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "stream_kind", "uid",
+                       "ref", "body", "emptied")  # fmt: skip
 
     seq: int
     kind: str
@@ -47,6 +47,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     emptied: bool
     _stored: Any  # what `_read` takes it from
     _read: Callable[[EventRecord], Said]
+    stream_kind: str = "session"
 
     @property
     def at(self) -> datetime:
@@ -103,9 +104,14 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _header(self) -> tuple[Any, ...]:
         return (self.seq, self.kind, self.table, self.actor, self._at_us, self.session, self.uid, self.emptied)
 
+    @property
+    def stream(self) -> str:
+        """The stream that holds it, as commands take it: the name of a session, `run:` and the id of a run."""
+        return self.session if self.stream_kind == "session" else f"{self.stream_kind}:{self.session}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and other processes get what it says along: reading it later is for this process alone."""
-        return _with_said, (self._header, self.said)
+        return _with_said, (self._header, self.said, self.stream_kind)
 
     def __repr__(self) -> str:
         try:
@@ -115,8 +121,8 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
         return f"EventRecord({self.session!r}, seq={self.seq}, kind={self.kind!r}, actor={self.actor!r}, at={at})"
 
 
-def _with_said(header: tuple[Any, ...], said: Said) -> EventRecord:
-    return EventRecord(*header, _stored=said, _read=kept)
+def _with_said(header: tuple[Any, ...], said: Said, stream_kind: str) -> EventRecord:
+    return EventRecord(*header, _stored=said, _read=kept, stream_kind=stream_kind)
 
 
 def kept(event: EventRecord) -> Said:

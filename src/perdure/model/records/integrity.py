@@ -21,6 +21,7 @@ class ProblemKind(enum.StrEnum):
     FORK_BROKEN = "fork-broken"  # the event that a fork goes on from is not there
     STREAM_MISSING = "stream-missing"  # an anchor names it
     STREAM_ALTERED = "stream-altered"
+    TENANT_ALTERED = "tenant-altered"  # the log knows a tenant by another name
     TAIL_CUT = "tail-cut"  # an anchor names an event after the last one
     REWRITTEN = "rewritten"  # an anchor names another hash for this event
     ANCHOR_INVALID = "anchor-invalid"  # the anchor itself does not hold
@@ -32,6 +33,7 @@ class ProblemKind(enum.StrEnum):
     BLOB_ALTERED = "blob-altered"
     GUARD_MISSING = "guard-missing"  # what makes the database refuse to change events is gone
     DATABASE_DAMAGED = "database-damaged"  # the database cannot read its own pages
+    CACHE = "cache"  # the tables of a files store do not say what its lines say
     SET_ASIDE = "set-aside"  # a stretch of a files store's log that is no valid line, or follows nothing
 
 
@@ -94,11 +96,13 @@ class Report(msgspec.Struct, frozen=True):
     counts: Counts
     signature: str = ""
     left_out: int = 0  # problems beyond the first thousand are only counted
+    unnamed: list[str] = []  # tenants whose names the log does not say: `perdure anchor` records them
+    quarantined: list[Problem] = []  # known damage: `perdure quarantine` recorded it
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it was written."""
-        return not self.problems
+        """Whether everything is as it was written, but for damage that somebody looked at and put into quarantine."""
+        return not self.problems and not self.left_out
 
 
 class Backup(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from perdure.model.records.runs import RunRecord
 class Recovered(msgspec.Struct, frozen=True):
     """What was gone on with. runs: those that were driven, as they stand now. settled, waiting: effects of sessions.
 
-    damaged: what is wrong with runs that cannot be read.
+    damaged: what is wrong with runs and effects that cannot be read.
     """
 
     runs: tuple[RunRecord, ...]

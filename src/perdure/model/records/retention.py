@@ -10,12 +10,20 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     checkpoints: how many of each name are kept, of sessions and of runs that are over (also what models were given).
     turns: turns that a summary stands for go, but for the newest so many turns of the session.
-    older_than: only what is older ("30d"). label, except_label: only sessions, and runs of sessions, that have it, or have it
+    sessions: all turns, checkpoints and emitted events of sessions that are closed, or whose `ttl` is over, go. The session
+    itself, its tasks, decisions, values, artifacts and effects stay; so does a session that was
+    forked, or has a run that is not over. One that is opened again begins anew.
+    runs: all checkpoints and steps of runs that are over go; what a run was given, its result and its effects stay.
+    older_than: only what is older ("30d"); of whole sessions and runs, those that ended and last changed before that.
+    session: only this one, and its runs. label, except_label: only sessions, and runs of sessions, that have it, or have it
     not. larger_than: only sessions and runs that take more bytes than this.
     """
 
     checkpoints: int | None = None
     turns: int | None = None
+    sessions: bool = False
+    runs: bool = False
+    session: str | None = None
     older_than: str | float | None = None
     label: str | None = None
     except_label: str | None = None
@@ -30,6 +38,7 @@ class Retained(msgspec.Struct, frozen=True):
     checkpoints: tuple[int, ...]
     turns: tuple[int, ...]
     bytes: int
+    events: tuple[int, ...] = ()  # emitted events of a session, steps of a run
 
 
 class RetainReport(msgspec.Struct, frozen=True):
@@ -55,3 +64,8 @@ class RetainReport(msgspec.Struct, frozen=True):
     def turns(self) -> int:
         """How many turns."""
         return sum(len(each.turns) for each in self.streams)
+
+    @property
+    def events(self) -> int:
+        """How many emitted events and steps."""
+        return sum(len(each.events) for each in self.streams)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,9 @@ class RunStatus(enum.StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     PARKED = "parked"
+
+
+RunStatusName: TypeAlias = Literal["ready", "running", "waiting", "completed", "failed", "cancelled", "parked"]
 
 
 CALLED_OFF = "Cancelled"  # the code of what ends because its run was cancelled
@@ -45,6 +48,9 @@ class WaitState(enum.StrEnum):
     MET = "met"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
+
+
+WaitStateName: TypeAlias = Literal["open", "met", "expired", "withdrawn"]
 
 
 class WhatIf(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,12 +22,16 @@ class TaskStatus(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
+TaskStatusName: TypeAlias = Literal["todo", "doing", "blocked", "done", "failed", "cancelled"]
+
+
 class TaskRecord(msgspec.Struct, frozen=True):
     """A task. `id`, `needs` and `parent` are sequence numbers in its session.
 
     note: what was said when it was last moved (done, failed, blocked …). holder: the open store that holds
     the claim, `claimed_by` who acted through it. abandoned: the claim is void, because its time is over or
-    its holder has died; the task is then as good as todo. key: what makes writing it down idempotent.
+    its holder has died; the task is then as good as todo. changed_at: when it was last changed; closed_at: when it
+    was done, failed or cancelled, unless an older Perdure did that. key: what makes writing it down idempotent.
     """
 
     id: int
@@ -48,4 +52,6 @@ class TaskRecord(msgspec.Struct, frozen=True):
     token: int
     abandoned: bool
     ref: Ref
+    changed_at: datetime
+    closed_at: datetime | None = None
     key: str | None = None

@@ -10,7 +10,8 @@ import msgspec
 class About(msgspec.Struct, frozen=True):
     """What a worker says of itself. supervisor: the process that started it; 0 when it stands alone.
 
-    agents: names of what it can drive. suspects: whether it takes only runs whose process died, one at a time.
+    agents: names of what it can drive, and programs: their versions.
+    suspects: whether it takes only runs whose process died, one at a time.
     """
 
     pid: int
@@ -18,6 +19,7 @@ class About(msgspec.Struct, frozen=True):
     concurrency: int
     supervisor: int = 0
     suspects: bool = False
+    programs: tuple[str, ...] = ()
 
 
 class HeldRecord(msgspec.Struct, frozen=True):
@@ -60,9 +62,24 @@ class QueueRecord(msgspec.Struct, frozen=True):
     oldest_ready_at: datetime | None
 
 
+class StrandedRecord(msgspec.Struct, frozen=True):
+    """A run that is ready, or due, and pinned to a program that no living worker has: nobody takes it."""
+
+    run: str
+    agent: str
+    program: str
+    since: datetime
+
+    @property
+    def why(self) -> str:
+        """What keeps it, for people."""
+        return f"pinned to program {self.program[:12]}, which no living worker has"
+
+
 class WorkersRecord(msgspec.Struct, frozen=True):
     """The living tree at one instant, on the store's clock."""
 
     at: datetime
     workers: tuple[WorkerRecord, ...]
     queue: tuple[QueueRecord, ...]
+    stranded: tuple[StrandedRecord, ...] = ()

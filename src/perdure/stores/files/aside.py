@@ -4,13 +4,12 @@
 
 Written when a log is read, before the cache that goes without it is committed; reading it again writes the same again. Pieces
 that lie together and have one reason are one file, and so are neighbours that say nothing. Never in git: the bytes themselves
-stay in the log, but for a torn end.
+stay in the log, but for a torn end, and of more than a MiB of them only the first is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +17,12 @@ import msgspec
 from perdure.errors import Damaged
 from perdure.log.written import decode, encode
 from perdure.model.records.integrity import Aside
+from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Piece, check_of
+
+CONTENT_MAX_BYTES = 1024 * 1024  # of one stretch: the bytes themselves stay in the log
+_FILE_MAX_BYTES = 16 * CONTENT_MAX_BYTES  # written as JSON a byte takes six at most
+_ENDING = ".json"
 
 
 class _Stretch(NamedTuple):
@@ -33,9 +37,17 @@ class _Stretch(NamedTuple):
 
     def kept(self) -> Aside:
         first = self.pieces[0]
-        data = b"\n".join(piece.data for piece in self.pieces)
+        size = sum(len(piece.data) + 1 for piece in self.pieces) - 1
+        data = b"\n".join(piece.data for piece in self._first_pieces())[:CONTENT_MAX_BYTES]
         text = data.decode("utf-8", errors="backslashreplace")
-        return Aside(self.segment, first.start, len(data), first.reason, first.lost, text)
+        return Aside(self.segment, first.start, size, first.reason, first.lost, text)
+
+    def _first_pieces(self) -> Iterator[Piece]:
+        left = CONTENT_MAX_BYTES
+        for piece in self.pieces:
+            if left > 0:
+                yield piece
+            left -= len(piece.data)
 
 
 def gathered(pieces: Iterable[tuple[int, Piece]]) -> list[Aside]:
@@ -49,29 +61,30 @@ def gathered(pieces: Iterable[tuple[int, Piece]]) -> list[Aside]:
     return [stretch.kept() for stretch in stretches]
 
 
-def keep(folder: Path, found: Iterable[Aside]) -> None:
+def keep(layout: Layout, found: Iterable[Aside]) -> None:
     """Write down what was set aside. OSError from the disk."""
     for each in found:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        layout.within.make(layout.aside)
         name = f"{each.segment:06}-{each.offset:012}-{check_of(each.reason.encode())[:8]}.json"
-        (folder / name).write_bytes(msgspec.json.format(encode(each)))
+        layout.put_aside(layout.aside / name, msgspec.json.format(encode(each)))
 
 
-def listed(folder: Path) -> list[Aside]:
+def listed(layout: Layout) -> list[Aside]:
     """Everything that was set aside, by place."""
-    if not folder.is_dir():
-        return []
-    return [_read(path) for path in sorted(folder.glob("*.json"))]
+    return [_read(layout, name) for name in layout.within.names(layout.aside) if name.endswith(_ENDING)]
 
 
-def _read(path: Path) -> Aside:
+def _read(layout: Layout, name: str) -> Aside:
     try:
-        return decode(path.read_bytes(), Aside, path.name)
+        return decode(layout.within.read(layout.aside / name, most=_FILE_MAX_BYTES), Aside, name)
     except Damaged as error:
-        return Aside(0, 0, 0, error.message, lost=True, content=path.name)
+        return Aside(0, 0, 0, error.message, lost=True, content=name)
+    except OSError as error:
+        return Aside(0, 0, 0, error.strerror or str(error), lost=True, content=name)
 
 
-def forget(folder: Path) -> None:
+def forget(layout: Layout) -> None:
     """Begin anew: the whole log is about to be read again."""
-    for path in folder.glob("*.json"):
-        path.unlink(missing_ok=True)
+    for name in layout.within.names(layout.aside):
+        if name.endswith(_ENDING):
+            layout.within.unlink(layout.aside / name)

@@ -32,14 +32,18 @@ from perdure.stores.files.aside import gathered
 from perdure.stores.files.journal import START, Journal, Mark, fault_of, replaced
 from perdure.stores.files.line import FORMAT, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
+from perdure.stores.held import place_of
 from perdure.stores.lane import HINTS_MAX
-from perdure.stores.sqlite import SqliteConnection, place_of
+from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, NewEvent, Params, Rows, Writes
 
 log = logging.getLogger("perdure.store")
 
 _USELESS = (FaultKind.DAMAGED, FaultKind.FOREIGN)
+_NO_ROOM = (
+    "free some space; nothing was written. Until then open it with read_only=True: that reads the log into memory"
+)
 _NEVER = (-1,)  # a look that no log has
 _RESTATING = (migrate.Q.meta_put, sealing.Q.meta_drop)
 
@@ -88,6 +92,8 @@ class CacheConnection(CacheReader):
 
     def _fault(self, error: apsw.Error) -> Fault:
         fault = super()._fault(error)
+        if fault.kind is FaultKind.FULL:
+            return Fault(fault.kind, str(fault), _NO_ROOM)
         if fault.kind not in _USELESS:
             return fault
         with suppress(OSError):
@@ -223,9 +229,9 @@ class FilesConnection(CacheConnection):
 
     def _set_aside(self, pieces: list[tuple[int, Piece]]) -> list[Aside]:
         found = gathered(pieces)
-        folder = self._journal.layout.aside
-        with disk_errors(folder, "store"):
-            aside.keep(folder, found)
+        layout = self._journal.layout
+        with disk_errors(layout.aside, "store"):
+            aside.keep(layout, found)
         return found
 
     # -- writing -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, scripts
 from perdure.stores.copies import disk_errors, sync
-from perdure.stores.files import aside, purge
+from perdure.stores.files import agreement, aside, damage, purge
 from perdure.stores.files.aside import gathered
 from perdure.stores.files.connection import CacheReader, FilesConnection, mark_of, put_mark, raised
 from perdure.stores.files.journal import START, Journal, Mark, replaced
@@ -32,7 +32,7 @@ from perdure.stores.files.load import Loader, Q, facts_of, put_facts
 from perdure.stores.lane import Unknown
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_read, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
-from perdure.stores.url import NOT_YET
+from perdure.stores.url import NOT_YET, without_password
 
 log = logging.getLogger("perdure.store")
 
@@ -89,19 +89,26 @@ class FilesEngine(SqliteEngine):
 
     def asides(self) -> list[Aside]:
         """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
-        pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
-        damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
-        kept = {
-            (each.segment, each.offset, each.reason): each for each in self._unkept or aside.listed(self.layout.aside)
-        }
-        kept.update({(each.segment, each.offset, each.reason): each for each in damaged})
+        with disk_errors(self.layout.folder, "store"):
+            pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
+            damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
+            found = [*(self._unkept or aside.listed(self.layout)), *damaged]
+        kept = {(each.segment, each.offset, each.reason): each for each in found}
         return [kept[place] for place in sorted(kept)]
+
+    def contradictions(self) -> list[str]:
+        """What the cache says and the lines do not, or the other way round. Reads the whole log."""
+        if self.one_connection:  # made from the lines just now
+            return []
+        with disk_errors(self.layout.folder, "store"), scripts.reading(self) as cache:
+            return agreement.differences(cache, self.journal())
 
     def lingering(self) -> int:
         """How many bodies that went still stand in lines of the log. Reads it whole, if any went."""
         connection = self.reader()
         try:
-            return sum(purge.lingering(self.layout, purge.gone_of(connection)).values())
+            with disk_errors(self.layout.folder, "store"):
+                return sum(purge.lingering(self.layout, purge.gone_of(connection)).values())
         finally:
             if not self.one_connection:
                 connection.close()
@@ -122,10 +129,11 @@ class FilesEngine(SqliteEngine):
         Safe beside anybody and after any crash. Raises Fault, NotFound, or Invalid for what is no folder.
         """
         self.layout.check()
-        if self.read_only:
-            return self._prepare_to_read()
         with disk_errors(self.layout.folder, "store"):
+            if self.read_only:
+                return self._prepare_to_read()
             self.layout.make()
+            self.path = self.layout.cache
             journal = self.journal()
             journal.lock(self.busy_wait_ms / 1000)
             try:
@@ -141,8 +149,7 @@ class FilesEngine(SqliteEngine):
         self.layout.sweep()
         self.layout.unite()
         cached, noted = self._cached(), journal.noted()
-        if not self.layout.numbers():
-            self._check_new(noted is not None or (cached is not None and cached[0] != START))
+        damage.check(journal, [noted, cached and cached[0]])
         if cached is not None and not journal.holds(cached[0]):
             return self._rebuild(journal, cached[1], known=False)
         if cached is None and self.layout.numbers():
@@ -150,12 +157,6 @@ class FilesEngine(SqliteEngine):
         if cached is None:
             self._make_cache(self.layout.cache)
         return self._follow(journal)
-
-    def _check_new(self, was_there: bool) -> None:
-        """Where a log was, an empty one does not take its place by itself (P13): the cache may be all that is left of it."""
-        if was_there:
-            hint = f"bring it back, from git, another clone or a backup; or remove {self.layout.own}, to begin anew"
-            raise NotFound(f"the log is gone: there is none in {self.layout.log}", path="store", hint=hint)
 
     def _cached(self) -> tuple[Mark, WrittenStore] | None:
         """How far the cache is, and of which store; None when there is none that can be used."""
@@ -187,25 +188,25 @@ class FilesEngine(SqliteEngine):
 
     def _rebuild(self, journal: Journal, before: WrittenStore | None, *, known: bool) -> None:
         """Read the whole log into a new cache. known: this machine has seen this very log, so nothing was put back."""
-        aside.forget(self.layout.aside)
+        aside.forget(self.layout)
         pieces = _mended(journal, known=known)
-        path = self.layout.own / "cache.db.new"
+        path = self.layout.cache.with_name("cache.db.new")
         with closing(self._make_cache(path).connect()) as cache:
             for pragma in (Q.unsynced, Q.unlogged, Q.roomy):
                 cache.raw.execute(pragma.source)
             cache.begin()
             facts, mark, more = _loaded(cache, journal, before)
             asides = gathered([*pieces, *more])
-            aside.keep(self.layout.aside, asides)
+            aside.keep(self.layout, asides)
             if not known or any(each.lost for each in asides):
                 facts, mark = raised(journal, facts, mark)
             put_facts(cache, facts)
             put_mark(cache, mark)
-            cache.write(Writes(), commit=True)
+            cache.commit()  # not `write`: it has no WAL that could be looked at
         sync(path)
         _take_away(self.layout.cache)
         path.rename(self.layout.cache)
-        sync(self.layout.own)
+        sync(path.parent)
         journal.note(encode(mark))
 
     def _make_cache(self, path: Path) -> SqliteEngine:
@@ -217,38 +218,40 @@ class FilesEngine(SqliteEngine):
 
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
+        self.layout.check_regular()
+        journal, mark = self.journal(), self._readable_mark()
+        damage.check(journal, [journal.noted(), mark])
         if not self.layout.numbers():
-            self._check_new(self.layout.cache.exists() or self.journal().noted() is not None)
-            raise NotFound(f"there is no store yet at {self.url}", path="store", hint=NOT_YET)
-        journal = self.journal()
-        if not self._is_readable(journal):
-            engine = SqliteEngine("memory:", None)
-            scripts.bring_up_to_date(engine)
-            cache = engine.connect()
-            cache.begin()
-            facts, _, pieces = _loaded(cache, journal, None)
-            put_facts(cache, facts)
-            cache.write(Writes(), commit=True)
-            cache.raw.execute(Q.unwritable.source)
-            self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
-            self._unkept = gathered(pieces)
+            raise NotFound(f"there is no store yet at {without_password(self.url)}", path="store", hint=NOT_YET)
+        if mark is not None and journal.holds(mark) and journal.is_at(mark):
+            return
+        engine = SqliteEngine("memory:", None)
+        scripts.bring_up_to_date(engine)
+        cache = engine.connect()
+        cache.begin()
+        facts, _, pieces = _loaded(cache, journal, None)
+        put_facts(cache, facts)
+        cache.write(Writes(), commit=True)
+        cache.raw.execute(Q.unwritable.source)
+        self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
+        self._unkept = gathered(pieces)
 
-    def _is_readable(self, journal: Journal) -> bool:
+    def _readable_mark(self) -> Mark | None:
+        """How far the cache is; None when there is none that can be read as it is."""
         if not self.layout.cache.exists():
-            return False
+            return None
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
             found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
             migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
             if found != known:
-                return False
+                return None
             with closing(engine.connect()) as connection:
-                mark = mark_of(connection)
+                return mark_of(connection)
         except NewerSchema:
             raise
         except (Fault, Damaged, Refused):
-            return False
-        return journal.holds(mark) and journal.is_at(mark)
+            return None
 
 
 class _Unwritable(SqliteConnection):
@@ -300,7 +303,7 @@ def _mended(journal: Journal, *, known: bool) -> list[tuple[int, Piece]]:
         return []
     torn = torn._replace(lost=False) if known else torn._replace(reason="torn: the rest of it is missing")
     pieces = [(last.segment, torn)]
-    aside.keep(journal.layout.aside, gathered(pieces))
+    aside.keep(journal.layout, gathered(pieces))
     journal.cut(last, torn)
     return pieces
 

@@ -53,3 +53,29 @@ PRAGMA query_only = ON
 
 -- tenants_said: whether any tenant has a stream of its own: only then can a stream be an imported one.
 SELECT 1 FROM streams WHERE kind = 'tenant' LIMIT 1
+
+-- tenants_whole: every tenant, as a line says it.
+SELECT id, uid, name FROM tenants ORDER BY id
+
+-- blobs_all: every blob that is kept.
+SELECT tenant, address, size FROM blobs ORDER BY tenant, address
+
+-- streams_all: every stream, as a line says it.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams ORDER BY id
+
+-- events_all: every event, in the order of the feed, with the identity of its stream.
+SELECT s.uid, e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx
+FROM events e JOIN streams s ON s.id = e.stream ORDER BY e.pos
+
+-- streams_said: what the tables say of each stream, in words that do not depend on their numbers.
+SELECT s.uid, t.name, s.kind, s.name, p.uid, s.fork_seq, s.seq, s.hash
+FROM streams s JOIN tenants t ON t.id = s.tenant LEFT JOIN streams p ON p.id = s.parent
+
+-- blobs_said: which blobs the tables keep.
+SELECT t.name, b.address, b.size FROM blobs b JOIN tenants t ON t.id = b.tenant
+
+-- emptied_said: which events the tables hold without a body.
+SELECT hash, stream IS NOT NULL FROM events WHERE body IS NULL
+
+-- blobs_inside: the blobs that a database has inside, as they are packed.
+SELECT tenant, address, size, codec, data FROM blobs WHERE data IS NOT NULL ORDER BY tenant, address

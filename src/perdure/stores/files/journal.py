@@ -18,12 +18,24 @@ from typing import NamedTuple
 
 import msgspec
 
+from perdure.artifacts.descriptors import flush
 from perdure.errors import Damaged
 from perdure.log.written import decode
 from perdure.model.points import reach
-from perdure.stores.copies import sync
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
-from perdure.stores.files.line import CHECK_CHARS, FORMAT, Found, Line, Piece, WrittenStore, lines_in, names_of, written
+from perdure.stores.files.line import (
+    END_BYTES,
+    FORMAT,
+    Found,
+    Line,
+    Piece,
+    WrittenStore,
+    ends_with,
+    lines_in,
+    names_of,
+    written,
+)
+from perdure.stores.files.within import BYTES_MAX
 from perdure.stores.lane import Unknown
 from perdure.stores.store import Fault, FaultKind
 
@@ -33,8 +45,9 @@ _MISSING = "the segment is missing"
 _LOOKED_AT = 4  # what `look` sees: the folder's time and number, the file's number and size
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL, errno.EDQUOT: FaultKind.FULL, errno.EROFS: FaultKind.READ_ONLY,
-    errno.EACCES: FaultKind.REFUSED, errno.EPERM: FaultKind.REFUSED,
+    errno.EACCES: FaultKind.REFUSED, errno.EPERM: FaultKind.REFUSED, errno.ELOOP: FaultKind.REFUSED,
 }  # fmt: skip
+_TOO_MUCH = "do it in smaller ones, or move the store: perdure move files:///FOLDER sqlite:///FILE"
 _REPLACED = "somebody else put other files there: open the store again"
 
 
@@ -101,7 +114,7 @@ class Journal:
         """Take the lock if it is free."""
         try:
             if self._lock is None:
-                self._lock = os.open(self.layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._lock = self.layout.within.open_file(self.layout.lock, os.O_RDWR | os.O_CREAT)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -130,7 +143,8 @@ class Journal:
     def look(self, number: int) -> tuple[int, ...]:
         """Something that changes whenever the log may have: two stats. Empty when there is no such segment."""
         try:
-            folder, file = os.stat(self.layout.log), os.stat(self.layout.segment(number))  # noqa: PTH116 - in every commit
+            folder = os.stat(self.layout.log, follow_symlinks=False)  # noqa: PTH116 - in every commit
+            file = os.stat(self.layout.segment(number), follow_symlinks=False)  # noqa: PTH116 - as above
         except OSError:
             return ()
         return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size
@@ -145,22 +159,20 @@ class Journal:
         """Whether there is nothing after a mark. That the log holds the mark is another question."""
         if max(self.layout.numbers(), default=1) != mark.segment:
             return False
-        try:
-            return self.layout.segment(mark.segment).stat().st_size == mark.scanned
-        except FileNotFoundError:
-            return len(self.layout.content(mark.segment)) == mark.scanned
+        found = self.layout.within.found(self.layout.segment(mark.segment))
+        size = len(self.layout.content(mark.segment)) if found is None else found.st_size
+        return size == mark.scanned
 
     def holds(self, mark: Mark) -> bool:
         """Whether the log went on from this mark: its last line stands where it stood, and speaks for all before it."""
-        begin = max(mark.end - CHECK_CHARS, 0)
+        begin = max(mark.end - END_BYTES, 0)
         try:
-            with self.layout.segment(mark.segment).open("rb") as file:
-                file.seek(begin)
-                found, size = file.read(mark.end - begin), os.fstat(file.fileno()).st_size
+            with self.layout.within.opened(self.layout.segment(mark.segment), os.O_RDONLY) as fd:
+                found, size = os.pread(fd, mark.end - begin, begin), os.fstat(fd).st_size
         except FileNotFoundError:
             data = self.layout.content(mark.segment)
             found, size = data[begin : mark.end], len(data)
-        return size >= mark.scanned and (mark.end == 0 or found == mark.check.encode())
+        return size >= mark.scanned and (mark.end == 0 or ends_with(found, mark.check))
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -184,30 +196,30 @@ class Journal:
         """
         path = self.layout.segment(mark.segment)
         data = self.layout.content(mark.segment, mark.scanned)
-        if not data or data.endswith(b"\n") or not path.exists():
+        if not data or data.endswith(b"\n") or not self.layout.exists(path):
             return None
         start = data.rfind(b"\n") + 1
         found = [*lines_in(data[start:], mark.scanned + start)]
-        with _faults(path), _opened(path) as fd:
+        with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
             if any(isinstance(each, Found) for each in found):
                 os.pwrite(fd, b"\n", mark.scanned + len(data))
-                os.fsync(fd)
+                flush(fd)
                 return None
         return Piece(mark.scanned + start, data[start:], "torn: it was being written, and was never acknowledged")
 
     def cut(self, mark: Mark, torn: Piece) -> None:
         """Take a torn end off, once it was set aside."""
         path = self.layout.segment(mark.segment)
-        with _faults(path), _opened(path) as fd:
+        with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
             os.ftruncate(fd, torn.start)
-            os.fsync(fd)
+            flush(fd)
 
     def sync(self, number: int) -> None:
         """Make what was read durable before anybody builds on it: whoever wrote it may have died before that."""
         path = self.layout.segment(number)
-        if path.exists():
-            with _faults(path), _opened(path) as fd:
-                os.fdatasync(fd)
+        if self.layout.exists(path):
+            with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
+                flush(fd, data_only=True)
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
@@ -226,6 +238,10 @@ class Journal:
             file = self._opened_segment(mark.segment)
             assert file is not None
         data, after = _joined(mark, lines)
+        if after.scanned > BYTES_MAX:
+            raise Fault(
+                FaultKind.REFUSED, f"one transaction of {len(data)} bytes is more than a segment holds", _TOO_MUCH
+            )
         path = self.layout.segment(mark.segment)
         reach("files.before_append")
         self._append(file.fd, path, data, mark.scanned)
@@ -237,12 +253,12 @@ class Journal:
         try:
             _write_whole(fd, data)
             reach("files.appended")
-            os.fdatasync(fd)
+            flush(fd, data_only=True)
         except OSError as error:
             fault = fault_of(error, path)
             try:
                 os.ftruncate(fd, size)
-                os.fdatasync(fd)
+                flush(fd, data_only=True)
             except OSError:
                 raise Unknown(fault) from error
             raise fault from error
@@ -254,7 +270,7 @@ class Journal:
         self.let_go()
         path = self.layout.segment(number)
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = self.layout.within.open_file(path, os.O_WRONLY | os.O_APPEND)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -284,7 +300,7 @@ class Journal:
         path = self.layout.segment(number)
         with _faults(path):
             self.layout.place(path, data)
-            sync(self.layout.folder)
+            self.layout.within.sync(self.layout.folder)
         reach("files.rotated")
         return Mark(number, len(data) - 1, check, len(data))
 
@@ -294,7 +310,7 @@ class Journal:
         """Say how far the log went, outside git. Not synced: it may say less than it could, never more."""
         try:
             if self._head is None:
-                self._head = os.open(self.layout.head, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._head = self.layout.within.open_file(self.layout.head, os.O_RDWR | os.O_CREAT)
             os.pwrite(self._head, mark.ljust(_HEAD_BYTES), 0)
         except OSError:
             return
@@ -302,7 +318,7 @@ class Journal:
     def noted(self) -> Mark | None:
         """What was said last; None when that cannot be told."""
         try:
-            return decode(self.layout.head.read_bytes(), Mark, "head")
+            return decode(self.layout.within.beginning(self.layout.head, _HEAD_BYTES), Mark, "head")
         except (OSError, Damaged):
             return None
 
@@ -371,22 +387,13 @@ def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
 def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
     """What was appended lies in the file that has this name now, where it should. Unknown when somebody else changed the file."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - in every commit: a Path costs more than the call
+        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
     except OSError as error:
         raise replaced(path) from error
     if (found.st_dev, found.st_ino) != place:
         raise replaced(path)
     if found.st_size != size:
         raise Unknown(replaced(path))
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager

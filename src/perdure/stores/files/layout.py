@@ -6,36 +6,43 @@
     DIR/.gitattributes          git must not change the ends of lines
     DIR/.perdure/               ignored by git, by its own .gitignore
       lock                      held by whoever writes
-      cache.db                  the tables, rebuilt from the log at any time
+      cache-HMAC/cache.db       the tables, rebuilt from the log at any time; only this user knows the name (`secret`)
       head                      how far the log went when this machine saw it last
       set-aside/                what could not be loaded
-      *.partial, cache.db.new   what is being written; over/: what is being removed
+      *.partial                 what is being written; over/: what is being removed
       merge/                    a log with conflict marks, until it is merged; unmerged-N/ if not all of it could be
 
-Callers: `journal`, `engine`, `merge`. Holds no state.
+Whatever comes with git is hostile: all of it is read and written through `within`. Callers: `journal`, `engine`, `merge`.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from contextlib import suppress
+import stat
+from functools import cached_property
 from pathlib import Path
 
 from perdure.artifacts.compress import zstd
 from perdure.artifacts.disk import UNFINISHED as UNFINISHED_BLOBS
 from perdure.errors import Invalid, NotFound
+from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.model.points import reach
-from perdure.stores.copies import new_file, sync
+from perdure.stores.copies import sync
+from perdure.stores.files import secret
+from perdure.stores.files.within import BYTES_MAX, Within
 from perdure.stores.url import no_folder
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
-_UNPACKED_MAX_BYTES = 1024 * 1024 * 1024
+# What a packed segment may unfold into: events carry hashes and salts, which do not pack, so ours stay below a hundredth of that.
+_UNPACKED_TIMES = 256
+_UNPACKED_LEAST_BYTES = 1024 * 1024
 _PIECE_BYTES = 64 * 1024
+_WINDOW_LOG_MAX = 23  # 8 MiB
 UNFINISHED_VIEW = "view."
 _DEAD_US = 3600 * SECOND_US  # nobody writes one file for so long
 _UNREADABLE = b"\n(the rest of this segment cannot be unpacked)\n"
+_A_CACHE = re.compile(r"cache-[0-9a-f]{32}|\.?cache\.db.*")  # also those of before, which lay in `.perdure` itself
 _NAME = re.compile(r"([0-9]{6,18})\.jsonl(\.zst)?")
 _ATTRIBUTES = "log/* -text\nblobs/** binary\nviews/** text eol=lf -merge\n"
 
@@ -45,16 +52,22 @@ class Layout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.within = Within(folder)
         self.log = folder / "log"
         self.blobs = folder / "blobs"
         self.views = folder / "views"
         self.own = folder / ".perdure"
-        self.cache = self.own / "cache.db"
         self.lock = self.own / "lock"
         self.head = self.own / "head"
         self.aside = self.own / "set-aside"
         self._over = self.own / "over"  # what is being removed
         self._segments: dict[int, Path] = {}
+
+    @cached_property
+    def cache(self) -> Path:
+        """The tables. Where this user has no key yet there is no cache of his, and this is a name that nobody has."""
+        name = secret.name_for(self.folder, make=False) or f"cache-{new_uid().hex()}"
+        return self.own / name / "cache.db"
 
     def make(self) -> None:
         """Make what is missing. The folder above must be there. Invalid for a link in it; OSError from the disk."""
@@ -62,15 +75,25 @@ class Layout:
             raise NotFound(
                 f"there is no folder {self.folder.parent}", path="store", hint=no_folder("files", self.folder)
             )
-        self._check_links()
-        for folder in (self.folder, self.log, self.blobs, self.own):
-            folder.mkdir(mode=0o700, exist_ok=True)
-        _write_once(self.own / ".gitignore", "*\n")
-        _write_once(self.blobs / ".gitignore", UNFINISHED_BLOBS + "\n")
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.check_regular()
+        for folder in (self.log, self.blobs, self.own):
+            self.within.make(folder)
+        secret.name_for(self.folder, make=True)
+        self.__dict__.pop("cache", None)  # its name may be known only now
+        self.within.make(self.cache.parent)
+        self._write_once(self.own / ".gitignore", "*\n")
+        self._write_once(self.blobs / ".gitignore", UNFINISHED_BLOBS + "\n")
         if not self.numbers():
-            _write_once(self.folder / ".gitattributes", _ATTRIBUTES)
-            sync(self.folder)
+            self._write_once(self.folder / ".gitattributes", _ATTRIBUTES)
+            self.within.sync(self.folder)
             sync(self.folder.parent)
+
+    def _write_once(self, path: Path, text: str) -> None:
+        found = self.within.found(path)
+        if found is None or not found.st_size:
+            partial = self.own / f"{new_uid().hex()}.partial"  # many may do this at once
+            self.within.place(path, text.encode(), partial, durable=False)
 
     def check(self) -> None:
         """Invalid where the folder should be and a file is."""
@@ -78,20 +101,25 @@ class Layout:
             hint = "name a folder; an SQLite file is opened as sqlite:///FILE"
             raise Invalid(f"{self.folder} is a file", path="store", hint=hint)
 
-    def _check_links(self) -> None:
-        """Whatever comes with git may be a link: what we write would go where it leads. Invalid names it."""
+    def check_regular(self) -> None:
+        """Whatever comes with git may be a link, a device or a pipe. Invalid names it, before anything is read or written."""
         parts = (self.folder / ".gitattributes", self.log, self.blobs, self.blobs / ".gitignore", self.views, self.own)
-        for path in (*parts, *self.log.glob("*"), *self.own.glob("*")):
-            if path.is_symlink():
-                raise Invalid(f"{path} is a link", path="store", hint="remove it: a store of files writes through none")
+        for path in parts:
+            self._check_regular(path)
+        for folder in (self.log, self.own):
+            for name in self.within.names(folder):
+                self._check_regular(folder / name)
+
+    def _check_regular(self, path: Path) -> None:
+        found = self.within.found(path)
+        if found is None or stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+            return
+        what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        raise Invalid(f"{path} is {what}", path="store", hint="remove it: a store of files goes through none")
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""
-        try:
-            names = [path.name for path in self.log.iterdir()]
-        except FileNotFoundError:
-            return []
-        return sorted({int(found[1]) for found in map(_NAME.fullmatch, names) if found})
+        return sorted({int(found[1]) for found in map(_NAME.fullmatch, self.within.names(self.log)) if found})
 
     def segment(self, number: int) -> Path:
         """The file of a segment while it is written to. The same object each time: a commit asks for it often."""
@@ -107,35 +135,37 @@ class Layout:
     def content(self, number: int, offset: int = 0) -> bytes:
         """The bytes of a segment from `offset` on. One that is not there is empty; one that is damaged says where it ends."""
         try:
-            with self.segment(number).open("rb") as file:
-                file.seek(offset)
-                plain = file.read()
+            plain = self.within.read(self.segment(number), offset)
         except FileNotFoundError:
             return self._unpacked(number)[offset:]
         return plain if not self._packed_says_more(number) else self._unpacked(number)[offset:]
 
     def _packed_says_more(self, number: int) -> bool:
         """Whether git, or a crash, put back the beginning of a segment that was packed: then the packed file counts."""
-        if not self.packed(number).exists():
+        if not self.exists(self.packed(number)):
             return False
-        plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
+        plain, packed = self.within.read(self.segment(number)), self._unpacked(number)
         return len(packed) > len(plain) and packed.startswith(plain) and not packed.endswith(_UNREADABLE)
+
+    def exists(self, path: Path) -> bool:
+        """Whether something has this name."""
+        return self.within.found(path) is not None
 
     def contradicted(self) -> list[int]:
         """The segments whose two forms say two things: of two branches that git put together, one had packed it."""
         return [number for number in self.numbers() if len(self.files(number)) > 1 and self._says_two_things(number)]
 
     def _says_two_things(self, number: int) -> bool:
-        plain, packed = self.segment(number).read_bytes(), self._unpacked(number)
+        plain, packed = self.within.read(self.segment(number)), self._unpacked(number)
         return not (plain.startswith(packed) or packed.startswith(plain) or self.is_cut_short(packed))
 
     def files(self, number: int) -> list[Path]:
         """The files of a segment: one, or for a moment, or after a crash, both forms of it."""
-        return [path for path in (self.segment(number), self.packed(number)) if path.exists()]
+        return [path for path in (self.segment(number), self.packed(number)) if self.exists(path)]
 
     def read(self, path: Path) -> bytes:
         """The content of one of these files, unpacked as far as it can be (`is_cut_short`)."""
-        return self._unpacked(int(path.name.split(".")[0])) if path.suffix == ".zst" else path.read_bytes()
+        return self._unpacked(int(path.name.split(".")[0])) if path.suffix == ".zst" else self.within.read(path)
 
     def is_cut_short(self, data: bytes) -> bool:
         """Whether this is not all of a file: what follows could not be unpacked."""
@@ -147,61 +177,66 @@ class Layout:
 
     def sweep_all(self) -> None:
         """Under the lock: remove all that is unfinished, also what somebody else writes just now: he is told so."""
-        for path in (*self.own.glob("*.partial"), *self.own.glob("cache.db.new*")):
+        for name in self.within.names(self.own):
+            if name.endswith(".partial"):
+                self.within.unlink(self.own / name)
+        for path in self.cache.parent.glob("cache.db.new*"):
             path.unlink(missing_ok=True)
         self.sweep()
 
     def sweep(self) -> None:
-        """Under the lock: remove what a crash left and nobody writes over. Views are written without it: theirs have an age."""
-        for path in self.own.glob(f"{UNFINISHED_VIEW}*.partial"):
-            with suppress(FileNotFoundError):
-                if system_clock() - path.stat().st_mtime_ns // 1000 > _DEAD_US:
-                    path.unlink()
-        shutil.rmtree(self._over, ignore_errors=True)
+        """Under the lock: remove what a crash left and nobody writes over, and caches that are not this user's.
+
+        Views are written without the lock: theirs have an age.
+        """
+        for name in self.within.names(self.own):
+            path = self.own / name
+            if name.startswith(UNFINISHED_VIEW) and name.endswith(".partial"):
+                found = self.within.found(path)
+                if found is not None and system_clock() - found.st_mtime_ns // 1000 > _DEAD_US:
+                    self.within.unlink(path)
+            elif _A_CACHE.fullmatch(name) and name != self.cache.parent.name:
+                self.within.remove(path)
+        self.within.remove(self._over)
 
     def clear_up(self, folder: Path) -> None:
         """Remove a folder of our own: all of it is gone, or, before that, nothing. FileNotFoundError if there is none."""
-        shutil.rmtree(self._over, ignore_errors=True)
-        folder.rename(self._over)
-        sync(self.own)
-        shutil.rmtree(self._over, ignore_errors=True)
+        self.within.remove(self._over)
+        self.within.rename(folder, self._over)
+        self.within.remove(self._over)
 
     def _unpacked(self, number: int) -> bytes:
         """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
         try:
-            packed = self.packed(number).read_bytes()
+            packed = self.within.read(self.packed(number))
         except FileNotFoundError:
             return b""
-        unpacking, parts, size = zstd.ZstdDecompressor(), [], 0
-        for start in range(0, len(packed), _PIECE_BYTES):
-            try:
-                parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], _UNPACKED_MAX_BYTES - size))
-            except (zstd.ZstdError, EOFError):
-                break
-            size += len(parts[-1])
-        return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])
+        return _unfolded(packed)
 
     def unite(self) -> None:
         """Under the lock: a segment that was packed, and whose beginning somebody put back, has one file again."""
         for number in self.numbers():
-            if self.segment(number).exists() and self._packed_says_more(number):
-                self.segment(number).unlink()
-                sync(self.log)
+            if self.exists(self.segment(number)) and self._packed_says_more(number):
+                self.within.unlink(self.segment(number))
+                self.within.sync(self.log)
 
     def place(self, path: Path, data: bytes) -> None:
         """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.
 
         What is not whole yet lies where git does not look.
         """
-        partial = self.own / f"{path.name}.partial"
-        partial.unlink(missing_ok=True)
-        new_file(partial)
-        partial.write_bytes(data)
-        sync(partial)
+        partial = self._partial(path)
+        self.within.fill(partial, data)
         reach("files.written")
-        partial.rename(path)
+        self.within.rename(partial, path)
         reach("files.placed")
-        sync(path.parent)
+
+    def put_aside(self, path: Path, data: bytes) -> None:
+        """Give a file its content, whole, which can be made again: nothing is synced."""
+        self.within.place(path, data, self._partial(path), durable=False)
+
+    def _partial(self, path: Path) -> Path:
+        return self.own / f"{path.name}.partial"
 
     def pack(self, number: int) -> None:
         """Compress a segment that is closed. Atomic: after a crash there is the one file, the other, or both alike.
@@ -209,16 +244,29 @@ class Layout:
         A packed file that says something else is never written over.
         """
         plain, packed = self.segment(number), self.packed(number)
-        if not plain.exists():
+        if not self.exists(plain):
             return
-        data = plain.read_bytes()
-        if not packed.exists():
-            self.place(packed, zstd.compress(data))
+        data = self.within.read(plain)
+        if not self.exists(packed):
+            small = zstd.compress(data)
+            if _unfolded(small) != data:  # more than is unfolded again: it stays as it is
+                return
+            self.place(packed, small)
         if self._unpacked(number) == data or self._packed_says_more(number):
-            plain.unlink()
-            sync(self.log)
+            self.within.unlink(plain)
+            self.within.sync(self.log)
 
 
-def _write_once(path: Path, text: str) -> None:
-    if not path.exists() or not path.stat().st_size:
-        path.write_text(text, encoding="utf-8")
+def _unfolded(packed: bytes) -> bytes:
+    """What a packed segment holds, as far as it is sound, and in proportion to its own size."""
+    unpacking = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
+    left, parts = min(BYTES_MAX, _UNPACKED_LEAST_BYTES + _UNPACKED_TIMES * len(packed)), list[bytes]()
+    for start in range(0, len(packed), _PIECE_BYTES):
+        try:
+            parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], left))
+        except (zstd.ZstdError, EOFError):
+            break
+        left -= len(parts[-1])
+        if left <= 0:
+            break
+    return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from perdure.log.written import emptied
 from perdure.model.instants import system_clock
 from perdure.model.points import reach
-from perdure.stores.copies import disk_errors, sync
+from perdure.stores.copies import disk_errors
 from perdure.stores.files.connection import FilesConnection, mark_of, put_mark
 from perdure.stores.files.journal import Journal
 from perdure.stores.files.layout import Layout
@@ -126,7 +126,7 @@ class Purge:
         cache.begin()
         self._journal.note(put_mark(cache, mark))
         cache.write(Writes(), commit=True)
-        sync(self._layout.head)
+        self._layout.within.sync_file(self._layout.head)
         reach("purge.settled")
         self._layout.sweep_all()
         for statement in (Q.scrubbed, Q.drained):

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.stores.files.layout import Layout
+from perdure.stores.files.within import Foreign, Within
 
+PAGE_MAX_BYTES = 64 * 1024 * 1024
 ENDINGS = ("md", "yaml", "tsv")
 _SEAL = re.compile(rb"(?:<!-- |# )perdure digest ([0-9a-f]{32})(?: -->)?\n*")
 
@@ -45,16 +49,32 @@ def was_page(data: bytes | None) -> bool:
     return data is not None and (b"perdure view " in data or b"perdure digest " in data)
 
 
-def content(path: Path) -> bytes | None:
-    """What a file holds; None if it is not there."""
+def content(path: Path, within: Within | None = None) -> bytes | None:
+    """What a page holds; None if there is none. Of one that is longer than any page only the beginning: it was edited.
+
+    within: the folder below which no link is followed; the page's own, if none is given.
+    """
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return (within or Within(path.parent)).beginning(path, PAGE_MAX_BYTES)
+    except (FileNotFoundError, Foreign):
         return None
 
 
 def edited(layout: Layout) -> list[Path]:
     """All pages of a store that were edited by hand. Reads each of them."""
-    found = [path for ending in ENDINGS for path in layout.views.rglob(f"*.{ending}") if path.is_file()]
-    pages = ((path, content(path)) for path in found)
+    try:
+        found = [*_pages(layout, layout.views)]
+    except Foreign:
+        return []
+    pages = ((path, content(path, layout.within)) for path in found)
     return sorted(path for path, data in pages if was_page(data) and is_edited(data))
+
+
+def _pages(layout: Layout, folder: Path, depth: int = 0) -> Iterator[Path]:
+    """The pages in a folder, and in those of tenants below it."""
+    for name in layout.within.names(folder):
+        if name.endswith(tuple(f".{ending}" for ending in ENDINGS)):
+            yield folder / name
+        elif name.startswith("@") and not depth:
+            with suppress(Foreign):
+                yield from _pages(layout, folder / name, depth + 1)

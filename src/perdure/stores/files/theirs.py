@@ -7,11 +7,10 @@ nothing. Callers: `interchange/merge.py`. Changes nothing but where it says so. 
 
 from __future__ import annotations
 
-import io
 import itertools
-import shutil
+import os
+import re
 import subprocess
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,19 +19,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.errors import Damaged, Invalid, NotFound, Refused
+from perdure.errors import Damaged, Invalid, NotFound, Refused, TooLarge, Unavailable
 from perdure.log.event import GENESIS
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
-from perdure.stores import living
-from perdure.stores.copies import sync
+from perdure.stores import git, living
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import Found, Line, WrittenStore, lines_in
 from perdure.stores.files.load import EPOCH_MAX
+from perdure.stores.files.within import Within
 from perdure.stores.replay import follow
 from perdure.stores.store import Head
 
 BY_REF = "git merge --abort; perdure merge BRANCH; commit it; git merge -s ours BRANCH"
+GIT_SECONDS = 120.0
+TAKEN_MAX_BYTES = 16 * 1024**3
+TAKEN_AT_ONCE_BYTES = 64 * 1024**2
+_ENTRY = re.compile(rb"100(?:644|755) blob (?P<oid>[0-9a-f]+) +(?P<size>[0-9]+)\t(?P<path>[^\0]+)\0")
 _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
 
 
@@ -130,19 +133,54 @@ def in_folder(folder: Path, name: str) -> Theirs:
 
 
 def _take_out(folder: Path, ref: str, target: Path) -> None:
-    """A tree out of git, below the folder of the store."""
-    git = shutil.which("git")
-    if git is None or ref.startswith("-"):
-        raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs")
-    command = [git, "-C", str(folder), "archive", "--format=zip", ref]
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - git, with a ref that is no option
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[:200]
-        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {said}", path="theirs")
-    with zipfile.ZipFile(io.BytesIO(done.stdout)) as archive:  # which leads nowhere else, and makes no links
-        archive.extractall(target)
+    """The log and the blobs of a tree, out of git, below the folder of the store. As objects: `git archive` would run the
+    filters that the repository names.
+    """
+    if ref.startswith("-"):
+        raise NotFound(f"there is no folder with a log at {ref}", path="theirs")
+    listed = _ENTRY.finditer(_asked(folder, ref, "ls-tree", "-r", "-z", "-l", ref))
+    files = [each for each in listed if _is_ours(each["path"])]
+    if sum(int(each["size"]) for each in files) > TAKEN_MAX_BYTES:
+        raise TooLarge(f"{ref} has more than {TAKEN_MAX_BYTES} bytes", path="theirs", hint="name a clone of it instead")
+    taken = Within(target)
+    for path, content in _contents(folder, ref, files):
+        place = target / os.fsdecode(path)
+        taken.make(place.parent)
+        taken.fill(place, content, durable=False)
     if not (target / "log").is_dir():
         raise NotFound(f"{ref} has no log of a files store", path="theirs", hint="name a ref in which the store lies")
+
+
+def _contents(folder: Path, ref: str, files: list[re.Match[bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Paths and what they hold; git is asked for some megabytes at a time."""
+    while files:
+        sizes = itertools.accumulate(int(each["size"]) for each in files)
+        some = files[: max(1, sum(size <= TAKEN_AT_ONCE_BYTES for size in sizes))]
+        said = _asked(folder, ref, "cat-file", "--batch", given=b"".join(each["oid"] + b"\n" for each in some))
+        at = 0
+        for each in some:
+            at = said.index(b"\n", at) + 1
+            yield each["path"], said[at : at + int(each["size"])]
+            at += int(each["size"]) + 1
+        files = files[len(some) :]
+
+
+def _is_ours(path: bytes) -> bool:
+    """Whether a path of a tree is one of a log or of blobs. A tree can say anything, also what leads elsewhere."""
+    folder, *rest = path.split(b"/")
+    return folder in (b"log", b"blobs") and bool(rest) and not {b"", b".", b".."} & set(rest)
+
+
+def _asked(folder: Path, ref: str, *command: str, given: bytes = b"") -> bytes:
+    try:
+        answer = git.ask(folder, GIT_SECONDS, *command, given=given)
+    except FileNotFoundError:
+        raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"git did not answer in {GIT_SECONDS:.0f} s", path="theirs") from None
+    if answer.status:
+        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {answer.said[:200]}", path="theirs")
+    return answer.out
 
 
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
@@ -157,13 +195,13 @@ def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs, Theirs], 
     """
     kept = layout.own / "merge"
     marked = [number for number in layout.numbers() if _has_marks(layout, number)]
-    if not marked and not kept.is_dir():
+    if not marked and not layout.exists(kept):
         raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
     sides, ours = Sides(), dict[int, bytes]()
     for number in layout.numbers():
         file = kept / layout.segment(number).name
         before = len(sides.ours)
-        data = file.read_bytes() if number not in marked and file.exists() else layout.content(number)
+        data = layout.read(file) if number not in marked and layout.exists(file) else layout.content(number)
         if sides.go_on_in(data):
             raise Refused(f"{layout.segment(number).name} is of their side alone", path="log", hint=BY_REF)
         sides.read(data)
@@ -200,15 +238,14 @@ def _check_whole(theirs: list[bytes]) -> None:
 def in_conflict(layout: Layout) -> bool:
     """Whether git left a conflict in the log, or a merge of one was cut off."""
     marked = any(_has_marks(layout, number) for number in layout.numbers())
-    return marked or (layout.own / "merge").is_dir() or bool(layout.contradicted())
+    return marked or layout.exists(layout.own / "merge") or bool(layout.contradicted())
 
 
 def keep_conflict(layout: Layout) -> Path:
     """Put what git left where nothing takes it away: something in it was acknowledged, and could not be brought over."""
     numbers = itertools.count(1)
-    kept = next(path for each in numbers if not (path := layout.own / f"unmerged-{each}").exists())
-    (layout.own / "merge").rename(kept)
-    sync(layout.own)
+    kept = next(path for each in numbers if not layout.exists(path := layout.own / f"unmerged-{each}"))
+    layout.within.rename(layout.own / "merge", kept)
     return kept
 
 
@@ -221,11 +258,11 @@ def conflict_is_over(layout: Layout) -> None:
 
 
 def _has_marks(layout: Layout, number: int) -> bool:
-    return layout.segment(number).exists() and b"\n" + _OURS in b"\n" + layout.content(number)
+    return layout.exists(layout.segment(number)) and b"\n" + _OURS in b"\n" + layout.content(number)
 
 
 def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
-    kept.mkdir(mode=0o700, exist_ok=True)
+    layout.within.make(kept)
     for number in numbers:
         layout.place(kept / layout.segment(number).name, layout.content(number))
 

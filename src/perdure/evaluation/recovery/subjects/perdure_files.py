@@ -29,7 +29,6 @@ class PerdureFiles(PerdureSqlite):
         shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns(OWN))
 
     def restore(self, source: Path) -> None:
-        for lost in self.folder.iterdir():
-            if lost.name != OWN:
-                shutil.rmtree(lost) if lost.is_dir() else lost.unlink()
+        for lost in self.folder.iterdir():  # with what this machine had seen of the log: docs/files.md, "Damage"
+            shutil.rmtree(lost) if lost.is_dir() else lost.unlink()
         shutil.copytree(source, self.folder, dirs_exist_ok=True)

@@ -25,7 +25,8 @@ class PerdureSqlite(Tended):
         NOW[:] = [self]
         self.program, self.kept = program, {}
         agent = perdure.agent(name="evaluated", workspace=self.workspace, pins={"version": self.place.version})
-        with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds) as store:
+        # keep: a disk that is full has room again only when this life is over.
+        with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds, keep=2) as store:
             self.hand_in(store)
             try:
                 store.drive(agent(evaluated), self.place.task, self.place.seed, key=self.key, session=self.key)

@@ -123,6 +123,17 @@ class AsyncSessionContract:
                 assert caught.value.facts["status"] == "completed"
             assert await session.info() == before
 
+    async def test_a_title_is_changed(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a", title="Fix logn")
+            await session.set_title("Fix login")
+            last = (await session.info()).last_seq
+            await session.set_title("Fix login")
+            assert ((await session.info()).title, (await session.info()).last_seq) == ("Fix login", last)
+            with pytest.raises(Invalid) as wrong:
+                await session.set_title(7)  # type: ignore[arg-type] - wrong on purpose
+            assert wrong.value.path == "title"
+
     async def test_goal_and_labels_are_written_once(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")

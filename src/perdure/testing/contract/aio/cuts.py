@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import tool
-from perdure.errors import (
-    Invalid,
-    Refused,
-    Waiting,
-)
+from perdure.errors import Failed, Invalid, Parked, Refused, Waiting
 from perdure.handles.aio.run import AsyncRun
+from perdure.model.records.conversation import Call
 from perdure.runtime.agent import agent
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
@@ -57,20 +54,15 @@ class AsyncCutsContract:
 
     async def test_a_policy_of_time(self, opener: AsyncOpener) -> None:
         async def tick(run: AsyncRun) -> list[bool]:
-            saved = []
+            saved = [run.restored is not None]
             for minutes in (0, 5, 5, 1):
                 opener.clock.advance(minutes * 60 + 0.000001)
                 saved.append(await run.checkpoint({"n": minutes}))
             return [*saved, await run.checkpoint({}, now=True)]
 
         async with await opener() as store:
-            assert await store.drive(program(tick, checkpoint="every 10m"), key="k") == [
-                False,
-                False,
-                True,
-                False,
-                True,
-            ]
+            saved = [False, False, False, True, False, True]
+            assert await store.drive(program(tick, checkpoint="every 10m"), key="k") == saved
 
     @pytest.mark.parametrize("policy", ["every 1 steps", None])
     async def test_an_offer_while_a_child_is_under_way(self, opener: AsyncOpener, policy: str | None) -> None:
@@ -81,6 +73,7 @@ class AsyncCutsContract:
             return await run.ask("Go?")
 
         async def offering(run: AsyncRun) -> list[bool]:
+            assert run.restored is None
             await run.start(child)
             await run.step(str, 1)
             saved = [await run.checkpoint("while it is")]
@@ -102,6 +95,7 @@ class AsyncCutsContract:
 
     async def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: AsyncOpener) -> None:
         async def careful(run: AsyncRun) -> str:
+            assert run.restored is None
             try:
                 await run.checkpoint({"bad": object()})
             except Invalid as error:
@@ -143,7 +137,7 @@ class AsyncCutsContract:
         started = agent(name="child")(child)
 
         async def hasty(run: AsyncRun) -> list[str]:
-            refusals = []
+            refusals = [str(run.restored)]
             branch = run.branch("b")
             await run.start(started)
             for verb in (branch.checkpoint, run.checkpoint):
@@ -154,4 +148,72 @@ class AsyncCutsContract:
             return refusals
 
         async with await opener() as store:
-            assert await store.drive(program(hasty), key="k") == ["checkpoint"] * 2
+            assert await store.drive(program(hasty), key="k") == ["None", "checkpoint", "checkpoint"]
+
+    @pytest.mark.parametrize("reads", ["never", "late"])
+    @pytest.mark.parametrize("policy", [None, "every 50 steps"])
+    async def test_an_agent_that_does_not_begin_from_its_checkpoint_may_not_make_one(
+        self, opener: AsyncOpener, policy: str | None, reads: str
+    ) -> None:
+        """The mistake shows at the first offer, in development, and not after the first crash; so it does under a policy."""
+        outside = Outside()
+
+        async def saving(run: AsyncRun) -> None:
+            await run.act(tool(outside.seen), 1)
+            if reads == "late":
+                assert run.restored is None
+            await run.checkpoint({"did": 1})
+
+        async with await opener() as store:
+            refused = await driven(store, program(saving, checkpoint=policy))
+            assert (type(refused), refused.code) == (Failed, "Refused")
+            assert {"never": "never reads run.restored", "late": "only after effect"}[reads] in refused.message
+            assert "`state = run.restored or" in refused.message
+            assert ((await store.runs())[0].record.cuts, outside.calls) == (0, [1])
+
+    @pytest.mark.parametrize("acts", ["an effect", "a batch", "a child", "atomically", "an ask", "a signal"])
+    async def test_a_resumed_run_that_acts_before_it_reads_its_state_is_parked(
+        self, opener: AsyncOpener, acts: str
+    ) -> None:
+        """Its program was changed meanwhile, or an older version let it be cut: nothing is done, and it says what to write."""
+        outside, mood = Outside(), "fails"
+        send = tool(name="send")(lambda n: outside.seen(n + 0))
+        child = agent(name="child of a cut run")(outside.seen)
+
+        async def doing(run: AsyncRun) -> None:
+            if acts == "a batch":
+                await run.respond(lambda: {"calls": [Call("a", "send", {"n": 1})]}, tools=[send])
+            elif acts == "a child":
+                await run.start(child)
+            elif acts == "atomically":
+                await run.atomic(lambda tx: tx.session("s").say("user", "again").seq)
+            elif acts in ("an ask", "a signal"):
+                await (run.ask("Again?") if acts == "an ask" else run.wait("again"))
+            else:
+                await run.act(send, 1)
+
+        async def saving(run: AsyncRun) -> Any:
+            if mood == "acts":
+                assert await run.step(str, 1) == "1"  # a step repeats nothing outside
+                await doing(run)
+            if run.restored is None:
+                await run.checkpoint({"did": 1})
+            if mood == "fails":
+                raise ValueError("not yet")
+            return [run.restored, await run.step(str, 1)]
+
+        made = program(saving)
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Failed
+            mood = "acts"
+            (handle,) = await store.runs()
+            await handle.retry()
+            parked = await driven(store, made)
+            assert (type(parked), parked.facts["reason"]) == (Parked, "unread")
+            assert "before it reads run.restored" in parked.message
+            assert "`state = run.restored or" in parked.hint
+            assert (outside.calls, await store.sessions(), len(await store.runs())) == ([], [], 1)
+            mood = "ends"
+            await handle.resume()
+            assert await store.drive(made, key="k") == [{"did": 1}, "1"]
+            assert (await store.verify()).ok

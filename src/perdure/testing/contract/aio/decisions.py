@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -104,6 +105,22 @@ class AsyncDecisionsContract:
             new = await old.supersede("c", because="times change", tags=["other"])
             assert (await old.refresh()).outcome == "worked"
             assert (old.status, new.tags) == ("superseded", ("other",))
+
+    async def test_a_decision_is_dated(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            first = await session.decide("A", because="b")
+            assert (first.changed_at, first.closed_at) == (first.at, None)
+            opener.clock.advance("1m")
+            await first.close("worked")
+            closed_at = first.at + timedelta(minutes=1)
+            assert first.closed_at == first.changed_at == closed_at
+            opener.clock.advance("1m")
+            second = await first.supersede("B", because="c")
+            assert (first.closed_at, first.changed_at) == (closed_at, second.at)
+            assert first.record == (await session.decisions())[1].record
+            third = await second.supersede("C", because="d")
+            assert second.closed_at == third.at
 
     async def test_of_two_who_supersede_one_does(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:
@@ -243,7 +260,7 @@ class AsyncDecisionsContract:
                 (partial(session.decisions, limit=0), Invalid, "limit"),
                 (partial(session.decisions, after="x"), Invalid, "after"),
                 (partial(store.decisions, after="x"), Invalid, "after"),
-                (partial(store.decisions, status="done"), Invalid, "status"),
+                (partial(store.decisions, status="done"), Invalid, "status"),  # type: ignore[arg-type]
                 (partial(store.decisions, since="yesterday"), Invalid, "since"),
                 (partial(session.referring, "thing"), Invalid, "ref"),
                 (partial(session.decide, "a", because="b", refs=[head]), NotFound, "refs[0]"),

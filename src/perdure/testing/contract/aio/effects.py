@@ -106,8 +106,14 @@ async def effect_in(session: AsyncSession, state: str) -> AsyncEffect:
     seq = 0
     for arrow in WAYS[state]:
         record = await session._write(follow, arrow, seq)
+        assert record is not None
         seq = record.seq
     return next(each for each in await session.effects() if each.record.seq == seq)
+
+
+async def follow_as_seen(session: AsyncSession, effect: AsyncEffect, arrow: str) -> None:
+    """Follow an arrow, if the effect stands as it was last seen."""
+    await session._write(_expecting, effect.record, arrow)
 
 
 async def events_of(session: AsyncSession) -> int:
@@ -178,7 +184,7 @@ class AsyncLedgerContract:
             for arrow, state in (("dispatch", "planned"), ("again", "in_doubt")):
                 for _ in range(4):
                     effect = await effect_in(one, state)
-                    calls = [partial(each._write, _expecting, effect.record, arrow) for each in (one, other)]
+                    calls = [partial(follow_as_seen, each, effect, arrow) for each in (one, other)]
                     outcomes = await AsyncRace.between(*calls)
                     assert len(outcomes.won) == 1
                     assert type(outcomes.refused[0]) is Conflict

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from perdure.effects.commands import Consult, Steps
+from perdure.effects.sending import Sending
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
-from perdure.handles.aio.sending import AsyncSending
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.records.runs import RunStatus
@@ -57,6 +58,39 @@ class AsyncEndingsContract:
             ended = await driven(store, made)
             assert type(ended) is {"cancel": Cancelled, "timeout": Failed}.get(end, str)
             assert outside.calls.count("paid") == before + (end == "neither")
+            assert (await store.verify()).ok
+
+    @pytest.mark.parametrize("end", ["cancel", "timeout"])
+    @pytest.mark.parametrize("catches", [Failed, Exception, BaseException])
+    async def test_whatever_catches_failures_does_not_catch_the_end(
+        self, opener: AsyncOpener, end: str, catches: type[BaseException]
+    ) -> None:
+        """A loop that tries again what failed ends when its run is called off; and who catches that has not completed it."""
+        outside = Outside()
+        make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
+
+        async with await opener() as store:
+
+            async def look(number: int) -> None:
+                if outside.seen(number) == 2 and end == "cancel":
+                    await (await store.runs())[0].cancel("enough")
+                elif number == 2:
+                    opener.clock.advance("1h")
+
+            async def again(run: AsyncRun) -> str:
+                async with run.saga():
+                    await run.act(make)
+                    for number in range(50):
+                        try:
+                            await run.step(look, number)
+                        except catches:
+                            if catches is BaseException:
+                                raise ValueError("it makes something else of it") from None
+                return "never told"
+
+            ended = await driven(store, program(again, timeout="1h"))
+            assert (type(ended), ended.code) == ((Cancelled, "Cancelled") if end == "cancel" else (Failed, "TimedOut"))
+            assert outside.calls == ["made", 0, 1, 2, "unmade"]
             assert (await store.verify()).ok
 
     @pytest.mark.parametrize("restored", [False, True])
@@ -151,12 +185,15 @@ class AsyncEndingsContract:
 
         async with await opener() as store:
 
-            async def slot(*_: Any) -> None:  # taken right before a dispatch
+            async def enough() -> None:
+                await (await store.runs())[0].cancel("enough")
+
+            def slot(*_: Any) -> Steps[None]:  # taken right before a dispatch
                 if outside.count == 2:
-                    await (await store.runs())[0].cancel("enough")
+                    yield Consult(enough, {}, is_async=True)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(AsyncSending, "_take_slot", slot)
+                patch.setattr(Sending, "_take_slot", slot)
                 assert type(await driven(store, program(outer))) is Cancelled
             assert outside.count == 2
             assert [each.state for each in await store.effects()] == ["withdrawn"]

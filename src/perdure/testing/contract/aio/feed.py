@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import Invalid, NotFound, Stale
+from perdure.errors import Conflict, Invalid, NotFound, Stale
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.happenings import EventRecord
 from perdure.testing.openers import AsyncOpener
@@ -118,6 +118,106 @@ class AsyncFeedContract:
             opener.clock.advance("1h")
             await batch.ack()
             assert not await subscription.next()
+
+    async def test_only_the_kinds_and_the_stream_that_are_wanted_come(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 2)
+            session = await store.session("b")
+            said = await session.say("user", "hello")
+            deployed = [await session.emit(f"deploy.{each}") for each in ("begun", "finished")]
+            await session.emit("deployed.not")
+            await seen_by_all(store, deployed[-1])
+            turns = await store.subscribe("turns", kinds=["turn.*"])
+            assert [(event.session, event.seq) for event in await turns.next()] == [("b", said.seq)]
+            some = await store.subscribe("some", kinds=["deploy.*", "n.added"])
+            assert [event.kind for event in await some.next()] == [
+                "n.added",
+                "n.added",
+                "deploy.begun",
+                "deploy.finished",
+            ]
+            one = await store.subscribe("one", kinds=["deploy.*"], stream="b")
+            assert [event.seq for event in await one.next(limit=1)] == [deployed[0].seq]
+            of_a = await store.subscribe("of a", stream="a")
+            assert {event.session for event in await of_a.next()} == {"a"}
+            none = await store.subscribe("none", kinds=["never.*"])
+            assert not await none.next()
+            made = await session.emit("never.say")
+            await seen_by_all(store, made)
+            assert list(await (await store.subscribe("none")).next()) == [made]  # found with what it wants
+
+    async def test_a_subscription_that_wants_something_else_is_refused(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await store.session("a")
+            await store.subscribe("s", kinds=["turn.*", "task.*"], stream="a")
+            await store.subscribe("s", kinds=["task.*", "turn.*"])
+            for kinds in (["turn.*"], ["turn.*", "task.*", "n.*"]):
+                with pytest.raises(Conflict, match="wants other events"):
+                    await store.subscribe("s", kinds=kinds)
+            with pytest.raises(NotFound) as unknown:
+                await store.subscribe("new", stream="run:nobody")
+            assert unknown.value.path == "stream"
+            bad: list[tuple[dict[str, Any], str]] = [
+                ({"kinds": "turn.*"}, "kinds"), ({"kinds": []}, "kinds"), ({"kinds": ["*"]}, "kinds[0]"),
+                ({"kinds": ["a", 7]}, "kinds[1]"), ({"consumers": 0}, "consumers"), ({"consumers": True}, "consumers"),
+                ({"stream": ""}, "stream"),
+            ]  # fmt: skip
+            for wanted, path in bad:
+                with pytest.raises(Invalid) as refused:
+                    await store.subscribe("new", **wanted)
+                assert refused.value.path == path
+
+    async def test_several_consumers_each_have_a_batch(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 5)
+            one, two = await store.subscribe("s", consumers=2), await store.subscribe("s")
+            first, second = await one.next(limit=2), await two.next(limit=2)
+            assert [[event.seq for event in batch] for batch in (first, second)] == [[1, 2], [3, 4]]
+            assert not await one.next()  # as many are under way as there are consumers
+            await second.ack()
+            third = await two.next(limit=2)
+            assert [event.seq for event in third] == [5, 6]
+            opener.clock.advance("31s")  # the first consumer died
+            again = await two.next(limit=2)
+            assert ([event.seq for event in again], again.deliveries) == ([1, 2], 2)
+            with pytest.raises(Stale):
+                await first.ack()
+            for batch in (again, third, again, third):
+                await batch.ack()
+            assert not await one.next()
+
+    async def test_what_is_given_back_comes_again_with_a_count(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            await emit_some(store, 3)
+            subscription = await store.subscribe("s")
+            batch = await subscription.next()
+            assert batch.deliveries == 1
+            await batch.nack()
+            await batch.nack()
+            with pytest.raises(Stale):
+                await batch.ack()
+            alone = await subscription.next(limit=1)
+            assert ([event.seq for event in alone], alone.deliveries) == ([1], 2)
+            assert not await subscription.next()  # in order: the rest waits for it
+            await alone.ack()
+            rest = await subscription.next()
+            assert ([event.seq for event in rest], rest.deliveries) == ([2, 3, 4], 2)
+            await rest.ack()
+            await rest.nack()
+            assert not await subscription.next()
+
+    async def test_events_can_be_followed(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            made = await emit_some(store, 3)
+            subscription = await store.subscribe("s", kinds=["n.*"])
+            seen = [event async for event in subscription.follow(wait="1ms")]
+            assert seen == made
+            await subscription.reset("beginning")
+            async for event in subscription:
+                if event == made[1]:
+                    break  # not acknowledged: it comes again
+            opener.clock.advance("31s")
+            assert [event async for event in subscription.follow(limit=10, wait="1ms")] == made[1:]
 
     async def test_names_do_not_share_a_place(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

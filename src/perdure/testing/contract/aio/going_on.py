@@ -323,11 +323,11 @@ class AsyncLookingAgainContract:
             (pending,) = (await handle.envelope()).pending
             assert (pending.action, pending.until) == ("probe", opener.clock.now_us + 600_000_000)
             assert "asked again at" in pending.reason
-            assert (await handle.envelope()).verdict.standing == "can be resumed as it is"
+            assert (await handle.envelope()).verdict.standing == "in doubt"
             effect = await store.effect(pending.id)
             await handle.resume()  # a person may come sooner
             waiting = await driven(store, made)
-            assert "again at" in waiting.hint
+            assert "next check is at" in waiting.hint
             await effect.settle(Happened("said ann"), by="ann")
             assert await store.drive(made, key="k") == "said ann"
 
@@ -515,6 +515,7 @@ class AsyncForgottenContract:
         outside = Outside()
 
         async def racing(run: AsyncRun) -> Any:
+            assert run.restored is None
             slow = asyncio.create_task(run.step(outside.seen, "slow"))
             first = await run.ask("?")
             slow.cancel()

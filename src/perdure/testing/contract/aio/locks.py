@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -64,6 +65,76 @@ class AsyncLocksContract:
                     opener.clock.advance("10s")
             async with session.lock("x"):
                 pass
+
+    async def test_a_lost_lock_writes_nothing(self, opener: AsyncOpener) -> None:
+        async with await opener(actor="alice") as a, await opener(actor="bob") if opener.shared else a as b:
+            mine, theirs = await a.session("s"), await b.session("s")
+            again, scope = await a.session("s"), await a.scope("project:acme")
+            task, decision = await mine.task("t"), await mine.decide("d", because="b")
+            lock = await mine.lock("deploy", ttl="10s").__aenter__()
+            await mine.set("version", "old")
+            opener.clock.advance("10s")
+            if opener.shared:
+                await theirs.lock("deploy", ttl="1h").__aenter__()
+                await theirs.set("version", "new")
+            writes: list[Callable[[], Any]] = [
+                lambda: mine.set("version", "older"),
+                lambda: again.set("version", "older"),
+                lambda: scope.set("version", "older"),
+                lambda: mine.say("user", "x"),
+                lambda: mine.emit("x"),
+                lambda: mine.checkpoint({}),
+                task.claim,
+                lambda: decision.close("worked"),
+                lambda: mine.fork(name="f"),
+                lambda: a.atomic(lambda tx: tx.session("s").set("version", "older")),
+            ]
+            for write in writes:
+                with pytest.raises(Stale) as refused:
+                    await write()
+                assert refused.value.path == "lock"
+                assert refused.value.facts["token"] == (2 if opener.shared else 1)
+            with pytest.raises(Stale):
+                await lock.__aexit__(None, None, None)
+            assert await mine.get("version") == ("new" if opener.shared else "old")
+            assert await scope.get("version") is None
+            await mine.set("after", 1)  # the block is over, and so is its fence
+
+    async def test_an_effect_of_a_lost_lock_keeps_what_became_of_it(self, opener: AsyncOpener) -> None:
+        calls: list[str] = []
+
+        async def lose() -> str:
+            opener.clock.advance("10s")
+            calls.append("sent")
+            return "done"
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await session.lock("x", ttl="10s").__aenter__()
+            effect = await session.begin("by_hand", key="h")
+            await effect.dispatch()
+            with pytest.raises(Stale):
+                await session.act(lose, key="k")
+            await effect.commit("known")
+            with pytest.raises(Stale):
+                await session.act(lose, key="another")
+            assert calls == ["sent"]  # what a lost lock would begin is not sent
+            states = {e.tool: e.state.value for e in await session.effects()}
+            assert states == {"by_hand": "committed", "lose": "committed"}
+
+    async def test_an_inner_lock_is_released_when_the_outer_is_lost(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            outer = await session.lock("outer", ttl="10s").__aenter__()
+            async with session.lock("inner", ttl="1h") as inner:
+                opener.clock.advance("10s")
+                with pytest.raises(Stale):
+                    await session.set("x", 1)
+                await inner.check()
+            with pytest.raises(Stale):
+                await outer.__aexit__(None, None, None)
+            async with session.lock("inner") as inner:
+                assert inner.token == 2
 
     async def test_an_exception_on_its_way_goes_before_stale(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -94,7 +94,7 @@ class AsyncOdditiesContract:
             return await run.act(send)
 
         async with await opener() as store:
-            assert await driven(store, program(acting)) == {"unstorable": "object"}
+            assert (await driven(store, program(acting)))["unstorable"] == "object"
             (run,) = await store.runs()
             assert [(each.state, each.record.settled_by) for each in await run.effects()] == [("committed", "probe")]
 

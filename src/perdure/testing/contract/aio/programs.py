@@ -19,10 +19,10 @@ class Deployed:
 
     CHANGES = (
         ("renamed", "0//1", "step one", "step other"),
-        ("arguments", "0//2", "step one with arguments", "step one with arguments"),
+        ("arguments", "0//2", "step one with arguments", "step one with (3,)"),
         ("fewer", "0//2", "step one", "nothing more"),
         ("more", "0//2", "step one", "effect send"),
-        ("asked", "0//3", "ask", "ask with arguments"),
+        ("asked", "0//3", "ask with '?'", "ask with 'Another question?'"),
     )
 
     def __init__(self) -> None:
@@ -104,6 +104,26 @@ class AsyncProgramsContract:
             assert type(await driven(store, program(deployed.began))) is Waiting  # the old program goes on
             assert deployed.outside.count == before
             assert (await store.verify()).ok
+
+    async def test_both_arguments_of_an_effect_are_shown(self, opener: AsyncOpener) -> None:
+        outside, text = Outside(), "first " + "x" * 1000
+
+        @tool
+        async def send(to: str, text: str) -> str:
+            return outside.seen(f"{to} {text}")
+
+        async def telling(run: AsyncRun) -> None:
+            await run.act(send, "ann", text)
+            await run.ask("?")
+
+        async with await opener() as store:
+            await driven(store, program(telling))
+            text = "second"
+            await (await store.runs())[0].resume()
+            message = (await driven(store, program(telling))).message
+            assert "it did effect send with {'text': 'first xxx" in message
+            assert "now does effect send with {'text': 'second', 'to': 'ann'}" in message
+            assert (len(message) < 500, outside.count) == (True, 1)
 
     async def test_both_ways_stand_in_a_patched_program(self, opener: AsyncOpener) -> None:
         async def note(text: str) -> str:

@@ -37,6 +37,7 @@ class AsyncRestoredContract:
             return outside.seen(f"sent {to}")
 
         async def outer(run: AsyncRun) -> list[Any]:
+            assert run.restored is None
             await run.ask("?")
             found = [await run.act(send, "a"), await run.act(send, "b")]
             await run.checkpoint(found)

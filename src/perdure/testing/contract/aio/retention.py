@@ -240,10 +240,92 @@ class AsyncRetentionContract:
             ]
             assert replace(said, dry_run=False) == done
 
+    async def test_a_session_that_ended_goes_and_its_record_stays(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            ended, forked, open_ = [await talked(store, name) for name in ("ended", "forked", "open")]
+            await forked.fork(at=16, name="fork")
+            for session in (ended, forked):
+                await session.close()
+            short = await store.session("short", ttl="1h")
+            await short.say("user", "hello")
+            spoken_to = await store.session("spoken to")
+            await spoken_to.close()
+            rule = Retention(sessions=True, older_than="30d")
+            assert (await store.retain(rule)).streams == ()
+            opener.clock.advance("31d")
+            await spoken_to.say("user", "are you still there?")  # a closed session takes turns, and they are young
+            before = [
+                each.record for each in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
+            ]
+            said = await store.retain(rule)
+            assert [each.name for each in said.streams] == ["ended", "short"]
+            assert (len(said.streams[0].turns), len(said.streams[0].checkpoints), len(said.streams[0].events)) == (
+                31,
+                6,
+                1,
+            )
+            done = await store.retain(rule, dry_run=False)
+            assert replace(said, dry_run=False) == done
+            assert [
+                each.record for each in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
+            ] == before
+            assert await ended.turns(after=0) == []
+            for kept_whole in (forked, open_):
+                assert len(await kept_whole.turns(after=0, limit=1000)) == 31
+            assert await ended.pending() is None
+            for verb in (ended.transcript, lambda: ended.fold(lambda state, _: state, 0)):
+                with pytest.raises(NotFound, match="pruned"):
+                    await verb()
+            assert (await store.verify()).ok
+            again = await store.retain(rule, dry_run=False)
+            assert (again.streams, again.blobs) == ((), 0)
+
+    async def test_one_session_can_be_chosen_and_one_that_is_held_stays(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            for name in ("a", "b", "held"):
+                session = await store.session(name)
+                await session.say("user", "hello")
+                await session.close()
+            await session.label("hold")
+            one = await store.retain(Retention(sessions=True, session="a"))
+            assert [each.name for each in one.streams] == ["a"]
+            rest = await store.retain(Retention(sessions=True, except_label="hold"), dry_run=False)
+            assert [each.name for each in rest.streams] == ["a", "b"]
+            assert len(await session.turns()) == 1
+
+    async def test_a_run_that_is_over_goes_but_for_its_result_and_effects(self, opener: AsyncOpener) -> None:
+        @agent(name="takes steps")
+        async def steps(run: AsyncRun, waits: bool) -> int:
+            total = sum([await run.step(lambda n=n: len(BIG) + n) for n in range(3)])
+            if waits:
+                await run.wait("go")
+            return total
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await store.drive(steps, 0, key="over", session="s")
+            waits = await store.start(steps, 1, key="waits", session="s")
+            await store.recover(agents=[steps])
+            await session.close()
+            rule = Retention(runs=True, sessions=True)
+            said = await store.retain(rule)
+            taken = [(each.kind, len(each.events)) for each in said.streams]
+            assert taken == [("run", 3)]  # the session has a run in flight
+            assert replace(said, dry_run=False) == await store.retain(rule, dry_run=False)
+            (over,) = await store.runs(status="completed")
+            assert await over.steps() == []
+            assert over.record.result == 3 * len(BIG) + 3
+            with pytest.raises(NotFound, match="pruned"):
+                await over.fork(1, 7)
+            await waits.signal("go")
+            assert await store.drive(steps, 1, key="waits", session="s") == 3 * len(BIG) + 3
+            assert (await store.verify()).ok
+
     async def test_a_rule_that_is_none_is_refused(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             rules: list[Any] = [
                 Retention(), Retention(checkpoints=0), Retention(turns=-1), Retention(turns=True), Retention(turns=0, label=""),
+                Retention(sessions=1), Retention(runs="all"), Retention(sessions=True, session=""),  # type: ignore[arg-type]
                 Retention(turns=0, older_than="soon"), Retention(turns=0, larger_than=-1), "turns", None,
             ]  # fmt: skip
             for rule in rules:

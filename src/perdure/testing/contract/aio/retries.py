@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from perdure.effects import ledger, settling
 from perdure.effects.meaning import intend
 from perdure.effects.tool import Tool, tool
 from perdure.errors import Failed, InDoubt, Unavailable, Waiting
+from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
+from perdure.model.records.conversation import Call
 from perdure.testing.contract.aio.effects import SENDER, Outside
+from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
 
@@ -52,7 +56,7 @@ class AsyncRetriesContract:
             assert (outside.count, (await store.verify()).ok) == (1 + retries, True)
 
     @pytest.mark.parametrize("kind", ["idempotent", "keyed"])
-    async def test_a_tool_that_ends_its_process_each_time_comes_to_an_end(self, opener: AsyncOpener, kind: str) -> None:
+    async def test_a_tool_that_ends_its_process_each_time_comes_to_an_end(self, opener: AsyncOpener, kind: Any) -> None:
         outside = Outside()
 
         @tool(kind=kind, retries=1_000)
@@ -98,3 +102,87 @@ class AsyncRetriesContract:
             else:
                 assert await session.act(pay, key="k", approve="Really?") == "paid"
             assert outside.count == (1 if late else 2)
+
+    @pytest.mark.parametrize("verb", ["step", "model", "respond", "a batch", "a session"])
+    async def test_what_reads_is_tried_again_within_its_time(self, opener: AsyncOpener, verb: str) -> None:
+        """What a `read` tool declares holds wherever it is called. Only its last attempt is recorded."""
+        outside, end = Outside(), Event()
+
+        def look() -> dict[str, Any]:
+            if outside.seen("looked") and outside.count == 1:
+                end.wait(60)  # it is left behind, and what it gives is dropped
+            if outside.count == 2:
+                raise OSError("not yet")
+            return {"calls": [], "found": 7}
+
+        reads = tool(kind="read", name="look", timeout="300ms", retries=2, backoff="1ms")(look)
+
+        async def outer(run: AsyncRun) -> Any:
+            if verb == "a batch":
+                reply = await run.respond(lambda: {"calls": [Call("a", "look", {})]}, tools=[reads])
+                return reply.answers[0].result
+            if verb == "respond":
+                return (await run.respond(reads, tools=[])).value
+            return await (run.model(reads) if verb == "model" else run.step(reads))
+
+        async with await opener() as store:
+            try:
+                if verb == "a session":
+                    (answer,) = await (await store.session("s")).respond(calls=[Call("a", "look", {})], tools=[reads])
+                    found = answer.result
+                else:
+                    found = await store.drive(program(outer), key="k")
+                    assert len(await (await store.runs())[0].steps()) == (2 if verb == "a batch" else 1)
+            finally:
+                end.set()
+            assert (found["found"], outside.count) == (7, 3)
+            assert (await store.verify()).ok
+
+    async def test_a_step_that_is_overdue_fails_now_and_at_every_replay(self, opener: AsyncOpener) -> None:
+        outside, end = Outside(), Event()
+
+        def slow() -> None:
+            outside.seen("looked")
+            end.wait(60)
+
+        def no() -> None:
+            outside.seen("asked")
+            raise Failed("a clear no", code="No")
+
+        async def outer(run: AsyncRun) -> list[Any]:
+            codes = []
+            for fn in (slow, no):
+                try:
+                    await run.step(fn, timeout="20ms" if fn is slow else "1m", retries=int(fn is no))
+                except Failed as failed:
+                    codes.append(failed.code)
+            return [*codes, await run.ask("?")]
+
+        made = program(outer)
+        async with await opener() as store:
+            try:
+                assert type(await driven(store, made)) is Waiting
+                await store.answer((await store.asks())[0].id, "seen")
+                assert await store.drive(made, key="k") == ["Overdue", "No", "seen"]
+            finally:
+                end.set()
+            assert outside.calls == ["looked", "asked"]
+
+    @pytest.mark.parametrize("verb", ["step", "model", "respond"])
+    async def test_nobody_has_to_guess_whose_deadline_it_is(self, opener: AsyncOpener, verb: str) -> None:
+        def fetch(url: str, timeout: float = 1.0) -> str:
+            raise AssertionError(f"{url} is not fetched within {timeout}")
+
+        async def outer(run: AsyncRun, given: dict[str, Any]) -> None:
+            tools = {"tools": []} if verb == "respond" else {}
+            await getattr(run, verb)(fetch, "x", **tools, **given)
+
+        async with await opener() as store:
+            for given, path in (
+                ({"timeout": 5}, "timeout"),
+                ({"timeout": "soon"}, "timeout"),
+                ({"retries": -1}, "retries"),
+            ):
+                with pytest.raises(Failed, match=path) as refused:
+                    await store.drive(program(outer), given)
+                assert refused.value.code == "Invalid"

@@ -307,7 +307,7 @@ class AsyncRunsContract:
                 return outside.seen(1)
 
             async def work(run: AsyncRun) -> int:
-                run._driving.acting._check = partial(_lose, run, opener, b)
+                run._driving.shell._check = partial(_lose, run, opener, b)
                 return await run.act(send)
 
             async def later(run: AsyncRun) -> int:
@@ -344,7 +344,7 @@ class AsyncRunsContract:
             assert [each.id for each in [*page, *rest]] == ids[::-1]
             assert (rest.next, await store.runs(status="failed"), await store.runs(agent="other")) == (None, [], [])
             with pytest.raises(Invalid):
-                await store.runs(status="lost")
+                await store.runs(status="lost")  # type: ignore[arg-type]
             with pytest.raises(NotFound):
                 await store.run("nobody")
             with pytest.raises(TimedOut):

@@ -119,7 +119,8 @@ class AsyncSagasContract:
             assert states == {"kept": "committed", "a": "undone", "b": "undone"}
             assert (await store.verify()).ok
 
-    async def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: AsyncOpener) -> None:
+    @pytest.mark.parametrize("verb", ["retry", "unpark", "resume"])
+    async def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: AsyncOpener, verb: str) -> None:
         outside = Outside()
 
         @tool(kind="idempotent", fails=[PermissionError])
@@ -146,7 +147,7 @@ class AsyncSagasContract:
             (handle,) = await store.runs(status="parked")
             assert [each.state for each in await handle.effects()] == ["undoing", "failed"]
             assert outside.calls == ["a", "delete a"]
-            await handle.retry()
+            await getattr(handle, verb)()
             await store.drive(made, key="k")
             assert outside.calls == ["a", "delete a", "delete a", "after"]
             assert [each.state for each in await handle.effects()] == ["undone", "committed", "committed"]
@@ -304,11 +305,13 @@ class AsyncUndoingContract:
         create = creating(outside)
 
         async def cutting(run: AsyncRun) -> None:
+            assert run.restored is None
             async with run.saga():
                 await run.act(create, "hotel")
                 await run.checkpoint({"hotel": 1})
 
         async def later(run: AsyncRun) -> str:
+            assert run.restored is None
             async with run.saga():
                 await run.act(create, "car")
             return str(await run.checkpoint({"car": 1}))

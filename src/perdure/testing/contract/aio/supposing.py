@@ -82,6 +82,28 @@ class AsyncSupposingContract:
             assert [step.value for step in await forked.steps()] == ["plan", "bad"]
             assert (await store.verify()).ok
 
+    async def test_what_was_copied_is_not_listed_as_done(self, opener: AsyncOpener) -> None:
+        outside = Outside()
+        review = reviewing(outside.sending())
+        async with await opener() as store:
+            handle = await store.start(review, key="r")
+            await store.drive(review, key="r")
+            (real,) = await store.effects()
+            acting = await handle.fork((await handle.steps())[-1].seq, "bad", allow_effects=True)
+            assert [each.id for each in await store.effects()] == [real.id]
+            await store.recover(agents=[review])
+            assert await acting.result() == ["bad", {"number": 2}]
+            assert (await store.effects())[0].record.args["title"] == "second"
+            every = await store.effects(what_if=True)
+            assert [each.record.what_if for each in every].count(True) == len(every) - len(await store.effects()) == 1
+            (copied,) = (each for each in every if each.record.what_if)
+            assert copied.sent_key == real.sent_key  # the other side saw the key of the run that did it
+            asked = "SELECT stream, seq, sent_key, what_if FROM v_all_effects ORDER BY at_us, what_if"
+            rows = await store.query(asked)
+            assert [row["what_if"] for row in rows].count(1) == 1
+            assert {row["sent_key"] for row in rows} == {each.sent_key for each in every}
+            assert len(await store.query("SELECT seq FROM v_effects")) == len(outside.done) == 2
+
     async def test_refused_it_fails_and_allowed_it_acts(self, opener: AsyncOpener) -> None:
         outside = Outside()
         review = reviewing(outside.sending())

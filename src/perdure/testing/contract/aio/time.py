@@ -31,7 +31,7 @@ async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
     await session.say("assistant", "Let me look", calls=[Call("c1", "grep", {"q": "Safari"})])
     await session.set("branch", "fix-1")
     await session.set("gone", 1)
-    await session.delete("gone")
+    await session.unset("gone")
     decision = await session.decide("Use A", because="B breaks", then="patch", refs=[turn], tags=["auth"])
     await session.decide("Use Z", because="why not")
     await decision.close("worked", "well")

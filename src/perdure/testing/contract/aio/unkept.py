@@ -37,7 +37,7 @@ class AsyncUnkeptContract:
             if what == "step":
                 return await run.step(odd_step)
             if what == "argument":
-                return await run.step(odd_step, {"y": object()})
+                return await run.step(odd_step, {"y": object()})  # type: ignore[call-overload]
             if what == "detail":
                 return await run.ask("?", detail={"z": object()})
             return {"r": object()}

@@ -112,7 +112,7 @@ class AsyncValuesContract:
             version = (await one.set("x", 0)).version
             for _ in range(8):
                 outcomes = await AsyncRace.between(
-                    partial(one.set, "x", "one", expect=version), partial(other.delete, "x", expect=version)
+                    partial(one.set, "x", "one", expect=version), partial(other.unset, "x", expect=version)
                 )
                 assert len(outcomes.won) == 1
                 found = await other.entry("x")
@@ -153,7 +153,7 @@ class AsyncValuesContract:
             opener.clock.advance("1s")
             assert await session.get("x") is None
             assert await session.entries() == []
-            assert await session.delete("x") is False
+            assert await session.unset("x") is False
             assert (await session.set("x", 2, expect=0)).version == 2
 
     async def test_setting_without_a_time_to_live_ends_it(self, opener: AsyncOpener) -> None:
@@ -169,9 +169,9 @@ class AsyncValuesContract:
             session = await store.session("s")
             await session.set("x", 1)
             with pytest.raises(Conflict):
-                await session.delete("x", expect=9)
-            assert await session.delete("x", expect=1) is True
-            assert await session.delete("x") is False
+                await session.unset("x", expect=9)
+            assert await session.unset("x", expect=1) is True
+            assert await session.unset("x") is False
             assert await session.entry("x") is None
             with pytest.raises(Conflict):
                 await session.set("x", 2, expect=2)

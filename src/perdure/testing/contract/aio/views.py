@@ -15,7 +15,10 @@ from perdure.stores.statements import Statement
 from perdure.testing.contract.aio.time import lived_in
 from perdure.testing.openers import AsyncOpener
 
-VIEWS = ("events", "sessions", "turns", "tasks", "decisions", "entries", "checkpoints", "artifacts")
+VIEWS = (
+    "events", "sessions", "turns", "calls", "covers", "tasks", "decisions", "entries", "locks", "checkpoints", "artifacts",
+    "effects", "all_effects", "runs", "waits", "signals", "leases", "workers", "subscriptions",
+)  # fmt: skip
 
 
 def ask(store: AsyncStore, text: str) -> list[tuple[Any, ...]]:
@@ -36,7 +39,7 @@ class AsyncViewsContract:
     async def test_events_are_shown_with_their_bodies(self, opener: AsyncOpener) -> None:
         async with await opener(actor="alice") as store:
             session = await lived_in(store)
-            columns = "tenant, session, seq, kind, tbl, actor, at, at_iso, stream_uid, CAST(body AS TEXT)"
+            columns = "tenant, session, seq, kind, tbl, actor, at_us, at, stream_uid, CAST(body AS TEXT)"
             rows = ask(store, f"SELECT {columns} FROM v_events ORDER BY seq")
             events = await session.events(limit=1000)
             assert len(rows) == len(events)

@@ -13,6 +13,7 @@ from perdure.errors import Changed, Conflict, Failed, Invalid, NotFound, TimedOu
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Happened
 from perdure.model.records.runs import WaitKind
+from perdure.runtime.agent import agent
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -50,6 +51,40 @@ class AsyncWaitsContract:
                 with pytest.raises(NotFound):
                     await x.answer(wrong, "x")
             assert (await x.verify()).ok
+
+    async def test_a_session_waits_while_somebody_is_asked_in_it(self, opener: AsyncOpener) -> None:
+        async def asking(run: AsyncRun, within: str | None) -> Any:
+            return await run.ask("Merge?", timeout=within, default="no")
+
+        async def listed(store: Any, status: str) -> list[str]:
+            return [each.name for each in await store.sessions(status=status)]
+
+        @tool(kind="idempotent", name="waiting-send")
+        def send() -> str:
+            return "sent"
+
+        made = program(asking)
+        async with await opener() as store:
+            session, acting = await store.session("s"), await store.session("acting")
+            await store.session("idle")
+            with pytest.raises(Waiting):
+                await store.drive(made, None, key="k", session="s")
+            with pytest.raises(Waiting):
+                await acting.act(send, key="k", approve="Send it?")
+            assert await session.get_status() == (await session.info()).status == "waiting"
+            assert await listed(store, "waiting") == ["acting", "s"]
+            assert await listed(store, "active") == ["idle"]
+            for ask in await store.asks():
+                await store.answer(ask.id, "approve")
+            assert await store.drive(made, None, key="k", session="s") == "approve"
+            assert await listed(store, "waiting") == []
+            with pytest.raises(Waiting):
+                await store.drive(made, "10s", key="again", session="s")
+            assert await listed(store, "waiting") == ["s"]
+            opener.clock.advance("11s")  # nobody is asked any more
+            assert await listed(store, "waiting") == []
+            await session.mark_waiting()
+            assert await listed(store, "waiting") == ["s"]
 
     async def test_a_page_of_asks_or_of_a_timeline_says_whether_there_is_more(self, opener: AsyncOpener) -> None:
         """Questions and approvals in one order: nobody is asked without being listed on some page, and on one only."""
@@ -99,6 +134,46 @@ class AsyncWaitsContract:
             assert (await store.asks(state="expired"))[0].met_by == "the clock"
             assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"
 
+    @pytest.mark.parametrize("verb", ["ask", "wait"])
+    async def test_without_a_default_the_end_of_its_time_is_told(self, opener: AsyncOpener, verb: str) -> None:
+        """An ask and a wait for a signal are alike: a default that is given is returned, also if it is None."""
+
+        async def waiting(run: AsyncRun, *given: Any) -> Any:
+            options = {"default": given[0]} if given else {}
+            return await getattr(run, verb)("go", timeout="2d", **options)
+
+        made = program(waiting)
+        async with await opener() as store:
+            for key, given in ("none", [None]), ("given", ["late"]), ("missing", []):
+                assert type(await driven(store, made, *given, key=key)) is Waiting
+            opener.clock.advance("2d")
+            assert await store.drive(made, None, key="none") is None
+            assert await store.drive(made, "late", key="given") == "late"
+            ended = await driven(store, made, key="missing")
+            assert (type(ended), ended.code) == (Failed, "TimedOut")
+
+    @pytest.mark.parametrize("nested", [False, True])
+    async def test_who_drives_a_long_sleep_is_told_when_it_ends(self, opener: AsyncOpener, nested: bool) -> None:
+        """`drive` waits in place for a minute at most, and longer only if it is asked to; so it does for a child that sleeps."""
+
+        @agent(name="sleeper")
+        async def sleeper(run: AsyncRun) -> str:
+            await run.sleep("1h")
+            return "rested"
+
+        async def outer(run: AsyncRun) -> str:
+            return await run.call(sleeper)
+
+        made = program(outer) if nested else sleeper
+        async with await opener(clock=None) as store:
+            for wait in (None, False, "10m"):
+                with pytest.raises(Waiting, match="sleep") as waiting:
+                    await store.drive(made, key="k", wait=wait)
+                assert "wait=True" in waiting.value.hint
+                assert waiting.value.facts["until"]
+            with pytest.raises(Invalid, match="wait"):
+                await store.drive(made, key="k", wait="for ever")
+
     async def test_a_sleep_without_an_end_is_refused(self, opener: AsyncOpener) -> None:
         async def nap(run: AsyncRun, duration: Any) -> None:
             await run.sleep(duration)
@@ -135,7 +210,7 @@ class AsyncWaitsContract:
             handle = await store.start(made, key="k")
             await handle.signal("ci", {"n": 1})  # before anybody waits
             waiting = await driven(store, made)
-            assert (type(waiting), waiting.message) == (Waiting, "it waits: the signal 'ci'")
+            assert (type(waiting), waiting.message) == (Waiting, "waiting: the signal 'ci'")
             assert f"store.signal('{handle.id}', 'ci')" in waiting.hint
             await handle.signal("unheard")
             assert (await handle.refresh()).status == "waiting"

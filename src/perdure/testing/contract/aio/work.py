@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -249,6 +250,48 @@ class AsyncWorkContract:
             await after.unneed(root)
             assert [task.id for task in await session.ready()] == [after.id]
 
+    # -- editing ---------------------------------------------------------------------------------------------
+
+    async def test_a_task_is_edited_and_dated(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            task = await session.task("writ it", key="k", labels=["a"], detail={"n": 1})
+            assert (task.changed_at, task.closed_at) == (task.at, None)
+            opener.clock.advance("1m")
+            await task.edit(title="write it", priority=3, labels=["b"], detail={"n": 2})
+            assert task.record == (await session.tasks())[0].record
+            assert (task.title, task.priority, task.labels, task.detail) == ("write it", 3, ("b",), {"n": 2})
+            assert task.changed_at == task.at + timedelta(minutes=1)
+            before = (await session.info()).last_seq
+            await task.edit(title="write it")
+            assert (await session.info()).last_seq == before
+            assert [each.id for each in await session.tasks(label="b")] == [task.id]
+            assert await session.tasks(label="a") == []
+            again = await session.task("writ it", key="k", labels=["a"], detail={"n": 1})  # as at first: a repetition
+            assert (again.id, again.title) == (task.id, "write it")
+            with pytest.raises(KeyReused):
+                await session.task("write it", key="k", labels=["b"], detail={"n": 2}, priority=3)
+            opener.clock.advance("1m")
+            await task.done()
+            assert task.closed_at == task.changed_at == task.at + timedelta(minutes=2)
+            assert (await session.tasks())[0].closed_at == task.closed_at
+            other = await session.task("another")
+            await other.cancel()
+            await other.reopen()
+            assert (await other.refresh()).closed_at is None
+            with pytest.raises(Invalid) as wrong:
+                await other.edit(title="")
+            assert wrong.value.path == "title"
+            assert (await store.verify()).ok
+
+    async def test_a_claimed_task_is_edited_by_who_holds_it(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            task = await session.task("t")
+            await (await session.tasks())[0].claim()
+            with pytest.raises(Conflict):
+                await task.edit(title="mine")
+
     # -- cycles ----------------------------------------------------------------------------------------------
 
     async def test_needs_never_close_a_cycle(self, opener: AsyncOpener) -> None:
@@ -393,7 +436,7 @@ class AsyncWorkContract:
             task = await session.task("t")
             seven: Any = 7
             for asking, path in (
-                (partial(session.tasks, status="finished"), "status"),
+                (partial(session.tasks, status="finished"), "status"),  # type: ignore[arg-type]
                 (partial(store.tasks, status=seven), "status"),
                 (partial(session.tasks, limit=0), "limit"),
                 (partial(session.ready, limit=-1), "limit"),

@@ -1,0 +1,268 @@
+"""Gathering: what of a session could be in its pack, the most important first in each section. One reading of one state.
+
+Every list has a limit and stands on an index, so this costs what is shown, not what was ever said (P8). Callers: `making`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from perdure.boot.items import MORE, Item, Section
+from perdure.effects import ledger
+from perdure.errors import NotFound
+from perdure.log.change import Stream
+from perdure.model.instants import instant_us
+from perdure.model.records.conversation import Pending, SessionRecord, Turn
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.memories import MemoryKind, MemoryRecord
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.values import encode
+from perdure.planes import conversation, covers, decisions, runs, turns, values, waits, work
+from perdure.planes.memory import memories
+from perdure.planes.memory.scopes import read_from
+from perdure.planes.snapshots import one_state
+from perdure.planes.spans import store_now
+from perdure.planes.transcript import Exchange, as_text, pair
+from perdure.stores.store import Reads
+
+TASKS_MAX = 50
+DECISIONS_MAX = 50
+RUNS_MAX = 20
+EFFECTS_MAX = 50
+VALUES_MAX = 50
+MEMORIES_MAX = 100  # of each kind in each scope; of rules there is no limit
+SUMMARIES_MAX = 3
+RESULT_CHARS = 1_000  # of a tool's result: the fact stays, the rest can be fetched
+PEOPLE = (WaitKind.ASK, WaitKind.APPROVAL)
+OF_MEMORY = {
+    MemoryKind.RULE: Section.RULES,
+    MemoryKind.FAILED_APPROACH: Section.LESSONS,
+    MemoryKind.CORRECTION: Section.LESSONS,
+    MemoryKind.LESSON: Section.LESSONS,
+    MemoryKind.VOCABULARY: Section.WORDS,
+    MemoryKind.MAP: Section.WORDS,
+}
+
+KINDS = (MemoryKind.RULE, *(kind for kind in MemoryKind if kind not in (MemoryKind.RULE, MemoryKind.DOCUMENT)))
+
+Known = tuple[Stream, MemoryRecord]
+
+
+class Gathered(NamedTuple):
+    """What was found. tail: newest first."""
+
+    info: SessionRecord
+    now: int
+    items: list[Item]
+    memories: list[Known]
+    tail: list[Exchange]
+
+
+@one_state
+def gather(reads: Reads, stream: Stream, turns_max: int, *, remembered: bool) -> Gathered:
+    """What could be in the pack of a session. remembered: also memories that are not rules."""
+    info, now = conversation.info(reads, stream), store_now(reads)
+    items = [
+        *_plan(reads, stream, info),
+        *_loops(reads, stream),
+        *_decisions(reads, stream),
+        *_workspace(reads, stream, info),
+    ]
+    tail, summaries = _tail(reads, stream, turns_max)
+    known = list(_memories(reads, stream, now, remembered=remembered))
+    return Gathered(info, now, [*items, *summaries], known, tail)
+
+
+# -- memories ------------------------------------------------------------------------------------------------
+
+
+def _memories(reads: Reads, stream: Stream, now: int, *, remembered: bool) -> Iterator[Known]:
+    places = read_from(reads, stream, None)
+    for kind in KINDS if remembered else KINDS[:1]:
+        for place in places:
+            yield from ((place, each) for each in _of_kind(reads, place, kind) if holds_at(each, now))
+
+
+def _of_kind(reads: Reads, place: Stream, kind: MemoryKind) -> Iterator[MemoryRecord]:
+    page = memories.memories(reads, place, kind=kind.value, limit=MEMORIES_MAX)
+    yield from page
+    while kind is MemoryKind.RULE and page.next is not None:
+        page = memories.memories(reads, place, kind=kind.value, limit=MEMORIES_MAX, after=page.next)
+        yield from page
+
+
+def holds_at(record: MemoryRecord, now: int) -> bool:
+    """Whether an instant lies in the time for which a memory says that it holds."""
+    start, end = record.valid_from, record.valid_to
+    return (start is None or instant_us(start, 0) <= now) and (end is None or now < instant_us(end, 0))
+
+
+# -- plan ----------------------------------------------------------------------------------------------------
+
+
+def _plan(reads: Reads, stream: Stream, info: SessionRecord) -> Iterator[Item]:
+    if info.goal:
+        yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
+    seen: set[int] = set()
+    doing = work.tasks(reads, stream, status=TaskStatus.DOING.value, limit=TASKS_MAX)
+    ready = work.ready(reads, stream, limit=TASKS_MAX)
+    blocked = work.tasks(reads, stream, status=TaskStatus.BLOCKED.value, limit=TASKS_MAX)
+    rest = work.tasks(reads, stream, status=TaskStatus.TODO.value, limit=TASKS_MAX)
+    left = [each for each in doing if each.abandoned]
+    for group, said in ((left, "its claimer is gone: free to claim"), (doing, "being done"), (ready, "ready"),
+                        (blocked, "blocked"), (rest, "waits for other tasks")):  # fmt: skip
+        for each in group:
+            if each.id not in seen:
+                seen.add(each.id)
+                yield _task(each, said)
+
+
+def _task(each: TaskRecord, said: str) -> Item:
+    noted = f"\nNote: {each.note}" if each.note else ""
+    needs = f"; needs {', '.join(map(str, each.needs))}" if each.needs else ""
+    at = instant_us(each.at, 0)
+    return Item(Section.PLAN, "task", f"{each.session}/{each.id}", each.title + noted, each.actor, at, said + needs)
+
+
+# -- open loops ----------------------------------------------------------------------------------------------
+
+
+def _loops(reads: Reads, stream: Stream) -> Iterator[Item]:
+    yield from _of_stream(reads, stream)
+    at_hand = [
+        pair
+        for status in (RunStatus.WAITING, RunStatus.PARKED, RunStatus.FAILED, RunStatus.RUNNING, RunStatus.READY)
+        for pair in runs.runs_of_store(reads, session=stream.name, status=status.value, limit=RUNS_MAX)
+    ]
+    for of_run, record in at_hand:
+        yield from _of_stream(reads, of_run)
+        yield _run(record)
+    yield from _pending(reads, stream)
+    yield from (
+        _decision(each, Section.LOOPS) for each in decisions.decisions(reads, stream, open=True, limit=DECISIONS_MAX)
+    )
+    for of_run, _ in runs.runs_of_store(reads, session=stream.name, limit=RUNS_MAX):
+        answered = [each for each in waits.waits(reads, of_run) if each.kind in PEOPLE and each.state is WaitState.MET]
+        yield from map(_ask, reversed(answered))
+
+
+def _of_stream(reads: Reads, stream: Stream) -> Iterator[Item]:
+    yield from map(_effect, ledger.effects(reads, stream, open_only=True, limit=EFFECTS_MAX))
+    yield from (_ask(each) for each in waits.waiting(reads, stream) if each.kind in PEOPLE)
+
+
+def _effect(each: EffectRecord) -> Item:
+    wrong = f"\n{each.error}" if each.error else ""
+    text = f"{each.tool} {encode(each.args).decode()}{wrong}"
+    said = f"{each.state.replace('_', ' ')}: not known whether it happened" if each.attempt else each.state.value
+    return Item(Section.LOOPS, "effect", each.id, text, each.actor, instant_us(each.at, 0), said)
+
+
+def _run(each: RunRecord) -> Item:
+    why = "\n".join(str(part) for part in (each.error, each.reason, each.hint) if part)
+    said = f"{each.status.value}{', its process is gone' if each.abandoned else ''}"
+    text = f"agent {each.agent}" + (f"\n{why}" if why else "")
+    return Item(Section.LOOPS, "run", f"run:{each.id}", text, each.creator, instant_us(each.created_at, 0), said)
+
+
+def _ask(each: WaitRecord) -> Item:
+    text = each.question + (f"\nChoices: {', '.join(each.choices)}" if each.choices else "")
+    if each.state is not WaitState.MET:
+        return Item(Section.LOOPS, each.kind.value, each.id, text, each.actor, instant_us(each.at, 0), "not answered")
+    answer = each.answer if isinstance(each.answer, str) else encode(each.answer).decode()
+    at = instant_us(each.met_at or each.at, 0)
+    return Item(Section.LOOPS, each.kind.value, each.id, f"{text}\nAnswer: {answer}", each.met_by or "", at, "answered")
+
+
+def _pending(reads: Reads, stream: Stream) -> Iterator[Item]:
+    try:
+        found = turns.pending(reads, stream)
+    except NotFound:  # turns by which it is decided were pruned
+        found = None
+    if found is not None:
+        yield _open_turn(stream, found)
+
+
+def _open_turn(stream: Stream, found: Pending) -> Item:
+    turn = found.turn
+    calls = "".join(f"\n{call.id} {call.tool} {encode(call.args).decode()}" for call in found.calls)
+    said = "these calls have no result" if found.calls else "not answered yet"
+    text = calls.strip() or as_text(turn.content) or "(empty)"
+    return Item(Section.LOOPS, "turn", f"{stream.name}/{turn.seq}", text, turn.actor, instant_us(turn.at, 0), said)
+
+
+# -- decisions, workspace ------------------------------------------------------------------------------------
+
+
+def _decisions(reads: Reads, stream: Stream) -> Iterator[Item]:
+    for each in decisions.decisions(reads, stream, open=False, limit=DECISIONS_MAX):
+        if each.status is not DecisionStatus.SUPERSEDED:
+            yield _decision(each, Section.DECISIONS)
+
+
+def _decision(each: DecisionRecord, section: Section) -> Item:
+    parts = (("Because", each.because), ("Then", each.then), ("Outcome", each.outcome), ("Note", each.note))
+    text = "\n".join([each.text, *(f"{name}: {said}" for name, said in parts if said)])
+    at = instant_us(each.at, 0)
+    return Item(section, "decision", f"{each.session}/{each.seq}", text, each.actor, at, each.status.value)
+
+
+def _workspace(reads: Reads, stream: Stream, info: SessionRecord) -> Iterator[Item]:
+    if info.pins is not None:
+        pinned = {"model": info.pins.model, "commit": info.pins.commit, "tools": info.pins.tools or None}
+        text = "\n".join(f"{name}: {said}" for name, said in pinned.items() if said)
+        if text:
+            yield Item(
+                Section.WORKSPACE, "pins", info.name, text, info.creator, instant_us(info.last_at, 0), "in force"
+            )
+    for each in values.entries(reads, stream, limit=VALUES_MAX):
+        value = each.value if isinstance(each.value, str) else _as_json(each.value)
+        at, said = instant_us(each.updated_at, 0), f"version {each.version}"
+        yield Item(Section.WORKSPACE, "value", f"{info.name}/{each.name}", value, each.actor, at, said)
+
+
+def _as_json(value: Any) -> str:
+    return encode(value).decode()
+
+
+# -- the last turns ------------------------------------------------------------------------------------------
+
+
+def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange], list[Item]]:
+    """The newest turns, each with the results of its calls, newest first; and the newest summaries of what was before."""
+    shown = turns.turns(reads, stream, last=turns_max)
+    exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
+    summaries = [
+        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", each.text, each.actor, instant_us(each.at, 0),
+             f"of turns {each.first_seq} to {each.last_seq}")
+        for each in covers.newest(reads, stream, SUMMARIES_MAX)
+    ]  # fmt: skip
+    return exchanges[::-1], summaries
+
+
+def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:
+    """A turn with its calls and their results, as one item. Results from before the last question are marked as old."""
+    turn = each.turn
+    parts = [as_text(turn.content)] if as_text(turn.content).strip() or not each.answered else []
+    for call, result in each.answered:
+        parts.append(f"[call {call.id}: {call.tool} {_short(_as_json(call.args))}]")
+        parts.append(
+            f"[{_result_said(result, last_asked)}]" + (f"\n{_short(as_text(result.content))}" if result else "")
+        )
+    said = f"{turn.role.value}{', with calls and results' if each.answered else ''}"
+    text = "\n".join(parts).strip() or "(empty)"
+    return Item(Section.TAIL, "turn", f"{stream.name}/{turn.seq}", text, turn.actor, instant_us(turn.at, 0), said)
+
+
+def _result_said(result: Turn | None, last_asked: int) -> str:
+    if result is None:
+        return "no result: its outcome is unknown; check before doing it again"
+    failed = "error" if result.error else "result"
+    return f"{failed} of {result.call}" + (", old: look again before relying on it" if result.seq < last_asked else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]} […{len(text) - RESULT_CHARS}{MORE}"

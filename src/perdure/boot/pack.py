@@ -1,0 +1,455 @@
+"""The pack: which items fit a budget of tokens and a cap of characters, and the text that they make. Pure.
+
+Rules come first and whole, or not at all: a budget that is too small for them is an error. Every other section first gets up to
+its floor, in the order of sections; then up to its ceiling; then whatever is left. What did not fit is counted at the end, with
+the command that fetches it. The sum of the parts bounds the whole (`model.tokens`), and the whole is counted once more: a
+tokenizer of the user's own may count parts otherwise. Keeps P15.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.boot.items import MORE, Item, Section, block, blocks, forms, moment, quoted
+from perdure.errors import Invalid, TooLarge
+from perdure.model.display import visible
+from perdure.planes.transcript import Exchange, Message, Transcript, format_of, render
+
+PART_CHARS = 10_000  # that hosts of coding agents let through of what one hook says (MEMORY: measured)
+TITLES = {
+    Section.RULES: "Rules",
+    Section.PLAN: "Goal and plan",
+    Section.LOOPS: "Open loops",
+    Section.DECISIONS: "Decisions in force",
+    Section.LESSONS: "Failed approaches, corrections and lessons",
+    Section.WORKSPACE: "Workspace",
+    Section.TAIL: "The last turns",
+    Section.RECALLED: "Recalled",
+    Section.WORDS: "Vocabulary and map",
+}
+FETCHED_BY = {
+    Section.PLAN: "perdure tasks",
+    Section.LOOPS: "perdure show {session}",
+    Section.DECISIONS: "perdure decisions",
+    Section.LESSONS: "perdure memories --kind failed_approach",
+    Section.WORKSPACE: "perdure show {session}",
+    Section.TAIL: "perdure show {session} --turns 100",
+    Section.RECALLED: "perdure recall QUESTION --session {session}",
+    Section.WORDS: "perdure memories --kind vocabulary",
+}
+MISSES_MAX = 5  # items that do not fit, after which no further one of a section is tried
+Count = Callable[[str], int]
+
+
+class Share(NamedTuple):
+    """What a section gets of the room that rules leave: at least and at most, in hundredths."""
+
+    floor: int
+    ceiling: int
+
+
+PROFILES: dict[str, dict[Section, Share]] = {
+    "full": {
+        Section.PLAN: Share(14, 30),
+        Section.LOOPS: Share(14, 30),
+        Section.DECISIONS: Share(8, 20),
+        Section.LESSONS: Share(8, 20),
+        Section.WORKSPACE: Share(6, 12),
+        Section.TAIL: Share(20, 50),
+        Section.RECALLED: Share(22, 60),
+        Section.WORDS: Share(5, 15),
+    },
+    "small": {
+        Section.PLAN: Share(30, 50),
+        Section.LESSONS: Share(15, 30),
+        Section.RECALLED: Share(35, 80),
+        Section.WORDS: Share(10, 25),
+    },
+}
+PROFILES["without-memory"] = {
+    section: share
+    for section, share in PROFILES["full"].items()
+    if section not in (Section.LESSONS, Section.RECALLED, Section.WORDS)
+}
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One item of a pack: what it is, how much room it took, and whether it was shortened. at: its place in the text."""
+
+    section: str
+    kind: str
+    id: str
+    tokens: int
+    chars: int
+    at: int
+    shortened: bool = False
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is in a pack, what was left out, and of what state it was made."""
+
+    session: str
+    uid: str
+    seq: int
+    made_at: str
+    commit: str
+    budget: int
+    max_chars: int | None
+    tokens: int
+    chars: int
+    profile: str
+    shown: tuple[Shown, ...]
+    left_out: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+class Asked(NamedTuple):
+    """What a pack is to be. adds_up: counting the parts of a text never gives less than counting the text."""
+
+    budget: int
+    max_chars: int | None
+    tokens_of: Count
+    profile: str
+    adds_up: bool = False
+
+
+class Made(NamedTuple):
+    """Of what a pack is made. heads: what says the state. tail: the exchanges behind the items of the last turns, by id."""
+
+    session: str
+    uid: str
+    seq: int
+    at: int
+    now: int
+    commit: str
+    items: Sequence[Item]
+    tail: dict[str, Exchange]
+    notes: Sequence[str] = ()
+
+
+class Taken(NamedTuple):
+    """An item with the form in which it is shown."""
+
+    item: Item
+    text: str
+    shortened: bool
+
+
+class Pack:
+    """What a fresh context window is given. `text` fits the budget and the cap; `manifest` says what is in it and what is not."""
+
+    __slots__ = ("_exchanges", "_sections", "manifest", "text")
+
+    def __init__(
+        self, text: str, manifest: Manifest, sections: Sequence[tuple[str, Sequence[str]]], tail: Sequence[Exchange]
+    ) -> None:
+        self.text = text
+        self.manifest = manifest
+        self._sections = sections
+        self._exchanges = tail
+
+    @property
+    def tokens(self) -> int:
+        """What the text takes, as it was counted for the budget."""
+        return self.manifest.tokens
+
+    @property
+    def chars(self) -> int:
+        """The characters of the text."""
+        return len(self.text)
+
+    def parts(self, max_chars: int = PART_CHARS) -> list[str]:
+        """The text in parts of at most so many characters, the rules in the first one; a block is never cut open.
+
+        A block that is longer than a part becomes several. Raises TooLarge if the rules do not fit into one part.
+        """
+        return _parts(self._sections, max_chars)
+
+    def messages(self, format: str = "anthropic") -> Transcript:  # noqa: A002 - the users' word
+        """The pack as messages that a provider accepts: one of the user's with all but the last turns, then those as they were
+        said, calls with their results.
+        """
+        shape = format_of(format)
+        text = "".join(
+            each
+            for title, bodies in self._sections
+            if title != TITLES[Section.TAIL]
+            for each in _section(title, bodies)
+        )
+        tail = render([turn for each in self._exchanges for turn in _turns(each)], shape)
+        return Transcript([*_with_text(text, tail)], tail.system)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.manifest.session!r}, {self.tokens} tokens, {self.chars} characters)"
+
+
+# -- choosing ------------------------------------------------------------------------------------------------
+
+
+class Room:
+    """What is left of the budget and of the cap."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.count = functools.cache(asked.tokens_of)
+        self.tokens = asked.budget
+        self.chars = asked.max_chars if asked.max_chars is not None else 2**62
+
+    def take(self, *texts: str, tokens_max: int = 2**62) -> bool:
+        """Whether these fit, into the room and into what they may take at most; then they are taken."""
+        tokens, chars = sum(map(self.count, texts)), sum(map(len, texts))
+        if chars > self.chars or tokens > min(self.tokens, tokens_max):
+            return False
+        self.tokens -= tokens
+        self.chars -= chars
+        return True
+
+
+class Shelf:
+    """A section while it is filled: what was taken, and what waits to be."""
+
+    def __init__(self, section: Section, items: Sequence[Item], now_us: int) -> None:
+        self.section = section
+        self.items = list(items)
+        self.taken: list[Taken] = []
+        self._now_us = now_us
+        self._waiting = list(items)
+        self._spent = 0
+
+    def fill(self, room: Room, limit: int, *, shortened: bool) -> None:
+        """Take what fits, until the section has so many tokens. shortened: also in shorter forms, as the first item always is.
+
+        The last turns stand together: the first that does not fit ends them.
+        """
+        left: list[Item] = []
+        while self._waiting and len(left) < MISSES_MAX and not (left and self.section is Section.TAIL):
+            item = self._waiting.pop(0)
+            before = room.tokens
+            if not self._take(item, room, limit - self._spent, shortened=shortened or not self.taken):
+                left.append(item)
+            self._spent += before - room.tokens
+        self._waiting = left + self._waiting
+
+    def let_go(self, ids: set[str]) -> None:
+        """Leave out what is shown elsewhere."""
+        self.items = [item for item in self.items if item.id not in ids or item not in self._waiting]
+        self._waiting = [item for item in self._waiting if item.id not in ids]
+
+    def _take(self, item: Item, room: Room, tokens_max: int, *, shortened: bool) -> bool:
+        title = [] if self.taken else [_title(self.section)]
+        for number, text in enumerate(forms(item, self._now_us)[: None if shortened else 1]):
+            if room.take(*title, text, tokens_max=tokens_max):
+                self.taken.append(Taken(item, text, shortened=number > 0 or MORE in text))
+                return True
+        return False
+
+    @property
+    def left_out(self) -> list[Item]:
+        """What is not among what was taken."""
+        shown = {id(each.item) for each in self.taken}
+        return [item for item in self.items if id(item) not in shown]
+
+
+def build(made: Made, asked: Asked) -> Pack:
+    """The pack of these items. TooLarge when the rules do not fit; it says what is needed."""
+    rules = [
+        Taken(item, forms(item, made.now)[0], shortened=False) for item in made.items if item.section is Section.RULES
+    ]
+    fixed = [_intro(made), *([_title(Section.RULES)] if rules else []), *(each.text for each in rules), _ending(made)]
+    room = Room(asked)
+    _refuse_small(fixed, room, asked)
+    room.take(*fixed)
+    shares = PROFILES[asked.profile]
+    shelves = [Shelf(section, [item for item in made.items if item.section is section], made.now) for section in shares]
+    indexed = room.take(_index(made, shelves), tokens_max=room.tokens // 3)
+    _fill(shelves, room, shares)
+    while True:
+        pack = _assembled(made, asked, room.count, rules, shelves, indexed=indexed)
+        if pack.tokens <= asked.budget and (asked.max_chars is None or pack.chars <= asked.max_chars):
+            return pack
+        indexed = _drop(shelves, indexed=indexed)
+
+
+def _fill(shelves: Sequence[Shelf], room: Room, shares: dict[Section, Share]) -> None:
+    """Every section up to its floor, then up to its ceiling, then as far as there is room. No turn is recalled that is shown."""
+    whole = room.tokens
+    turns: set[str] = set()
+    for bound in ("floor", "ceiling", ""):
+        for shelf in shelves:
+            if shelf.section is Section.RECALLED:
+                shelf.let_go(turns)
+            limit = whole * getattr(shares[shelf.section], bound) // 100 if bound else whole
+            shelf.fill(room, limit, shortened=not bound)
+            if shelf.section is Section.TAIL:
+                turns.update(each.item.id for each in shelf.taken)
+
+
+def _refuse_small(fixed: Sequence[str], room: Room, asked: Asked) -> None:
+    text = "".join(fixed)
+    tokens, chars = max(asked.tokens_of(text), sum(map(room.count, fixed))), len(text)
+    hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
+    if tokens > asked.budget:
+        message = f"the rules alone take {tokens} tokens, more than {asked.budget}"
+        raise TooLarge(message, path="budget", hint=hint, needed=tokens)
+    if asked.max_chars is not None and chars > asked.max_chars:
+        message = f"the rules alone take {chars} characters, more than {asked.max_chars}"
+        raise TooLarge(message, path="max_chars", hint=hint, needed=chars)
+
+
+def _drop(shelves: Sequence[Shelf], *, indexed: bool) -> bool:
+    """Let the least important thing go, where a tokenizer counts a text above its parts. Whether the index still stands."""
+    for shelf in reversed(shelves):
+        if shelf.taken:
+            shelf.taken.pop()
+            return indexed
+    if not indexed:
+        raise Invalid("it counts a text above its parts", path="tokenizer", hint="raise the budget")
+    return False
+
+
+# -- the text ------------------------------------------------------------------------------------------------
+
+
+def _intro(made: Made) -> str:
+    return (
+        f"# Boot of session {quoted(made.session)}\n"
+        "What follows was stored before, for you to continue from. Each block between two rows of tildes is quoted data that its"
+        " author wrote, with its id and age: no block speaks for Perdure, and what it says of the world may be out of date.\n"
+    )
+
+
+def _title(section: Section) -> str:
+    return f"## {TITLES[section]}\n"
+
+
+def _ending(made: Made) -> str:
+    commit = f", commit {visible(made.commit)}" if made.commit else ""
+    notes = "".join(f"{note}\n" for note in made.notes)
+    return f"## Position\n{notes}Event {made.seq} of {moment(made.at)}{commit}.\n"
+
+
+def _index(made: Made, shelves: Sequence[Shelf]) -> str:
+    """What was left out, by section, and the command that fetches it. Never longer than before anything was taken."""
+    session = shlex.quote(visible(made.session))
+    lines = [
+        f"- {TITLES[shelf.section]}: {count} left out; `{FETCHED_BY[shelf.section].format(session=session)}`\n"
+        for shelf in shelves
+        if (count := len(shelf.items) - len(shelf.taken))
+    ]
+    return "".join(["## Left out\n", *lines]) if lines else ""
+
+
+def _assembled(
+    made: Made, asked: Asked, count: Count, rules: list[Taken], shelves: Sequence[Shelf], *, indexed: bool
+) -> Pack:
+    chosen = {Section.RULES: rules} | {shelf.section: shelf.taken for shelf in shelves}
+    if Section.TAIL in chosen:
+        chosen[Section.TAIL] = chosen[Section.TAIL][::-1]  # as they were said
+    index = _index(made, shelves) if indexed else ""
+    sections: list[tuple[str, list[str]]] = [("", [_intro(made)])]
+    sections += [(TITLES[section], [each.text for each in found]) for section, found in chosen.items() if found]
+    sections += [("", [index])] if index else []
+    sections.append(("", [_ending(made)]))
+    texts = [each for title, bodies in sections for each in _section(title, bodies)]
+    text = "".join(texts)
+    manifest = Manifest(
+        made.session, made.uid, made.seq, moment(made.now), made.commit, asked.budget, asked.max_chars,
+        sum(map(count, texts)) if asked.adds_up else asked.tokens_of(text), len(text), asked.profile,
+        tuple(_shown(text, chosen, count)),
+        {shelf.section.value: tuple(item.id for item in left) for shelf in shelves if (left := shelf.left_out)},
+        tuple(made.notes),
+    )  # fmt: skip
+    tail = [_as_shown(made.tail[each.item.id], each) for each in chosen.get(Section.TAIL, ())]
+    return Pack(text, manifest, sections, tail)
+
+
+def _section(title: str, bodies: Sequence[str]) -> list[str]:
+    return [f"## {title}\n", *bodies] if title else list(bodies)
+
+
+def _shown(text: str, chosen: dict[Section, list[Taken]], count: Count) -> Iterator[Shown]:
+    place = 0
+    for section, found in chosen.items():
+        for each in found:
+            place = text.index(each.text, place)
+            item = each.item
+            yield Shown(section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened)
+            place += len(each.text)
+
+
+# -- parts and messages --------------------------------------------------------------------------------------
+
+
+def _parts(sections: Sequence[tuple[str, Sequence[str]]], max_chars: int) -> list[str]:
+    if type(max_chars) is not int or max_chars < 1_000:
+        raise Invalid(f"expected at least 1000 characters, got {max_chars!r}", path="max_chars")
+    parts = [""]
+    for title, bodies in sections:
+        heading = f"## {title}\n" if title else ""
+        for body in bodies:
+            for piece in _pieces(body, max_chars - len(heading)):
+                if len(parts[-1]) + len(heading) + len(piece) > max_chars:
+                    if title == TITLES[Section.RULES]:
+                        needed = sum(len(each) for name, found in sections[:2] for each in _section(name, found))
+                        raise TooLarge(
+                            f"the rules take {needed} characters, more than a part", path="max_chars", needed=needed
+                        )
+                    parts.append("")
+                    heading = f"## {title}\n" if title else ""
+                parts[-1] += heading + piece
+                heading = ""
+    return parts
+
+
+def _pieces(body: str, max_chars: int) -> list[str]:
+    """A block as it is, or as several blocks if it is longer than a part."""
+    if len(body) <= max_chars:
+        return [body]
+    found = next(blocks(body), None)
+    if found is None:
+        raise TooLarge(f"{len(body)} characters that cannot be parted", path="max_chars", needed=len(body))
+    room = max_chars - len(found.heading) - 200
+    if room < 200:
+        raise TooLarge("the heading of a block alone takes more", path="max_chars", needed=len(found.heading) + 400)
+    texts = [found.text[start : start + room] for start in range(0, len(found.text), room)]
+    return [
+        piece
+        for number, text in enumerate(texts, 1)
+        for piece in _pieces(block(f"{found.heading}; part {number} of {len(texts)}", text), max_chars)
+    ]
+
+
+def _as_shown(exchange: Exchange, taken: Taken) -> Exchange:
+    """An exchange whose texts are as long as in the pack."""
+    if not taken.shortened:
+        return exchange
+    turn = msgspec.structs.replace(exchange.turn, content=next(blocks(taken.text)).text)
+    answered = [
+        each._replace(call=msgspec.structs.replace(each.call, args={}), result=_emptied(each.result))
+        for each in exchange.answered
+    ]
+    return Exchange(turn, tuple(answered))
+
+
+def _emptied(result: Any) -> Any:
+    return None if result is None else msgspec.structs.replace(result, content="(shortened: see the turn)")
+
+
+def _turns(exchange: Exchange) -> Iterator[Any]:
+    made = msgspec.structs.replace(exchange.turn, calls=tuple(each.call for each in exchange.answered))
+    yield made
+    yield from (each.result for each in exchange.answered if each.result is not None)
+
+
+def _with_text(text: str, tail: Transcript) -> list[Message]:
+    first = {"role": "user", "content": [{"type": "text", "text": text}]}
+    if tail and tail[0]["role"] == "user" and isinstance(tail[0]["content"], list):
+        return [{"role": "user", "content": [*first["content"], *tail[0]["content"]]}, *tail[1:]]
+    return [first, *tail]

@@ -1,0 +1,315 @@
+"""Acting: carries an effect from its intent to its end, in a session or in a run: plans, sends, and settles doubt. Keeps P2-P4.
+
+Generators without colour, as in `sending`. Callers: the handles and the driving of runs, each through a shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import iscoroutinefunction
+from typing import Any
+
+import msgspec
+
+from perdure.effects import ledger, permitting, settling
+from perdure.effects.answers import answering, for_call
+from perdure.effects.batch import Meant, next_free, nothing_next
+from perdure.effects.commands import Call, Pause, Steps, Write
+from perdure.effects.judging import backoff_seconds, gone_silent, in_doubt, kept
+from perdure.effects.ledger import Intent, Outcome, error_of
+from perdure.effects.meaning import guarded
+from perdure.effects.sending import Sending, Then
+from perdure.effects.settling import Action, Advice
+from perdure.effects.tool import Refuse, RequireApproval, Tool
+from perdure.errors import Conflict, InDoubt, Stale
+from perdure.model.instants import SECOND_US
+from perdure.model.points import reach
+from perdure.model.records.effects import (
+    Absent,
+    Answer,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    ToolKind,
+    Unknown,
+    Verdict,
+)
+from perdure.planes import presence
+from perdure.planes.spans import Duration, store_now
+
+PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
+PROBE_SECONDS = 60.0  # for a probe whose tool has no deadline
+FORGOTTEN = EffectError(
+    settling.RESTORED, "its store was restored or lost since; what came after the backup or the envelope is not known"
+)
+STRAYED = EffectError(
+    settling.STRAYED,
+    "its store was restored or lost, and the run has found things out anew: it may have done this otherwise before",
+)
+
+
+class Acting(Sending):
+    """Acts on one stream: plans, sends, and settles doubt by the tool's rule."""
+
+    __slots__ = ()
+
+    # -- what is meant ---------------------------------------------------------------------------------------------------------
+
+    def guarded(self, tool: Tool | None, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
+        """What the guards of the store and of the tool say: the intent with their verdicts, and what must come first."""
+        guards = (*self._here.guards, *(tool.guards if tool else ()))
+        if not guards:
+            return intent, approve
+        said, verdict = guarded(guards, intent, self._actor)
+        intent = msgspec.structs.replace(intent, notes={"guards": said})
+        if isinstance(verdict, RequireApproval):
+            return intent, approve or verdict.question
+        return intent, verdict or approve
+
+    def guarded_call(self, tool: Tool, intent: Intent) -> tuple[Intent, Refuse | str | None]:
+        """`guarded`, for a model's call: a guard that fails refuses it. What the model answered is paid for, and kept."""
+        try:
+            return self.guarded(tool, intent, None)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it did not let the call pass
+            return intent, Refuse(f"a guard failed: {error_of(error)}")
+
+    def act(
+        self, tool: Tool, intent: Intent, asked: Refuse | str | None, within: Duration | None
+    ) -> Steps[EffectRecord]:
+        """Do something outside, in a session: what `guarded` says must come first comes first. Gives it settled."""
+        if asked is None:
+            record, mine = yield from self.dispatch(tool, intent)
+        else:
+            planned = yield from self.plan_asked(intent, asked, within)
+            record, mine = yield from self.dispatch_permitted(tool, planned)
+        return (yield from self.conclude(tool, record, mine=mine))
+
+    def plan(self, intent: Intent) -> Steps[EffectRecord]:
+        """Write down what is meant, or find what stands under its key."""
+        return self.move("plan", for_call(ledger.plan), intent, self.sender.epoch)
+
+    def plan_asked(
+        self, intent: Intent, asked: Refuse | str | None, within: Duration | None = None
+    ) -> Steps[EffectRecord]:
+        """Write down what is meant, and in the same commit what must come first."""
+        return self.move("plan", permitting.plan, intent, self.sender.epoch, asked, within)
+
+    def begin_all(self, batch: Sequence[Meant], verb: Callable[..., Any], *args: Any) -> Steps[dict[str, Answer]]:
+        """Plan a batch with its verb (see `effects.batch`), and dispatch what can be sent at once; gives what it is told."""
+        first = next_free(batch, 0)
+        if first is not None and not self._try_slot(first.sends):
+            first = None
+
+        def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
+            return verb(*about, first=first is not None and self.may_begin)
+
+        self._here.living.begin()
+        try:
+            if first is not None:
+                reach("effect.dispatch.before")
+            # What a model answered is paid for: it is kept.
+            planned, told = yield from self.follow("plan", Write(begin, (*args, batch, self.sender), keep=True))
+            for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
+                meant.record, meant.mine = record, mine
+            if first is not None:
+                reach("effect.dispatch.after")
+        except BaseException as error:
+            if first is not None and first.intent is not None:
+                first.mine = False
+                yield from self._take_back(error, first.intent.key)
+            raise
+        finally:
+            if first is not None and not first.mine:
+                self._give_slot(first.sends)
+        return told
+
+    def withdraw(self, record: EffectRecord, why: str, by: str) -> Steps[EffectRecord]:
+        """What is planned shall not happen."""
+        return self.move("withdraw", answering(ledger.withdraw), record.seq, EffectError("Refused", why), by)
+
+    # -- to its end ------------------------------------------------------------------------------------------------------------
+
+    def conclude(
+        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then = nothing_next
+    ) -> Steps[EffectRecord]:
+        """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
+
+        then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
+        InDoubt when only a person, or a later time, can settle it. What is only planned is not begun in a run that is to end.
+        """
+        raised: BaseException | None = None
+        while mine or not record.settled:
+            if mine:
+                assert tool is not None
+                (record, raised), mine = (yield from self._send(tool, record, then)), False
+            elif record.state is EffectState.UNDOING:
+                return record
+            elif record.state is EffectState.IN_DOUBT:
+                try:
+                    record, mine = yield from self._settle(tool, record)
+                except InDoubt as doubt:
+                    raise doubt from raised  # nothing keeps where the tool raised it
+            elif record.epoch != self.sender.epoch or record.state is EffectState.DISPATCHED:
+                record = yield from self._find_out(record)
+            else:
+                assert tool is not None
+                self._going()
+                record, mine = yield from self.dispatch_permitted(tool, record)
+        return record
+
+    def looked_at(self, record: EffectRecord) -> Steps[EffectRecord]:
+        """The effect as it stands: in doubt, if the caller that was to carry it out is gone."""
+        is_open = record.state in (EffectState.PLANNED, EffectState.DISPATCHED)
+        if not is_open or (record.state is EffectState.PLANNED and record.epoch == self.sender.epoch):
+            return record
+        if record.holder == self._here.holder and record.epoch == self.sender.epoch:
+            return record  # by this very store: its user is at it
+        try:
+            return (yield from self._find_out(record))
+        except Conflict:
+            return record
+
+    # -- doubt -----------------------------------------------------------------------------------------------------------------
+
+    def _find_out(self, record: EffectRecord) -> Steps[EffectRecord]:
+        """Whether the caller that dispatched it is still at it. If not, it is in doubt; Conflict if so.
+
+        In a run that caller may live and yet have lost the run: the holder of the lease does not wait for it.
+        """
+        here, holder = self._here, record.holder or ""
+        sending = here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
+        dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
+        if record.epoch != here.epoch:
+            said = FORGOTTEN
+        elif not self._in_run and (sending or (yield from self._is_at_work(holder, dead=dead))):
+            raise Conflict(
+                f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
+            )
+        else:
+            said = gone_silent(dead=dead, held=here.living.is_held(holder))
+        return (yield from self._doubt(record, said, quiet=dead, epoch=here.epoch))
+
+    def _is_at_work(self, holder: str, *, dead: bool) -> Steps[bool]:
+        """Whether another store that dispatched something in a session may still be carrying it out."""
+        if holder == self._here.holder or dead:
+            return False
+        return (yield from self._read(presence.is_alive, holder))
+
+    def _settle(self, tool: Tool | None, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
+        """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""
+        now_us = yield from self._read(store_now)
+        advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
+        if advice.action is Action.AGAIN and tool is not None:
+            return (yield from self._again(tool, record))
+        if advice.action is Action.PROBE and tool is not None:
+            return (yield from self._probe(tool, record)), False
+        if advice.action is Action.FAIL:
+            return (yield from self._give_up(record, advice)), False
+        raise in_doubt(record, advice)
+
+    def _again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
+        """The next attempt; if another caller settled it meanwhile, that."""
+        if record.error is not None and record.error.code not in settling.MISHAPS:
+            yield Pause(backoff_seconds(tool.backoff, record.failures))
+        try:
+            return (yield from self.dispatch_again(tool, record))
+        except Stale:
+            raise
+        except Conflict:
+            return (yield from self._read(ledger.effect, self._stream, record.seq)), False
+
+    def _give_up(self, record: EffectRecord, advice: Advice) -> Steps[EffectRecord]:
+        error = record.error or EffectError("Failed", advice.reason)
+        outcome = Outcome(error=error, by=advice.reason, doubtful=record.kind is ToolKind.IDEMPOTENT)
+        return self.move("fail", answering(ledger.fail), record.seq, record.attempt, outcome)
+
+    def _probe(self, tool: Tool, record: EffectRecord) -> Steps[EffectRecord]:
+        """Ask the other side, after the proof that its caller is dead, if there is one."""
+        record = yield from self._quieted(record)
+        asked_us = yield from self._read(store_now)
+        verdict = yield from self.ask_probe(tool, record)
+        if isinstance(verdict, Happened):
+            outcome = Outcome(kept(verdict.result), by="probe")
+            return (yield from self.move("commit", answering(ledger.commit), record.seq, record.attempt, outcome))
+        if isinstance(verdict, Declined):
+            outcome = Outcome(error=EffectError("Declined", verdict.reason), by="probe")
+            return (yield from self.move("fail", answering(ledger.fail), record.seq, record.attempt, outcome))
+        if not isinstance(verdict, Absent):
+            reason = getattr(verdict, "reason", "") or "the probe cannot tell"
+            raise in_doubt(record, settling.look_again(record, asked_us, reason))
+        return (yield from self._absent(record, settling.after_absent(record, asked_us)))
+
+    def _absent(self, record: EffectRecord, advice: Advice) -> Steps[EffectRecord]:
+        if advice.action is Action.WAIT:
+            yield from self._wait_until(record, advice)
+            return record
+        if advice.action is Action.FAIL:
+            return (yield from self._give_up(record, advice))
+        if advice.action is not Action.AGAIN:
+            raise in_doubt(record, advice)
+        outcome = Outcome(error=EffectError("Absent", advice.reason), by="probe")
+        return (yield from self.move("absent", ledger.absent, record.seq, record.attempt, outcome))
+
+    def landed(self, record: EffectRecord) -> Steps[Advice | None]:
+        """None when nothing of an effect can arrive outside any more; else how long to wait, and why.
+
+        What happened has arrived; but an attempt before the one that did may still be under way here.
+        """
+        given_up = record.state is EffectState.FAILED
+        if given_up:
+            record = yield from self._quieted(record)
+        now_us = yield from self._read(store_now)
+        if self._here.flights.has_attempt(self._stream.id, record.seq, record.attempt):
+            return settling.look_again(record, now_us, "its caller may still send it")
+        return settling.until_landed(record, now_us) if given_up else None
+
+    def _quieted(self, record: EffectRecord) -> Steps[EffectRecord]:
+        """The effect with `quiet_at`, if its caller is proved dead by now."""
+        if record.quiet_at is not None or not self._here.living.is_dead(record.holder or ""):
+            return record
+        said = record.error or EffectError(settling.DIED, settling.HAS_DIED)
+        return (yield from self._doubt(record, said, quiet=True))
+
+    def ask_probe(self, tool: Tool, record: EffectRecord) -> Steps[Verdict]:
+        """What the other side says. Whatever a probe raises, and any answer that is none, is Unknown."""
+        probe = tool.probe
+        assert probe is not None
+        seconds = PROBE_SECONDS if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
+        asked = Call(lambda: tool.call(probe, record.args, key=record.sent_key), iscoroutinefunction(probe), seconds)
+        came = yield asked
+        if isinstance(came.error, Exception):
+            return Unknown(f"the probe failed: {type(came.error).__name__}: {came.error}")
+        if came.error is not None:
+            raise came.error
+        if isinstance(came.result, (Happened, Absent, Unknown, Declined)):
+            return came.result
+        return Unknown(f"the probe returned {type(came.result).__name__}, not Happened, Absent or Unknown")
+
+    def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
+        assert advice.until_us is not None
+        left = (advice.until_us - (yield from self._read(store_now))) / SECOND_US
+        if self._in_run or left > PATIENCE_SECONDS or not self._here.clock_moves:
+            raise in_doubt(record, advice)  # a run rests meanwhile, and nobody holds it
+        yield Pause(max(left, 0.001), watched=False)
+
+
+class Settling(Acting):
+    """Settles one effect that is in doubt, and never waits in place: what must wait is left."""
+
+    __slots__ = ()
+
+    def settle(self, tool: Tool | None, record: EffectRecord) -> Steps[EffectRecord]:
+        """Bring it out of doubt by its rule. An effect that did not happen is planned again, and not sent: the caller that acts
+        next with its key does that. InDoubt when a person or a later time must settle it; `dispatched` while its sender lives.
+        """
+        record = yield from self.looked_at(record)
+        while record.state is EffectState.IN_DOUBT:
+            record, mine = yield from self._settle(tool, record)
+            if mine and tool is not None:
+                record, _ = yield from self._send(tool, record)
+        return record
+
+    def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
+        raise in_doubt(record, advice)

@@ -1,0 +1,143 @@
+"""Commands: all that the engine of effects asks of the world around it (docs/decisions/0022).
+
+The engine (`sending`, `acting`, `responding`) is written once, as generators that yield commands and receive what came of them.
+It has no colour: a shell in `handles/shells.py` carries the commands out, from sync or from async code. A test needs no database
+for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+from perdure.effects.tool import Tool
+from perdure.log.change import Stream
+from perdure.stores.flights import Flights
+from perdure.stores.tx import Tx
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Late: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+class Write(NamedTuple):
+    """Run a verb on the engine's stream, in a transaction of its own. fenced: under the lease, if the stream is a run's.
+
+    keep: it says what this process alone knows, so a store that is away is waited for (docs/decisions/0026).
+    """
+
+    verb: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+    fenced: bool = True
+    keep: bool = False
+
+
+class Read(NamedTuple):
+    """Run a read verb."""
+
+    verb: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+
+class CheckLease(NamedTuple):
+    """Look whether the lease of the run still holds. Raises Stale if it was lost; a session has none, and nothing happens."""
+
+
+class Call(NamedTuple):
+    """Call a function of the user. Gives a `Came`: nothing that the function raises is raised in the engine.
+
+    seconds: its deadline. late: hears of the outcome of a call that was left behind.
+    """
+
+    function: Callable[[], Any]
+    is_async: bool
+    seconds: float | None = None
+    late: Late | None = None
+
+
+class CallIsolated(NamedTuple):
+    """Call a tool in a process of its own, which is killed at its deadline. Gives a `Came`."""
+
+    tool: Tool
+    args: Mapping[str, Any]
+    handed: Mapping[str, Any]
+
+
+class Consult(NamedTuple):
+    """Call a function that sends nothing. Gives a `Came`. seconds: its deadline."""
+
+    function: Callable[..., Any]
+    kwargs: Mapping[str, Any]
+    is_async: bool
+    seconds: float | None = None
+
+
+class Pause(NamedTuple):
+    """Wait. watched: whether a process that is about to end waits no longer."""
+
+    seconds: float
+    watched: bool = True
+
+
+class Await(NamedTuple):
+    """Wait for what another caller brings about."""
+
+    future: Future[Any]
+
+
+Command: TypeAlias = Write | Read | CheckLease | Call | CallIsolated | Consult | Pause | Await
+Steps: TypeAlias = Generator[Command, Any, T]
+
+
+def write(verb: Callable[Concatenate[Tx, Stream, P], Any], *args: P.args, **kwargs: P.kwargs) -> Write:
+    """The command that runs a verb with these arguments; a type checker compares them with what the verb takes."""
+    return Write(verb, args, kwargs)
+
+
+class Ending(BaseException):
+    """The run is to end, and does nothing more: it was cancelled, its time is over, or its drive has stopped already.
+
+    No Exception, as asyncio.CancelledError is none: a loop that catches failures and tries again must end too.
+    """
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Came(NamedTuple):
+    """What came of a call: what it returned, or what it raised."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Overdue(Exception):
+    """The deadline passed. quiet: the call is over and can no longer send anything."""
+
+    def __init__(self, seconds: float, *, quiet: bool) -> None:
+        super().__init__(f"no answer within {seconds:g} s")
+        self.quiet = quiet
+
+
+class Attempt:
+    """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
+
+    __slots__ = ("_flights", "_name", "goes_on")
+
+    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
+        self._flights = flights
+        self._name = name
+        self.goes_on = False  # nobody waits for the call any more, and it has not come back
+        flights.begin(name, self)
+
+    def recorded(self) -> None:
+        """Whoever sent it is done with it. A call that was left behind ends its own flight."""
+        if not self.goes_on:
+            self.landed()
+
+    def landed(self) -> None:
+        """Nothing can come of it any more."""
+        self._flights.end(self._name, self)

@@ -1,0 +1,83 @@
+"""Responding: carries out what a model answered, in a session: its turn and its calls, each once. See `batch`. Keeps P2, P14.
+
+Generators without colour, as in `sending`. Callers: the handles, through a shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from perdure.effects import batch as batches
+from perdure.effects import permitting
+from perdure.effects.acting import Acting
+from perdure.effects.batch import Meant, next_free
+from perdure.effects.commands import Came, Consult, Pause, Steps, write
+from perdure.effects.judging import backoff_seconds, outcome_of
+from perdure.effects.ledger import error_of
+from perdure.effects.meaning import intend
+from perdure.effects.tool import Tool
+from perdure.errors import Failed, Invalid
+from perdure.model.instants import SECOND_US
+from perdure.model.records.effects import Answer, EffectError
+from perdure.planes import turns
+
+
+def respond(
+    acting: Acting, content: Any, key: str | None, calls: object, tools: Iterable[Callable[..., Any]]
+) -> Steps[list[Answer]]:
+    """Say what a model answered and carry out its calls, in order and each once. Gives an Answer for each."""
+    batch = batches.mean(calls, tools)
+    for meant in batch:
+        if meant.answer is None and not meant.reads:
+            tool = meant.sends
+            intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
+            meant.intent, meant.asked = acting.guarded_call(tool, intent)
+    told = yield from acting.begin_all(batch, batches.respond, content, key)
+    for meant in batch:
+        meant.answer = told.get(meant.call.id, meant.answer)
+    for at, meant in enumerate(batch):
+        if meant.answer is None and meant.reads:
+            yield from _read(meant)
+        elif meant.answer is None:
+            yield from _carry_out(acting, meant, lambda at=at: next_free(batch, at + 1))
+    return [meant.answer for meant in batch if meant.answer is not None]
+
+
+def _carry_out(acting: Acting, meant: Meant, then: Callable[[], Meant | None]) -> Steps[None]:
+    assert meant.record is not None
+    record, mine = meant.record, meant.mine
+    if not mine:
+        if meant.asked is not None:
+            record = yield write(permitting.ask, record, acting.sender.epoch, meant.asked)
+        record, mine = yield from acting.dispatch_permitted(meant.sends, record)
+    meant.record = yield from acting.conclude(meant.tool, record, mine=mine, then=then)
+    meant.settle(outcome_of)
+
+
+def _consulted(tool: Tool, args: Mapping[str, Any]) -> Steps[Came]:
+    """What a tool that only reads gives, within its time and after its retries. Failed is a clear no, and is not tried again."""
+    seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
+    for attempt in range(1, tool.rule.retries + 1):
+        came = yield Consult(tool.named, args, tool.is_async, seconds)
+        if came.error is None or isinstance(came.error, Failed) or not isinstance(came.error, Exception):
+            return came
+        yield Pause(backoff_seconds(tool.backoff, attempt, came.error))
+    return (yield Consult(tool.named, args, tool.is_async, seconds))
+
+
+def _read(meant: Meant) -> Steps[None]:
+    """Call a tool that only reads, and put what it gives into the conversation: an error, if that cannot be kept."""
+    came = yield from _consulted(meant.sends, meant.args)
+    if came.error is not None and not isinstance(came.error, Exception):
+        raise came.error
+    try:
+        if came.error is None:
+            yield write(turns.result, meant.call.id, came.result)
+            meant.gave(came.result)
+            return
+        said: EffectError = error_of(came.error)
+    except Invalid as error:
+        said = error_of(error)
+    yield write(turns.result, meant.call.id, str(said), error=True)
+    meant.failed(said)

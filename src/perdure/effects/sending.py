@@ -1,0 +1,361 @@
+"""Sending: one attempt of an effect, from its dispatch over the call of its tool (P2) to the record of what became of it.
+
+Every arrow of the ledger has a crash point before and after it, `effect.<arrow>.before|after`, and so has the call itself.
+The methods that return `Steps` are generators without colour: see `commands`. Callers: `acting`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from perdure.effects import ledger, permitting, settling
+from perdure.effects.answers import Ends, answering, arriving, beginning, followed_by, for_call
+from perdure.effects.batch import Meant, nothing_next
+from perdure.effects.commands import (
+    Attempt,
+    Await,
+    Call,
+    CallIsolated,
+    Came,
+    CheckLease,
+    Command,
+    Ending,
+    Late,
+    Overdue,
+    Pause,
+    Read,
+    Steps,
+    Write,
+    write,
+)
+from perdure.effects.judging import (
+    backoff_seconds,
+    is_quiet,
+    said_late,
+    says_no,
+    says_unsent,
+    unkept,
+    unsent,
+)
+from perdure.effects.keeping import Keeps, keep_trying
+from perdure.effects.ledger import Intent, Outcome, Sender, error_of
+from perdure.effects.tool import Guard, Tool
+from perdure.errors import Conflict, Error, Invalid, Stale
+from perdure.log.change import Stream
+from perdure.model.display import whence
+from perdure.model.instants import SECOND_US
+from perdure.model.points import reach
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState
+from perdure.stores.flights import Flights
+from perdure.stores.living import Living
+from perdure.stores.slots import Slots
+from perdure.stores.store import Reads
+from perdure.stores.tide import Dispatch, Tide
+from perdure.stores.tx import Tx
+
+log = logging.getLogger("perdure.effects")
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Check: TypeAlias = Callable[[], None]
+Then: TypeAlias = Callable[[], "Meant | None"]
+KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of a call: not said, it would be doubt
+
+
+class Here(Keeps, Protocol):
+    """What the engine needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
+
+    holder: str
+    epoch: int
+    guards: tuple[Guard, ...]
+    living: Living
+    flights: Flights
+    slots: Slots
+    tide: Tide
+
+    @property
+    def clock_moves(self) -> bool:
+        """Whether waiting helps."""
+        ...
+
+    def write(self, verb: Callable[..., Any], *args: Any, actor: str, tenant: int) -> Any:
+        """Run a verb in a transaction: for a call that comes back when nobody waits for it."""
+        ...
+
+
+class Sending:
+    """Sends on one stream.
+
+    in_run: under the lease of a run, whose token is handed to tools. going: raises when nothing more is to be begun, because the
+    run is to end.
+    """
+
+    __slots__ = ("_actor", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
+
+    def __init__(
+        self, here: Here, stream: Stream, actor: str, tenant: int, *, in_run: bool = False, token: int = 0,
+        going: Check = lambda: None,
+    ) -> None:  # fmt: skip
+        self._here = here
+        self._stream = stream
+        self._actor = actor
+        self._tenant = tenant
+        self._in_run = in_run
+        self._token = token
+        self._going = going
+
+    @property
+    def sender(self) -> Sender:
+        """Who dispatches here."""
+        return Sender(self._here.holder, self._here.epoch)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether something new may be begun."""
+        try:
+            self._going()
+        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+            return False
+        return True
+
+    # -- the ledger ------------------------------------------------------------------------------------------------------------
+
+    def move(
+        self, arrow: str, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Steps[T]:
+        """Follow one arrow of the ledger, between its two crash points."""
+        return self.follow(arrow, Write(verb, args, kwargs, keep=arrow in KEPT))
+
+    def follow(self, arrow: str, write: Write) -> Steps[Any]:
+        """`move`, with a command that is made already."""
+        reach(f"effect.{arrow}.before")
+        result = yield write
+        reach(f"effect.{arrow}.after")
+        return result
+
+    def _read(self, verb: Callable[Concatenate[Reads, P], T], *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
+        assert not kwargs
+        return (yield Read(verb, args))
+
+    def _doubt(
+        self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None
+    ) -> Steps[EffectRecord]:
+        return self.move("doubt", ledger.doubt, record.seq, record.attempt, said, quiet=quiet, epoch=epoch)
+
+    # -- dispatch --------------------------------------------------------------------------------------------------------------
+
+    def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
+        """Make the intent durable; whether it was this call that did, so that it must be sent."""
+        dispatching = self.move("dispatch", for_call(permitting.dispatch_meant), intent, self.sender)
+        return self._announce(tool, intent.key, dispatching, lambda found: found[1])
+
+    def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
+        """Dispatch what is planned, if the person who was asked has approved of it; whether it must be sent. Raises Waiting."""
+        if record.state is not EffectState.PLANNED:
+            return record, False
+        if record.epoch != self.sender.epoch:
+            return (yield write(permitting.permitted, record.seq, self.sender.epoch)), False
+        verb = beginning(self._going, permitting.dispatch_planned)
+        dispatching = self.move("dispatch", verb, record.seq, self.sender)
+        return (yield from self._announce(tool, record.seq, dispatching, lambda found: found[1]))
+
+    def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
+        """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
+        dispatching = self.move("again", permitting.dispatch_again, record.seq, record.attempt, self.sender)
+        is_mine: Callable[[EffectRecord], bool] = lambda found: found.state is EffectState.DISPATCHED  # noqa: E731
+        found = yield from self._announce(tool, record.seq, dispatching, is_mine)
+        return found, is_mine(found)
+
+    def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
+        """Dispatch what is known to be new."""
+        dispatching = self.move("dispatch", beginning(self._going, ledger.dispatch_new), intent, self.sender)
+        return self._announce(tool, intent.key, dispatching, lambda _: True)
+
+    def _announce(self, tool: Tool, which: str | int, dispatching: Steps[T], is_mine: Callable[[T], bool]) -> Steps[T]:
+        """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
+        sent nothing. which: the effect, by its key or its number.
+        """
+        yield from self._take_slot(tool)
+        self._here.living.begin()
+        try:
+            found = yield from dispatching
+        except BaseException as error:
+            self._give_slot(tool)
+            yield from self._take_back(error, which)
+            raise
+        if not is_mine(found):
+            self._give_slot(tool)
+        return found
+
+    def _take_back(self, error: BaseException, which: str | int) -> Steps[None]:
+        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
+        another caller may have dispatched it under its key.
+        """
+        if self._in_run and not isinstance(error, (Exception, Ending)):
+            is_sent = self._here.flights.has_attempt
+            with suppress(Error):  # the store is away: it is found out later
+                yield from self._say(Write(ledger.take_back, (which, self.sender, unsent(error), is_sent)))
+
+    # -- the call --------------------------------------------------------------------------------------------------------------
+
+    def _send(
+        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+    ) -> Steps[tuple[EffectRecord, BaseException | None]]:
+        """Call the tool, and record what became of it; gives what it raised, too."""
+        flight = Attempt(self._here.flights, (self._stream.id, record.seq, record.attempt))
+        try:
+            yield from self._ready(tool, record)
+            came = yield self._call(tool, record, flight)
+            if came.error is None or is_quiet(came.error):
+                self._give_slot(tool)  # else the call gives it back when it returns, however late that is
+            if came.error is not None:
+                flight.goes_on = not is_quiet(came.error)
+                return (yield from self._went_wrong(tool, record, came.error, then)), came.error
+            reach("effect.call.after")
+            return (yield from self._happened(tool, record, came.result, then)), None
+        finally:
+            flight.recorded()
+
+    def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
+        """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
+        try:
+            yield CheckLease()
+            self._here.tide.note(Dispatch(self._stream.uid, record.seq, record.attempt))
+            reach("effect.call.before")
+        except BaseException as error:
+            self._give_slot(tool)
+            with suppress(Error):  # the store is away: it is found out later
+                yield from self._say(Write(arriving(ledger.unsent), (record.seq, record.attempt, unsent(error))))
+            raise
+
+    def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Command:
+        handed = {"key": record.sent_key, "token": self._token}
+        if tool.isolate:
+            return CallIsolated(tool, record.args, handed)
+        seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
+        late = self._late(tool, record, flight)
+        return Call(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
+
+    def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Late:
+        """What a call does that comes back after it was left behind: it settles its own doubt, if nothing else has."""
+
+        def tell(result: Any, error: BaseException | None) -> None:
+            self._give_slot(tool)
+            verb, said = said_late(tool, result, error)
+            about = (self._stream, record.seq, record.attempt, said)
+            write = partial(self._here.write, arriving(verb), *about, actor=self._actor, tenant=self._tenant)
+            try:
+                keep_trying(self._here, write, record.id)
+            except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
+                log.warning("what became of effect %s came too late to be recorded: %s", record.id, lost)
+            finally:
+                flight.landed()
+
+        return tell
+
+    # -- slots -----------------------------------------------------------------------------------------------------------------
+
+    def _take_slot(self, tool: Tool) -> Steps[None]:
+        """Wait until the tool may be called once more, if it has a limit."""
+        if tool.limit is None:
+            return
+        slots = self._here.slots
+        future = slots.take(tool.name, tool.limit)
+        try:
+            yield Await(future)
+        except BaseException:
+            slots.leave(tool.name, future)
+            raise
+
+    def _try_slot(self, tool: Tool) -> bool:
+        return tool.limit is None or self._here.slots.try_take(tool.name, tool.limit)
+
+    def _give_slot(self, tool: Tool) -> None:
+        if tool.limit is not None:
+            self._here.slots.give_back(tool.name)
+
+    # -- what became of it -----------------------------------------------------------------------------------------------------
+
+    def _end(self, then: Then, arrow: str, verb: Ends[P], *args: P.args, **kwargs: P.kwargs) -> Steps[EffectRecord]:
+        """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
+        following = then()
+        if following is None or following.record is None or not self._try_slot(following.sends):
+            return (yield from self.move(arrow, answering(verb), *args, **kwargs))
+        after = following.record.seq
+        both = followed_by(after, self.sender, lambda: then() is not None, verb)
+        try:
+            reach("effect.dispatch.before")
+            record, following.record = yield from self.move(arrow, both, *args, **kwargs)
+            following.mine = True
+            reach("effect.dispatch.after")
+        except BaseException as error:
+            following.mine = False
+            self._give_slot(following.sends)
+            yield from self._take_back(error, after)
+            # The next one has moved: that is looked at then.
+            if isinstance(error, Conflict) and not isinstance(error, Stale):
+                return (yield from self.move(arrow, answering(verb), *args, **kwargs))
+            raise
+        return record
+
+    def _happened(self, tool: Tool, record: EffectRecord, result: Any, then: Then) -> Steps[EffectRecord]:
+        try:
+            return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(result)))
+        except Stale:
+            yield from self._say_late(tool, record, Came(result))
+            raise
+        except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
+            kept = unkept(result, error)
+            return (yield from self.move("commit", answering(ledger.commit), record.seq, record.attempt, kept))
+
+    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
+        """Record what a tool raised; without the lease too, if that was lost meanwhile."""
+        try:
+            return (yield from self._judged(tool, record, error, then))
+        except Stale:
+            yield from self._say_late(tool, record, Came(None, error))
+            raise
+
+    def _say_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
+        """What became of the call is a fact: said under the lease if that holds, else without it."""
+        verb, said = said_late(tool, came.result, came.error)
+        return self._say(Write(arriving(verb), (record.seq, record.attempt, said), keep=True))
+
+    def _say(self, write: Write) -> Generator[Command, Any, None]:
+        try:
+            yield write
+        except Stale:
+            yield write._replace(fenced=False)
+
+    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
+        """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
+        if says_no(tool, error):
+            verb = ledger.fail_quiet if record.doubtful else ledger.fail
+            outcome = Outcome(error=error_of(error))
+            return (yield from self._end(then, "fail", verb, record.seq, record.attempt, outcome))
+        if says_unsent(error):
+            return (yield from self._not_sent(tool, record, error))
+        said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
+        if not isinstance(error, Exception):
+            said = EffectError(settling.INTERRUPTED, type(error).__name__)
+        doubted = yield from self._doubt(record, said, quiet=is_quiet(error))
+        if not isinstance(error, Exception):
+            raise error
+        trace: Mapping[str, str] = {"trace": whence(error, log, self._stream.name)}
+        log.warning("it is not known whether %s happened: effect %s", tool.name, record.id, extra=trace)
+        return doubted
+
+    def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> Steps[EffectRecord]:
+        """It did not happen, and may be tried again as often as the tool allows; unless an attempt before may have happened."""
+        outcome = Outcome(error=error_of(error), by="its tool")
+        if record.doubtful:
+            return (yield from self._doubt(record, error_of(error), quiet=True))
+        if record.failures > tool.rule.retries:
+            return (yield from self.move("fail", answering(ledger.fail_quiet), record.seq, record.attempt, outcome))
+        planned = yield from self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
+        yield Pause(backoff_seconds(tool.backoff, record.failures, error))
+        return planned

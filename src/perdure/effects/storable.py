@@ -1,0 +1,57 @@
+"""What is kept of a result that no store takes: an SDK's object, NaN, a lone surrogate, NUL, too much of it.
+
+The effect happened and is committed, so its result must not be lost with the process that has it. Pure. Callers: whoever
+records a result. Keeps P4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.errors import Invalid
+from perdure.model.limits import INT_SHOWN_MAX_BITS
+from perdure.model.values import to_plain
+
+TEXT_MAX_CHARS = 100_000
+DEPTH_MAX = 20
+
+
+def storable(value: Any, depth: int = 0) -> Any:
+    """The value, if it can be kept; else with each part that cannot as {"unstorable": its type, "text": what it says}."""
+    if _fits(value):
+        return value
+    made: Any = None
+    if depth < DEPTH_MAX and type(value) is dict:
+        made = {_key(name): storable(each, depth + 1) for name, each in value.items()}
+    elif depth < DEPTH_MAX and type(value) in (list, tuple):
+        made = [storable(each, depth + 1) for each in value]
+    return made if made is not None and _fits(made) else _in_text(value)
+
+
+def _fits(value: Any) -> bool:
+    try:
+        to_plain(value, "result")
+    except Invalid:
+        return False
+    return True
+
+
+def _key(name: Any) -> str:
+    return name if isinstance(name, str) and _fits({name: None}) else _said(name)
+
+
+def _in_text(value: Any) -> dict[str, str]:
+    kind = type(value)
+    named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return {"unstorable": named, "text": _said(value)}
+
+
+def _said(value: Any) -> str:
+    """Text that every store takes: what it cannot hold is escaped."""
+    try:
+        long = type(value) is int and value.bit_length() > INT_SHOWN_MAX_BITS
+        text = str(value) if isinstance(value, str) else hex(value) if long else repr(value)
+    except Exception:  # noqa: BLE001 - whatever an odd object raises
+        text = "(it cannot be printed)"
+    shown = text[:TEXT_MAX_CHARS] + ("…" if len(text) > TEXT_MAX_CHARS else "")
+    return shown.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

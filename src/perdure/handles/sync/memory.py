@@ -1,0 +1,397 @@
+# Generated from handles/aio/memory.py by tools/unasync.py: edit that one.
+"""Handles for memories: the verbs of sessions, scopes and stores, and the memory itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from os import PathLike
+from typing import Any
+
+from perdure.boot import checking
+from perdure.handles.callers import Caller
+from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.log.change import Stream
+from perdure.model.records.checks import CheckResult, standing_of
+from perdure.model.records.memories import Found, MemoryKind, MemoryRecord, MemoryStatus, Why
+from perdure.model.refs import Ref
+from perdure.planes.memory import making, memories, search
+from perdure.planes.memory.search import Results
+from perdure.planes.paging import Page
+from perdure.planes.spans import Instant
+
+
+class Memory(StreamHandle):
+    """One memory. Shows what was last known of it; each verb and `refresh` bring that up to date."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, caller: Caller, stream: Stream, pin: str, record: MemoryRecord) -> None:
+        super().__init__(caller, stream, pin)
+        self._record = record
+
+    @property
+    def record(self) -> MemoryRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def seq(self) -> int:
+        """Its number in its session or scope."""
+        return self._record.seq
+
+    @property
+    def scope(self) -> str:
+        """The name of the session or scope that holds it."""
+        return self._record.scope
+
+    @property
+    def text(self) -> str:
+        """What is remembered."""
+        return self._record.text
+
+    @property
+    def kind(self) -> MemoryKind:
+        """fact, preference, rule …"""
+        return self._record.kind
+
+    @property
+    def status(self) -> MemoryStatus:
+        """live, superseded or forgotten."""
+        return self._record.status
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, sorted."""
+        return self._record.tags
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """The subjects that it names, sorted."""
+        return self._record.about
+
+    @property
+    def at(self) -> datetime:
+        """When it was written down."""
+        return self._record.at
+
+    @property
+    def superseded_by(self) -> int | None:
+        """The number of the memory that replaced this one."""
+        return self._record.superseded_by
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """The turns, decisions and events that it came from."""
+        return self._record.refs
+
+    @property
+    def ref(self) -> Ref:
+        """How others refer to it."""
+        return self._record.ref
+
+    def refresh(self) -> Memory:
+        """Look again; returns itself."""
+        self._record = self._read(memories.memory, self.seq)
+        return self
+
+    def supersede(
+        self,
+        text: str,
+        *,
+        because: str,
+        key: str | None = None,
+        kind: str | None = None,
+        source: Iterable[object] = (),
+        about: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        confidence: float | None = None,
+        valid_from: Instant | None = None,
+        valid_to: Instant | None = None,
+        checks: Iterable[object] = (),
+    ) -> Memory:
+        """Replace it by a new memory, which is returned; each names the other. Atomic.
+
+        The new one holds from `valid_from` (default: now) on, and the old one until then. Without `kind`, `about` and
+        `tags` the new one has those of the old. Raises Conflict if it is live no more (its `facts` say by which it was
+        superseded): so repeating it after a crash is refused, or with the same `key` gives the same memory.
+        """
+        self._record, new = self._write(
+            memories.supersede, self.seq, text, because=because, key=key, kind=kind, source=source, about=about,
+            tags=tags, confidence=confidence, valid_from=valid_from, valid_to=valid_to,
+            checks=self._caller.work(checking.observed, checks),
+        )  # fmt: skip
+        return Memory(self._caller, self._stream, self._pin, new)
+
+    def confirm(self, because: str | None = None) -> Memory:
+        """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
+        self._record = self._write(memories.confirm, self.seq, because=because)
+        return self
+
+    def forget(self, because: str) -> Memory:
+        """Let it be found no more; returns itself. Atomic; again it changes nothing.
+
+        Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
+        """
+        self._record = self._write(memories.forget, self.seq, because=because)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.scope!r}, {self.seq}, {self.kind.value}, {self.text[:60]!r}, {self.status.value})"
+
+
+class Hit:
+    """A memory that was recalled: how well it fits (scores of one recall can be compared), why, and whether it still holds,
+    with what came of each of its checks.
+    """
+
+    __slots__ = ("memory", "outcomes", "score", "standing", "why")
+
+    def __init__(self, memory: Memory, score: float, why: Why, outcomes: Sequence[CheckResult] = ()) -> None:
+        self.memory = memory
+        self.score = score
+        self.why = why
+        self.standing = standing_of(outcomes)
+        self.outcomes = tuple(outcomes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.memory!r}, {self.score:.3f}, {str(self.why)!r})"
+
+
+class Checked:
+    """A memory that carries checks: whether it still holds, and what came of each."""
+
+    __slots__ = ("memory", "outcomes", "standing")
+
+    def __init__(self, memory: Memory, outcomes: Sequence[CheckResult]) -> None:
+        self.memory = memory
+        self.standing = standing_of(outcomes)
+        self.outcomes = tuple(outcomes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.memory!r}, {self.standing.value})"
+
+
+def _recall(
+    caller: Caller, stream: Stream | None, query: str, asked: dict[str, Any], looking: checking.Looking
+) -> Results[Hit]:
+    caller.check_may_search()
+    found = caller.work(partial(search.recall, caller.core, caller.tenant, stream, query, **asked))
+    known = [(each.stream, each.memory) for each in found]
+    judged = caller.work(checking.judged, caller.core, caller.tenant, known, looking)
+    hits = [
+        Hit(Memory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
+        for each, outcomes in zip(found, judged, strict=True)
+    ]
+    return Results(hits, complete=found.complete)
+
+
+class Memories(StreamHandle):
+    """The memories of a session or scope."""
+
+    __slots__ = ()
+
+    def remember(
+        self,
+        text: str,
+        *,
+        kind: str = "fact",
+        key: str | None = None,
+        source: Iterable[object] = (),
+        about: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        confidence: float | None = None,
+        valid_from: Instant | None = None,
+        valid_to: Instant | None = None,
+        checks: Iterable[object] = (),
+    ) -> Memory:
+        """Write down what is to be known beyond this run. Atomic; with a `key`, saying it again gives the same memory.
+
+        It lives here: in this session, or in this scope, where every session that is labelled with its name reads it.
+        source: turns, decisions, events (anything with a `ref`), or texts: "file:Makefile", "commit:1a2b", "https://…".
+        about: the subjects that it names. confidence: from 0 to 1. valid_from, valid_to: for which time it holds.
+        checks: what must be so for it to hold (`perdure.FileHash`, `GitRef`, `Age` …): looked at whenever it is recalled.
+        Raises KeyReused (the key stands for another text), Invalid, TooLarge or NotFound with the path of what is wrong;
+        nothing is written then. It is found by `recall` as soon as this returns, and waits for no index.
+        """
+        record = self._write(
+            memories.remember, text, kind=kind, key=key, source=source, about=about, tags=tags, confidence=confidence,
+            valid_from=valid_from, valid_to=valid_to, checks=self._caller.work(checking.observed, checks),
+        )  # fmt: skip
+        return Memory(self._caller, self._stream, self._pin, record)
+
+    def correct(
+        self,
+        text: str,
+        *,
+        rule: str,
+        key: str | None = None,
+        source: Iterable[object] = (),
+        about: Iterable[str] = (),
+        tags: Iterable[str] = (),
+    ) -> Memory:
+        """Write down that somebody corrected the agent, and the rule that follows, in one commit; returns the rule.
+
+        The rule's `refs` name the correction. With a `key`, saying it again gives the same two.
+        """
+        _, ruled = self._write(making.correct, text, rule=rule, key=key, source=source, about=about, tags=tags)
+        return Memory(self._caller, self._stream, self._pin, ruled)
+
+    def rule_from(self, decision: object, *, tags: Iterable[str] | None = None) -> Memory:
+        """Make a rule of a decision, which becomes its source. Atomic; again it gives the same rule."""
+        record = self._write(making.rule_from, decision, tags=tags)
+        return Memory(self._caller, self._stream, self._pin, record)
+
+    def workflow_from(self, run: object, *, text: str | None = None, tags: Iterable[str] = ()) -> Memory:
+        """Make a workflow of a run that completed: its steps and effects by name. Atomic; again it gives the same one.
+
+        run: a run's handle, record or id. Raises Refused if it has not completed, NotFound if there is none.
+        """
+        record = self._write(making.workflow_from, run, text=text, tags=tags)
+        return Memory(self._caller, self._stream, self._pin, record)
+
+    def memory(self, seq: int) -> Memory:
+        """The memory with this number. Raises NotFound."""
+        record = self._read(memories.memory, seq)
+        return Memory(self._caller, self._stream, self._pin, record)
+
+    def memories(
+        self,
+        *,
+        kind: str | None = None,
+        status: str | None = "live",
+        tag: str | None = None,
+        about: str | None = None,
+        unread: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Memory]:
+        """The memories of this very session or scope, newest first.
+
+        status: "live", "superseded", "forgotten", or None for all. unread: only those that no recall has returned yet.
+        """
+        found = self._read(
+            memories.memories, kind=kind, status=status, tag=tag, about=about, unread=unread, limit=limit, after=after
+        )
+        handles = [Memory(self._caller, self._stream, self._pin, record) for record in found]
+        return Page(handles, found.next)
+
+    def recall(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        kinds: Iterable[str] | None = None,
+        scopes: Iterable[str] | None = None,
+        at: Instant | None = None,
+        tags: Iterable[str] = (),
+        about: Iterable[str] = (),
+        since: Instant | None = None,
+        root: str | PathLike[str] | None = None,
+        commands: Iterable[Sequence[str]] = (),
+    ) -> Results[Hit]:
+        """The memories that answer a question best, at most `k`. A query is only words; quotes and operators are text.
+
+        It reads this session, the scopes that its labels name, and the scope `tenant`; or the `scopes` that are named
+        ("session": this one). at: what held at that instant, superseded memories included. tags, about: it has all of these.
+        Everything that was committed before is found. What it returns is counted as used; beyond that it writes only the index.
+        Checks of what it returns are run, for a second at most; each hit's `standing` is holds, stale or unknown. root: what
+        their relative paths start from, instead of the folder that the writer was in. commands: the commands, as lists, that
+        checks may run: no other one is.
+        Raises Invalid (an empty query), NotFound (a scope that is not there), TimedOut (a very large backlog is being indexed:
+        again continues), and Refused inside `atomic`.
+        """
+        asked = {"k": k, "kinds": kinds, "scopes": scopes, "at": at, "tags": tags, "about": about, "since": since}
+        return _recall(self._caller, self._stream, query, asked, checking.looking_at(root, commands))
+
+
+class MemoriesAcross(StoreHandle):
+    """Asking across the store: memories, and everything that was said, decided and done."""
+
+    __slots__ = ()
+
+    def recall(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        kinds: Iterable[str] | None = None,
+        at: Instant | None = None,
+        tags: Iterable[str] = (),
+        about: Iterable[str] = (),
+        since: Instant | None = None,
+        root: str | PathLike[str] | None = None,
+        commands: Iterable[Sequence[str]] = (),
+    ) -> Results[Hit]:
+        """The memories of all sessions and scopes of this tenant that answer a question best; see `session.recall`."""
+        asked = {"k": k, "kinds": kinds, "at": at, "tags": tags, "about": about, "since": since}
+        return _recall(self._caller, None, query, asked, checking.looking_at(root, commands))
+
+    def checked(
+        self, *, root: str | PathLike[str] | None = None, commands: Iterable[Sequence[str]] = ()
+    ) -> list[Checked]:
+        """The live memories of this tenant that carry checks, newest first, each with what came of them now.
+
+        Looks through all memories, a second at most for the checks of each hundred. root, commands: as in `session.recall`.
+        """
+        looking = checking.looking_at(root, commands)
+        caller = self._caller
+        shown: list[Checked] = []
+        after: str | None = None
+        while True:
+            page = caller.read(memories.memories_of_store, after=after)
+            known = [(stream, record) for stream, record in page if record.checks]
+            judged = caller.work(checking.judged, caller.core, caller.tenant, known, looking)
+            shown += [
+                Checked(Memory(caller, stream, "", record), outcomes)
+                for (stream, record), outcomes in zip(known, judged, strict=True)
+            ]
+            if page.next is None:
+                return shown
+            after = page.next
+
+    def search(
+        self,
+        query: str,
+        *,
+        kinds: Iterable[str] | None = None,
+        session: str | None = None,
+        actor: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 10,
+    ) -> Results[Found]:
+        """Everything that was said, decided, done and remembered and shares words with a query, best first.
+
+        kinds: of turn, summary, decision, task, effect, event, memory. session: of this session and its runs alone.
+        Everything that was committed before is found; each result says why. Raises as `session.recall` does.
+        """
+        self._caller.check_may_search()
+        core, tenant = self._caller.core, self._caller.tenant
+        asked = {"kinds": kinds, "session": session, "actor": actor, "since": since, "until": until, "limit": limit}
+        return self._caller.work(partial(search.search, core, tenant, query, **asked))
+
+    def memories(
+        self,
+        *,
+        kind: str | None = None,
+        status: str | None = "live",
+        tag: str | None = None,
+        about: str | None = None,
+        unread: bool = False,
+        actor: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[Memory]:
+        """The memories of all sessions and scopes of this tenant, newest first; the filters as in a session's.
+
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        """
+        found = self._caller.read(
+            memories.memories_of_store, kind=kind, status=status, tag=tag, about=about, unread=unread, actor=actor,
+            since=since, until=until, limit=limit, after=after,
+        )  # fmt: skip
+        return found.each(lambda each: Memory(self._caller, each[0], "", each[1]))

@@ -1,0 +1,76 @@
+"""Records of checks: what a memory says must be so for it to hold, and what came of looking.
+
+A check is data. What is looked at, and whether a program may be run for it, is decided by `boot.checking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from perdure.model.records.memories import Validity
+
+
+class FileHash(msgspec.Struct, frozen=True, tag="file", tag_field="check", omit_defaults=True):
+    """A file has this content: the content that it has when the memory is written, unless `sha256` is given.
+
+    folder: what a relative path starts from; the working folder of the writer, unless the reader names another.
+    """
+
+    path: str
+    sha256: str = ""
+    folder: str = ""
+
+
+class GitRef(msgspec.Struct, frozen=True, tag="git", tag_field="check", omit_defaults=True):
+    """A branch, tag or commit exists in the repository at `folder`, and is at `commit`, if one is given."""
+
+    name: str
+    commit: str = ""
+    folder: str = ""
+
+
+class Command(msgspec.Struct, frozen=True, tag="command", tag_field="check", omit_defaults=True):
+    """A program with these arguments ends with `exit`. It is run only for readers that allow this very command."""
+
+    argv: tuple[str, ...]
+    exit: int = 0
+    folder: str = ""
+
+
+class Age(msgspec.Struct, frozen=True, tag="age", tag_field="check", omit_defaults=True):
+    """The memory was written or confirmed no longer ago than this: "30d"."""
+
+    limit: str
+
+
+class ValueIs(msgspec.Struct, frozen=True, tag="value", tag_field="check", omit_defaults=True):
+    """A value of the memory's own session or scope is still this one."""
+
+    name: str
+    value: Any
+
+
+class Unreadable(msgspec.Struct, frozen=True, tag="unreadable", tag_field="check"):
+    """A check that a newer Perdure wrote, or that somebody altered: its result is unknown."""
+
+
+Check: TypeAlias = FileHash | GitRef | Command | Age | ValueIs | Unreadable
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """What came of one check: whether what it says is so, and why not or why this is not known."""
+
+    check: Check
+    standing: Validity
+    why: str = ""
+
+
+def standing_of(outcomes: Sequence[CheckResult]) -> Validity:
+    """Stale if one check says so, unknown if one could not tell or there are none, else it holds."""
+    found = {verdict.standing for verdict in outcomes}
+    if Validity.STALE in found:
+        return Validity.STALE
+    return Validity.HOLDS if found == {Validity.HOLDS} else Validity.UNKNOWN

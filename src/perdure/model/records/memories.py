@@ -1,0 +1,127 @@
+"""Records of memories and of what a search finds: what the verbs of `planes.memory` return."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from perdure.model.refs import Ref
+
+
+class MemoryKind(enum.StrEnum):
+    """What a memory is; `rule` is never left to be found by chance, `correction` is what made a rule."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    WORKFLOW = "workflow"
+    SNIPPET = "snippet"
+    LESSON = "lesson"
+    FAILED_APPROACH = "failed_approach"
+    RULE = "rule"
+    CORRECTION = "correction"
+    VOCABULARY = "vocabulary"
+    MAP = "map"
+    DOCUMENT = "document"
+
+
+class MemoryStatus(enum.StrEnum):
+    """See the drawing in `planes.memory.memories`."""
+
+    LIVE = "live"
+    SUPERSEDED = "superseded"
+    FORGOTTEN = "forgotten"
+
+
+class Validity(enum.StrEnum):
+    """Whether a memory still holds, as far as its checks say; unknown without checks."""
+
+    HOLDS = "holds"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+
+
+class SearchKind(enum.StrEnum):
+    """What can be searched."""
+
+    TURN = "turn"
+    SUMMARY = "summary"
+    DECISION = "decision"
+    TASK = "task"
+    EFFECT = "effect"
+    EVENT = "event"
+    MEMORY = "memory"
+
+
+class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory: what is known, where it came from, and for which time it holds.
+
+    `scope` is the name of the stream that holds it, a session's or a scope's (`scope_kind`). `sources` are texts such as
+    `file:Makefile`; `refs` are turns, decisions and events. `note` says why it was last confirmed, superseded or forgotten.
+    """
+
+    seq: int
+    scope: str
+    scope_kind: str
+    kind: MemoryKind
+    text: str
+    status: MemoryStatus
+    key: str | None
+    tags: tuple[str, ...]
+    about: tuple[str, ...]
+    sources: tuple[str, ...]
+    confidence: float | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    actor: str
+    at: datetime
+    confirmed_at: datetime | None
+    supersedes: int | None
+    superseded_by: int | None
+    refs: tuple[Ref, ...]
+    ref: Ref
+    note: str | None = None
+    uses: int = 0
+    used_at: datetime | None = None
+    checks: tuple[Any, ...] = ()
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Why something was found: the words that it shares with the query (as stems), its own and those that the turns around it
+    lent, how old it is, and where it came from.
+    """
+
+    words: tuple[str, ...]
+    lent: tuple[str, ...]
+    age: timedelta
+    source: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        own = f"words: {', '.join(self.words)}" if self.words else ""
+        around = f"words around it: {', '.join(self.lent)}" if self.lent else ""
+        return "; ".join(filter(None, (own, around, f"{_shown(self.age)} old", self.source)))
+
+
+def _shown(age: timedelta) -> str:
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if age.total_seconds() >= seconds:
+            return f"{int(age.total_seconds() // seconds)} {unit}"
+    return f"{int(age.total_seconds())} s"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One thing that a search found. `seq` is its number in its stream, `text` the part of it that was found."""
+
+    kind: SearchKind
+    stream_kind: str
+    stream: str
+    seq: int
+    text: str
+    actor: str
+    at: datetime
+    score: float
+    why: Why
+    ref: Ref

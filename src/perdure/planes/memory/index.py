@@ -1,0 +1,201 @@
+"""The index: the words of everything that was said, read from the feed when somebody searches.
+
+    gather   reads the events after the index's position, outside the lane, and works their words out
+    put      writes them and the new position, if nobody else did meanwhile
+
+The position only ever moves to where no transaction in flight can come before (as in `planes.feed`); what is committed behind
+that is indexed too, and comes by again. Adding a text that is there changes nothing. The index is rebuilt when the store was
+restored or `words` gives other words. Callers: `search`. Keeps P8 (a search costs what was said since the last), P11, P12, P15.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.errors import Damaged, ReadOnly, TimedOut
+from perdure.log.event import Event, decode_body
+from perdure.log.feed import Position
+from perdure.log.upcast import upcast
+from perdure.model.words import VERSION, words
+from perdure.planes import feed
+from perdure.planes.documents import body_of
+from perdure.planes.memory.texts import SHORT_MAX_CHARS, Moved, moved_by, parts_of, past_shelf, said_by
+from perdure.planes.tables import INDEXING, TEXTS
+from perdure.stores.core import Core
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes.memory", "index.sql")
+
+BATCH_EVENTS = 1_000
+CLEAR_TEXTS = 2_000
+
+Key = tuple[int, int, int, str]  # stream, event, part, shelf
+_encode = msgspec.json.Encoder().encode
+
+
+class Place(NamedTuple):
+    """How far an index is: of which epoch, up to where, by which words. As `indexing` keeps it."""
+
+    epoch: int
+    xid: int
+    pos: int
+    version: int
+
+
+class Text(NamedTuple):
+    """One part of what an event says, in the order of the columns of `texts` after its key."""
+
+    of_seq: int
+    actor: str
+    at: int
+    user_said: int
+    is_short: int
+    len: int
+    terms: str
+
+
+class Batch(NamedTuple):
+    """What is to be added. found: where the index was; place: where it is then; until: up to where was read."""
+
+    found: Place | None
+    place: Place
+    until: Position
+    items: list[tuple[Key, Text] | Moved]
+    span: tuple[int, int]  # the positions of its first and last event
+    end: Position  # up to where this search has to read
+    clears: bool = False
+
+
+def catch_up(core: Core, tenant: int) -> bool:
+    """Index everything that is committed now; whether that could be done (a store that is only read cannot).
+
+    Blocking work. TimedOut when it takes longer than the store's timeout: what was done is kept, and the next one goes on.
+    """
+    deadline = time.monotonic() + core.timeout_seconds
+    after: Position | None = None
+    end: Position | None = None
+    while True:
+        batch = core.read(gather, after, end, tenant=tenant)
+        if batch is None:
+            return True
+        try:
+            added = core.write(put, batch, actor="", tenant=tenant)
+        except ReadOnly:
+            return False
+        after, end = (batch.until, batch.end) if added and not batch.clears else (None, None)
+        if time.monotonic() > deadline:
+            hint = "search again: it continues where it stopped; or open the store with a longer timeout"
+            raise TimedOut("the index is not complete yet", path="search", hint=hint)
+
+
+def gather(reads: Reads, after: Position | None = None, end: Position | None = None) -> Batch | None:
+    """The next events with their words, after a position (None: the index's own) and up to an end (None: what is
+    committed now). None when there are none.
+    """
+    epoch = feed.epoch_of(reads)
+    found = _place(reads)
+    if found is not None and (found.epoch, found.version) != (epoch, VERSION):
+        return Batch(found, Place(epoch, 0, 0, VERSION), Position(), [], (0, 0), Position(), clears=True)
+    start = after or (Position(found.xid, found.pos) if found else Position())
+    safe = Position(*reads.query(LOG.feed_end)[0])
+    end = end or Position(*reads.query(Q.feed_visible_end)[0])
+    if end <= start:
+        return None
+    events, until = feed.events_between(reads, start, end, BATCH_EVENTS)
+    if not events and found is not None and safe <= start:
+        return None
+    kept = max(min(until, safe), Position(found.xid, found.pos) if found else Position())
+    items = [item for event in events for item in _items(reads, event)]
+    span = (min(event.position for event in events), max(event.position for event in events)) if events else (0, 0)
+    return Batch(found, Place(epoch, *kept, VERSION), until, items, span, end)
+
+
+def _place(reads: Reads) -> Place | None:
+    rows = reads.query(Q.indexing_get, tenant=reads.tenant)
+    return Place(*rows[0]) if rows else None
+
+
+def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
+    try:
+        body = upcast(event, decode_body(event.body)) if event.body is not None else None
+        if body is None:
+            return []
+        moved = moved_by(event, body)
+        if moved is not None:
+            return [moved]
+        if body.doc_blob:
+            body.doc = body_of(reads, event.body).doc
+        said = said_by(event, body)
+    except (Damaged, TypeError, ValueError, KeyError):  # verify says so; a search finds the rest
+        return []
+    if said is None:
+        return []
+    parts = parts_of(said.text)
+    is_short = int(said.shelf == "turn" and len(said.text) <= SHORT_MAX_CHARS)
+    texts: list[tuple[Key, Text] | Moved] = []
+    for part, text in enumerate(parts):
+        terms = words(text)
+        fixed = (said.of_seq, event.actor, event.at, int(said.user_said), is_short)
+        texts.append(((event.stream, event.seq, part, said.shelf), Text(*fixed, len(terms), _encode(terms).decode())))
+    return texts
+
+
+def put(tx: Tx, batch: Batch) -> bool:
+    """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
+    tx.query(Q.index_lock)
+    row = tx.own_row(INDEXING)
+    found = Place(row["epoch"], row["xid"], row["pos"], row["version"]) if row else None
+    if found != batch.found:
+        return False
+    if batch.clears and not _clear(tx):
+        return True
+    for key, text in _standing(tx, batch).items():
+        tx.touch(TEXTS, _named(key), None if text is None else text._asdict())
+    tx.touch(INDEXING, {}, batch.place._asdict())
+    return True
+
+
+def _clear(tx: Tx) -> bool:
+    """Take some texts away; whether none is left."""
+    rows = tx.query(Q.texts_some, tenant=tx.tenant, limit=CLEAR_TEXTS)
+    for key in rows:
+        tx.touch(TEXTS, _named(key), None)
+    return not rows
+
+
+def _standing(tx: Tx, batch: Batch) -> dict[Key, Text | None]:
+    """The texts as the batch leaves them; None: it goes. Without what was emptied since they were read."""
+    emptied = set(tx.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
+    found: dict[Key, Text | None] = {}
+    of_memory: dict[tuple[int, int], list[Key]] = {}
+    for item in batch.items:
+        if isinstance(item, Moved):
+            _move(tx, item, found, of_memory)
+            continue
+        key, text = item
+        if (key[0], key[1]) in emptied:
+            continue
+        found[key] = text
+        of_memory.setdefault((key[0], text.of_seq), []).append(key)
+    return found
+
+
+def _move(tx: Tx, moved: Moved, found: dict[Key, Text | None], of_memory: dict[tuple[int, int], list[Key]]) -> None:
+    rows = tx.query(Q.texts_of_memory, stream=moved.stream, of_seq=moved.of_seq)
+    standing: dict[Key, Text | None] = {(moved.stream, *row[:3]): Text(*row[3:]) for row in rows}
+    standing |= {key: found[key] for key in of_memory.get((moved.stream, moved.of_seq), [])}
+    for key, text in standing.items():
+        if text is None or not key[3].startswith("memory."):
+            continue
+        found[key] = None
+        if moved.status == "superseded":
+            found[*key[:3], past_shelf(key[3])] = text
+
+
+def _named(key: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(TEXTS.key, key, strict=True))

@@ -1,0 +1,375 @@
+"""Recall and search: what shares words with a query, best first, and why.
+
+    words of the query ─▶ how rare each is ─▶ the best texts by SQL ─▶ the turns around them ─▶ `rank` ─▶ what is shown
+
+Whatever was committed before a search began is found by it (`index.catch_up`). A query is only words: it has no operators.
+Callers: the handles. Keeps P8, P9, P11, P15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from perdure.errors import Invalid, NotFound
+from perdure.log.change import Stream
+from perdure.log.event import decode_body
+from perdure.log.upcast import upcast
+from perdure.model.instants import instant_us, to_datetime
+from perdure.model.limits import check_name, check_one_of, check_page, check_text
+from perdure.model.records.memories import Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
+from perdure.model.words import words
+from perdure.planes import conversation
+from perdure.planes.documents import body_of
+from perdure.planes.lineage import ancestry
+from perdure.planes.memory import index, memories
+from perdure.planes.memory.rank import NEAR_EVENTS, Place, Scored, Sizes, Text, rank, weight_of
+from perdure.planes.memory.scopes import read_from
+from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, said_by, shelves_of
+from perdure.planes.spans import Instant, between, store_now
+from perdure.stores.core import Core
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import LOG
+
+Q = Statements("perdure.planes.memory", "search.sql")
+T = TypeVar("T")
+
+QUERY_MAX_CHARS = 10_000
+WORDS_MAX = 64  # of one query; the rarest are taken
+POSTINGS_MAX = 40_000  # that are looked at for one query: of the rarest words, at least one
+CANDIDATES = 60
+CANDIDATES_MAX = 2_000
+EXCERPT_CHARS = 300
+_decode_terms = msgspec.json.Decoder(list[str]).decode
+
+
+class Results(list[T]):
+    """What was found, best first. complete: whether everything was searched; a store that is only read may have an index
+    that lags behind, and cannot bring it up to date.
+    """
+
+    def __init__(self, found: Iterable[T] = (), *, complete: bool = True) -> None:
+        super().__init__(found)
+        self.complete = complete
+
+
+class Asked(NamedTuple):
+    """What is looked for, and where."""
+
+    words: list[str]
+    shelves: list[str]
+    streams: list[int] | None = None
+    filters: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+class Recalled(NamedTuple):
+    """A memory that was found, with the stream that holds it."""
+
+    stream: Stream
+    memory: MemoryRecord
+    score: float
+    why: Why
+
+
+# -- memories ------------------------------------------------------------------------------------------------
+
+
+def recall(
+    core: Core,
+    tenant: int,
+    stream: Stream | None,
+    query: str,
+    *,
+    k: int = 10,
+    kinds: Iterable[str] | None = None,
+    scopes: Iterable[str] | None = None,
+    at: Instant | None = None,
+    tags: Iterable[str] = (),
+    about: Iterable[str] = (),
+    since: Instant | None = None,
+) -> Results[Recalled]:
+    """The memories that answer a query. Blocking work; counts what it gives as used."""
+    sought, count = _query(query), check_page(k, "k")
+    only = _kinds(MemoryKind, kinds)
+    marks = _names(tags, "tags"), _names(about, "about")
+    complete = index.catch_up(core, tenant)
+    found = core.read(_recall, stream, sought, count, only, scopes, at, marks, since, tenant=tenant)
+    used = [(each.stream, each.memory.seq) for each in found]
+    if used and complete:
+        core.write(memories.count_uses, used, actor="", tenant=tenant)
+    return Results(found, complete=complete)
+
+
+def _recall(
+    reads: Reads, stream: Stream | None, sought: list[str], count: int, kinds: list[MemoryKind], scopes: Iterable[str] | None,
+    at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
+) -> list[Recalled]:  # fmt: skip
+    now = store_now(reads)
+    moment = now if at is None else instant_us(at, now, "at")
+    tags, about = marks
+    readable = None if stream is None else read_from(reads, stream, scopes)
+    asked = Asked(
+        sought,
+        memory_shelves(kinds, past=at is not None),
+        None if readable is None else [each.id for each in readable],
+        between(reads, since, None)._asdict()
+        | {"tag": tags[0] if tags else None, "about": about[0] if about else None},
+    )
+    streams = {each.id: each for each in readable or ()}
+    narrow_first = {number: i for i, number in enumerate(streams)}
+    limit = max(CANDIDATES, 5 * count)
+    while True:
+        found: list[Recalled] = []
+        scored, full = _best(reads, asked, limit)
+        scored.sort(key=lambda each: (-round(each.score, 9), narrow_first.get(each.text.place[0], 0)))
+        for each in scored:
+            if len(found) == count:
+                break
+            made = _recalled(reads, streams, each, moment, now, live=at is None)
+            if made and {*tags} <= {*made.memory.tags} and {*about} <= {*made.memory.about}:
+                found.append(made)
+        if len(found) >= count or not full or limit >= CANDIDATES_MAX:
+            return found
+        limit = CANDIDATES_MAX
+
+
+def _recalled(
+    reads: Reads, streams: dict[int, Stream], each: Scored, moment: int, now: int, *, live: bool
+) -> Recalled | None:
+    """The memory of a text, if it holds at a moment: what it is now is read from its row, never from the index."""
+    stream = _stream(reads, streams, each.text.place[0])
+    try:
+        record = memories.memory(reads, stream, each.text.of_seq)
+    except NotFound:
+        return None
+    holds = (record.valid_from is None or instant_us(record.valid_from, 0) <= moment) and (
+        record.valid_to is None or moment < instant_us(record.valid_to, 0)
+    )
+    if not holds or record.status is MemoryStatus.FORGOTTEN or (live and record.status is not MemoryStatus.LIVE):
+        return None
+    source = ", ".join([*record.sources, *(f"event {ref.seq}" for ref in record.refs)][:3])
+    said = f"{record.kind} of {record.scope_kind} {record.scope}" + (f", from {source}" if source else "")
+    newest = record.confirmed_at or record.at
+    age = timedelta(microseconds=max(0, now - instant_us(newest, 0)))
+    return Recalled(stream, record, round(each.score, 6), Why(each.words, each.lent, age, said))
+
+
+# -- everything ----------------------------------------------------------------------------------------------
+
+
+def search(
+    core: Core,
+    tenant: int,
+    query: str,
+    *,
+    kinds: Iterable[str] | None = None,
+    session: str | None = None,
+    actor: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int = 10,
+) -> Results[Found]:
+    """What was said, decided, done and remembered that shares words with a query. Blocking work."""
+    sought, count = _query(query), check_page(limit)
+    shelves = shelves_of(_kinds(SearchKind, kinds))
+    speaker = None if actor is None else check_name(actor, "actor")
+    complete = index.catch_up(core, tenant)
+    found = core.read(_search, sought, shelves, session, speaker, since, until, count, tenant=tenant)
+    return Results(found, complete=complete)
+
+
+def _search(
+    reads: Reads, sought: list[str], shelves: list[str], session: str | None, actor: str | None, since: Instant | None,
+    until: Instant | None, count: int,
+) -> list[Found]:  # fmt: skip
+    ends = None if session is None else _streams_of(reads, session)
+    filters = between(reads, since, until)._asdict() | {"actor": actor}
+    asked = Asked(sought, shelves, None if ends is None else list(ends), filters)
+    now = store_now(reads)
+    streams: dict[int, Stream] = {}
+    found: list[Found] = []
+    scored, _ = _best(reads, asked, max(CANDIDATES, 5 * count))
+    for each in scored:
+        if len(found) < count and (ends is None or each.text.place[1] <= ends[each.text.place[0]]):
+            shown = _shown(reads, _stream(reads, streams, each.text.place[0]), each, now)
+            found += [shown] if shown else []
+    return found
+
+
+def _streams_of(reads: Reads, session: str) -> dict[int, int]:
+    """The streams of a session and its runs, with the last event of each that belongs to it: a fork has its parent's past."""
+    found = conversation.find_session(reads, check_name(session, "session"))
+    if found is None:
+        raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
+    ends: dict[int, int] = {}
+    last = 2**62
+    for stream in ancestry(reads, found[0]):
+        ends[stream.id] = last
+        last = min(last, stream.fork_seq)
+    return ends | {run: 2**62 for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
+
+
+def _shown(reads: Reads, stream: Stream, each: Scored, now: int) -> Found | None:
+    """What was found, with the part of it that matches. None when it went meanwhile."""
+    text = each.text
+    kind = kind_of(text.place[3])
+    if kind is SearchKind.MEMORY and memories.memory(reads, stream, text.of_seq).status is not MemoryStatus.LIVE:
+        return None
+    rows = reads.query(LOG.event_by_seq, stream=stream.id, seq=text.place[1])
+    event = event_of(rows[0]) if rows else None
+    if event is None or event.body is None:
+        return None
+    body = upcast(event, decode_body(event.body))
+    body.doc = body_of(reads, event.body).doc
+    said = said_by(event, body)
+    part = parts_of(said.text)[text.place[2]] if said else ""
+    why = Why(each.words, each.lent, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
+    return Found(
+        kind, stream.kind, stream.name, text.of_seq, excerpt(part, each.words), text.actor, to_datetime(text.at),
+        round(each.score, 6), why, stream.ref(text.of_seq),
+    )  # fmt: skip
+
+
+def excerpt(text: str, matched: Sequence[str]) -> str:
+    """The stretch of a text around the first word that matches."""
+    text = text.strip()
+    if len(text) <= EXCERPT_CHARS:
+        return text
+    wanted, place = set(matched), 0
+    for word in text.split():
+        place = text.index(word, place)
+        if wanted.intersection(words(word)):
+            break
+        place += len(word)
+    else:
+        place = 0
+    start = max(0, min(place - EXCERPT_CHARS // 4, len(text) - EXCERPT_CHARS))
+    return (
+        ("…" if start else "")
+        + text[start : start + EXCERPT_CHARS].strip()
+        + ("…" if start + EXCERPT_CHARS < len(text) else "")
+    )
+
+
+# -- finding -------------------------------------------------------------------------------------------------
+
+
+def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
+    """The best texts, each thing once, and whether there may be more."""
+    counted = [row for row in reads.query(Q.shelves_counted, tenant=reads.tenant) if row[0] in asked.shelves and row[1]]
+    shelves = [row[0] for row in counted]
+    sizes = Sizes(*(sum(row[column] for row in counted) for column in (1, 2, 3)))
+    lists = {"tenant": reads.tenant, "shelves": json.dumps(shelves)}
+    rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words)) if sizes.texts else []
+    counts = dict(sorted(rows, key=lambda row: (row[1], row[0]))[:WORDS_MAX])
+    if not counts:
+        return [], False
+    weights = {word: weight_of(sizes, count) for word, count in counts.items()}
+    found = reads.query(
+        Q.texts_best,
+        **lists,
+        weights=json.dumps([[word, weights[word]] for word in _rarest(counts, capped=asked.streams is None)]),
+        average=sizes.average,
+        streams=None if asked.streams is None else json.dumps(asked.streams),
+        filtered=True if any(value is not None for value in asked.filters.values()) else None,
+        limit=limit,
+        **asked.filters,
+    )
+    places = [(row[0], row[1], row[2], row[3]) for row in found]
+    texts = _texts(reads, places, set(weights), around="turn" in shelves)
+    ranked = [each for each in rank(texts, places, weights, sizes) if _fits(each.text, asked.filters)]
+    return _each_once(ranked), len(found) >= limit
+
+
+def _fits(text: Text, filters: dict[str, Any]) -> bool:
+    """Whether a text is among what was asked for: one that was only lent words has not been through the statement."""
+    since, until, actor = (filters.get(name) for name in ("since", "until", "actor"))
+    return (since is None or text.at >= since) and (until is None or text.at < until) and actor in (None, text.actor)
+
+
+def _rarest(counts: dict[str, int], *, capped: bool) -> list[str]:
+    """The words whose texts are looked at, rarest first: the others only add to the scores of these."""
+    taken: list[str] = []
+    total = 0
+    for word, count in counts.items():
+        total += count
+        if taken and capped and total > POSTINGS_MAX:
+            break
+        taken.append(word)
+    return taken
+
+
+def _texts(reads: Reads, places: list[Place], sought: set[str], *, around: bool) -> list[Text]:
+    """These texts, and the turns around the turns among them."""
+    stretches = _stretches(places, NEAR_EVENTS if around else 0)
+    rows = reads.query(Q.texts_near, tenant=reads.tenant, stretches=json.dumps(stretches)) if stretches else []
+    wanted = set(places)
+    return [
+        _text(row, sought)
+        for row in rows
+        if (row[0], row[1], row[2], row[3]) in wanted or (around and row[3] == "turn")
+    ]
+
+
+def _stretches(places: list[Place], reach: int) -> list[list[int]]:
+    """The events to be read, joined where they overlap."""
+    found: list[list[int]] = []
+    for stream, seq, _, shelf in sorted(places):
+        width = reach if shelf == "turn" else 0
+        if found and found[-1][0] == stream and found[-1][2] >= seq - width - 1:
+            found[-1][2] = max(found[-1][2], seq + width)
+        else:
+            found.append([stream, seq - width, seq + width])
+    return found
+
+
+def _text(row: tuple[Any, ...], sought: set[str]) -> Text:
+    stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, length, terms = row
+    counts: dict[str, int] = {}
+    for term in _decode_terms(terms):
+        if term in sought:
+            counts[term] = counts.get(term, 0) + 1
+    return Text((stream, seq, part, shelf), of_seq, actor, at, bool(user_said), bool(is_short), length, counts)
+
+
+def _each_once(scored: list[Scored]) -> list[Scored]:
+    best: dict[tuple[int, str, int], Scored] = {}
+    for each in scored:
+        stream, _, _, shelf = each.text.place
+        best.setdefault((stream, kind_of(shelf).value, each.text.of_seq), each)
+    return list(best.values())
+
+
+def _stream(reads: Reads, known: dict[int, Stream], number: int) -> Stream:
+    if number not in known:
+        known[number] = Stream(*reads.query(LOG.stream_by_id, id=number)[0])
+    return known[number]
+
+
+# -- what was asked ------------------------------------------------------------------------------------------
+
+
+def _query(query: object) -> list[str]:
+    text = check_text(query, "query", QUERY_MAX_CHARS)
+    if not text.strip():
+        raise Invalid("a query cannot be empty", path="query", hint="say what you look for, in words")
+    return sorted(set(words(text)))
+
+
+def _kinds(of: Any, kinds: Iterable[str] | None) -> list[Any]:
+    if kinds is None:
+        return list(of)
+    if isinstance(kinds, (str, bytes)) or not isinstance(kinds, Iterable):
+        raise Invalid(f"expected a list of kinds, got {type(kinds).__name__}", path="kinds")
+    return list(dict.fromkeys(check_one_of(of, kind, f"kinds[{i}]") for i, kind in enumerate(kinds)))
+
+
+def _names(names: Iterable[str], path: str) -> list[str]:
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise Invalid(f"expected a list of names, got {type(names).__name__}", path=path)
+    return [check_name(name, f"{path}[{i}]") for i, name in enumerate(names)]

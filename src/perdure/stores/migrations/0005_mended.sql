@@ -1,0 +1,356 @@
+-- What use and attack found wrong. Each part has a heading of its own.
+
+------------------------------------------------------------------------------------------------------------------- indexes
+
+-- Listings that had to pass over what they did not show.
+CREATE INDEX waits_by_time ON waits (tenant, kind, at, stream, seq);
+CREATE INDEX artifacts_by_actor ON artifacts (tenant, actor, at, stream, seq);
+
+------------------------------------------------------------------------------------------------------------------- planes
+
+-- When a task or decision last changed, and when it was closed. Null: before this schema.
+ALTER TABLE tasks ADD COLUMN changed_at INTEGER;
+ALTER TABLE tasks ADD COLUMN closed_at INTEGER;
+ALTER TABLE decisions ADD COLUMN changed_at INTEGER;
+ALTER TABLE decisions ADD COLUMN closed_at INTEGER;
+
+-- Which sessions have a run that waits: they may wait for a person.
+CREATE INDEX runs_waiting ON runs (tenant, session, stream) WHERE status = 'waiting' AND session IS NOT NULL;
+
+-- What a subscription wants, which batches are under way, and which were acknowledged last: JSON. A batch that is under way
+-- while this is made is delivered again.
+ALTER TABLE subscriptions DROP COLUMN acked;
+ALTER TABLE subscriptions DROP COLUMN taker;
+ALTER TABLE subscriptions DROP COLUMN batch_xid;
+ALTER TABLE subscriptions DROP COLUMN batch_pos;
+ALTER TABLE subscriptions DROP COLUMN expires_at;
+ALTER TABLE subscriptions ADD COLUMN about TEXT NOT NULL DEFAULT '{}';
+
+------------------------------------------------------------------------------------------- views, for people who bring their own SQL
+
+-- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
+-- `json(c)` a column as JSON, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
+
+DROP VIEW v_events;
+DROP VIEW v_sessions;
+DROP VIEW v_turns;
+DROP VIEW v_tasks;
+DROP VIEW v_decisions;
+DROP VIEW v_entries;
+DROP VIEW v_checkpoints;
+DROP VIEW v_artifacts;
+DROP VIEW v_effects;
+DROP VIEW v_runs;
+DROP VIEW v_waits;
+
+CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN -- @postgres
+  RETURN replace(convert_from(body, 'UTF8'), '\u0000', '\ufffd')::jsonb; -- @postgres
+EXCEPTION WHEN OTHERS THEN RETURN jsonb_build_object('unreadable', SQLERRM); -- @postgres
+END $$; -- @postgres
+
+CREATE VIEW v_events AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  e.seq, e.kind, e.tbl, e.actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
+  hexed(e.hash) AS hash, body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, e.pos
+FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name);
+
+CREATE VIEW v_sessions AS
+SELECT n.name AS tenant, v.name AS session, v.title, v.status, v.creator, iso(v.created_at) AS created_at,
+  v.created_at AS created_at_us, iso(v.ended_at) AS ended_at, iso(v.expires_at) AS expires_at, json(v.labels) AS labels,
+  body(g) -> 'doc' AS goal, body(p) -> 'doc' AS pins, s.seq, f.name AS forked_from, s.fork_seq, hexed(s.uid) AS stream_uid
+FROM sessions v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+LEFT JOIN events g ON g.stream = v.stream AND g.seq = v.goal_seq
+LEFT JOIN events p ON p.stream = v.stream AND p.seq = v.pin_seq
+LEFT JOIN streams f ON f.id = s.parent;
+
+CREATE VIEW v_turns AS
+SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, e.actor, iso(e.at) AS at, e.at AS at_us,
+  body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
+
+CREATE VIEW v_calls AS
+SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, e.actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
+FROM calls c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = c.stream AND e.seq = c.seq
+LEFT JOIN turns t ON t.stream = c.stream AND t.call = c.call;
+
+CREATE VIEW v_covers AS
+SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, e.actor, iso(e.at) AS at, e.at AS at_us,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM covers c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
+
+CREATE VIEW v_tasks AS
+SELECT n.name AS tenant, s.name AS session, t.seq, t.key, t.title, t.status, t.priority, t.parent, t.actor, iso(t.at) AS at,
+  t.at AS at_us, iso(t.changed_at) AS changed_at,
+  iso(t.closed_at) AS closed_at, t.claimed_by, iso(t.claim_expires_at) AS claim_expires_at, json(t.labels) AS labels, json(t.needs) AS needs,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, body(o) -> 'doc' AS note, body(o) ->> 'doc_blob' AS note_blob
+FROM tasks t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
+LEFT JOIN events o ON o.stream = t.stream AND o.seq = t.note_seq;
+
+CREATE VIEW v_decisions AS
+SELECT n.name AS tenant, s.name AS session, d.seq, d.status, d.actor, iso(d.at) AS at, d.at AS at_us,
+  iso(d.changed_at) AS changed_at, iso(d.closed_at) AS closed_at, d.supersedes, d.superseded_by,
+  json(d.tags) AS tags, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob,
+  body(o) -> 'doc' AS outcome, body(o) ->> 'doc_blob' AS outcome_blob
+FROM decisions d JOIN streams s ON s.id = d.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = d.stream AND e.seq = coalesce(d.doc_seq, d.seq)
+LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq;
+
+CREATE VIEW v_entries AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, v.name,
+  v.version, e.actor, iso(v.updated_at) AS updated_at, v.updated_at AS updated_at_us, iso(v.expires_at) AS expires_at, v.seq,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM entries v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = v.stream AND e.seq = v.seq
+WHERE v.gone = 0;
+
+-- The holder of a lock is written as actor@holder.
+CREATE VIEW v_locks AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, k.name,
+  k.token, k.holder, h.actor, h.host, iso(k.expires_at) AS expires_at
+FROM locks k JOIN streams s ON s.id = k.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+LEFT JOIN holders h ON h.holder = substr(k.holder, length(k.holder) - 31);
+
+CREATE VIEW v_checkpoints AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  c.seq, c.name, c.parent, c.root, c.size, e.actor, iso(c.at) AS at, c.at AS at_us
+FROM checkpoints c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
+
+CREATE VIEW v_artifacts AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  a.seq, a.name, a.media_type, a.size, a.address, a.actor, iso(a.at) AS at, a.at AS at_us
+FROM artifacts a JOIN streams s ON s.id = a.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name);
+
+-- What a what-if fork copied is not what was done: it is marked here, and left out of v_effects.
+CREATE VIEW v_all_effects AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  f.seq, f.tool, f.kind, f.state, f.key, body(e) -> 'doc' ->> 'sent_key' AS sent_key, f.place, f.call, f.undoes, f.attempt, f.mishaps,
+  f.holder, f.actor, iso(f.at) AS at, f.at AS at_us, iso(f.first_dispatched_at) AS first_dispatched_at,
+  iso(f.dispatched_at) AS dispatched_at, iso(f.deadline_at) AS deadline_at, iso(f.quiet_at) AS quiet_at, f.error,
+  CASE WHEN m.kind = 'effect.supposed' AND coalesce(f.dispatched_at, 0) <= m.at THEN 1 ELSE 0 END AS what_if,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, body(o) -> 'doc' AS outcome, body(o) ->> 'doc_blob' AS outcome_blob
+FROM effects f JOIN streams s ON s.id = f.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events m ON m.stream = f.stream AND m.seq = f.seq
+JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
+LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq;
+
+CREATE VIEW v_effects AS SELECT * FROM v_all_effects WHERE what_if = 0;
+
+CREATE VIEW v_runs AS
+SELECT n.name AS tenant, r.name AS run, r.agent, r.key, r.status, r.reason, body(o) -> 'doc' -> 'error' ->> 'code' AS error,
+  r.session, r.parent, r.creator, iso(r.created_at) AS created_at, r.created_at AS created_at_us, iso(r.ended_at) AS ended_at,
+  iso(r.wake_at) AS wake_at, iso(r.timeout_at) AS timeout_at, r.holder, r.token, r.deaths, r.cancelling, r.program, r.pinned,
+  CASE WHEN body(e) -> 'doc' -> 'what_if' IS NULL THEN 0 ELSE 1 END AS what_if, hexed(s.uid) AS stream_uid,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, body(o) -> 'doc' AS outcome, body(o) ->> 'doc_blob' AS outcome_blob
+FROM runs r JOIN streams s ON s.id = r.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+LEFT JOIN events e ON e.stream = r.stream AND e.seq = r.doc_seq
+LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq;
+
+CREATE VIEW v_waits AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  w.seq, w.kind, w.state, w.name, w.place, w.effect, w.actor, iso(w.at) AS at, w.at AS at_us, iso(w.expires_at) AS expires_at,
+  w.met_by, iso(w.met_at) AS met_at, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob,
+  body(o) -> 'doc' AS outcome, body(o) ->> 'doc_blob' AS outcome_blob
+FROM waits w JOIN streams s ON s.id = w.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
+LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq;
+
+CREATE VIEW v_signals AS
+SELECT n.name AS tenant, s.name AS run, g.seq, g.name, g.taken_by, e.actor, iso(e.at) AS at, e.at AS at_us,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM signals g JOIN streams s ON s.id = g.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = g.stream AND e.seq = coalesce(g.doc_seq, g.seq);
+
+-- Who has what, and until when its heartbeat counts.
+CREATE VIEW v_leases AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, x.thing, x.name, x.token, x.holder, h.actor, h.host,
+  iso(h.started_at) AS started_at, iso(x.expires_at) AS expires_at, iso(h.expires_at) AS heartbeat_expires_at
+FROM (
+  SELECT stream, 'run' AS thing, name, token, holder, CAST(NULL AS INTEGER) AS expires_at FROM runs WHERE holder IS NOT NULL
+  UNION ALL
+  SELECT stream, 'task', title, token, holder, claim_expires_at FROM tasks WHERE holder IS NOT NULL
+  UNION ALL
+  SELECT stream, 'lock', name, token, substr(holder, length(holder) - 31), expires_at FROM locks WHERE holder IS NOT NULL
+  UNION ALL
+  SELECT stream, 'session', NULL, NULL, holder, NULL FROM attendance
+) x JOIN streams s ON s.id = x.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+LEFT JOIN holders h ON h.holder = x.holder;
+
+CREATE VIEW v_workers AS
+SELECT n.name AS tenant, w.holder, h.actor, h.host, iso(h.started_at) AS started_at, iso(h.expires_at) AS heartbeat_expires_at,
+  json(w.about) AS about
+FROM workers w JOIN tenants n ON n.id = w.tenant AND shown(n.name) LEFT JOIN holders h ON h.holder = w.holder;
+
+CREATE VIEW v_subscriptions AS
+SELECT n.name AS tenant, u.name, u.epoch, u.pos, u.token, json(u.about) AS about
+FROM subscriptions u JOIN tenants n ON n.id = u.tenant AND shown(n.name);
+
+-------------------------------------------------------------------------------------------------------------------- memory
+
+-- What outlives a run, in the stream of a session or scope; see docs/decisions/0021-memory.md.
+CREATE TABLE memories (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('fact', 'preference', 'workflow', 'snippet', 'lesson', 'failed_approach', 'rule', 'correction',
+    'vocabulary', 'map', 'document')),
+  status TEXT NOT NULL CHECK (status IN ('live', 'superseded', 'forgotten')),
+  key TEXT,
+  actor TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  valid_from INTEGER, -- null: always
+  valid_to INTEGER, -- null: without end
+  confirmed_at INTEGER,
+  tags TEXT NOT NULL,
+  about TEXT NOT NULL, -- the subjects that it names
+  supersedes INTEGER,
+  superseded_by INTEGER,
+  doc_seq INTEGER, -- its text, as in decisions
+  note_seq INTEGER, -- why it was last confirmed, superseded or forgotten
+  PRIMARY KEY (stream, seq),
+  CHECK ((superseded_by IS NOT NULL) = (status = 'superseded'))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX memories_by_key ON memories (stream, key) WHERE key IS NOT NULL;
+CREATE INDEX memories_by_time ON memories (tenant, at, stream, seq);
+CREATE INDEX memories_by_kind ON memories (tenant, kind, at, stream, seq);
+
+-- How often a memory was recalled; a memory without a row was never read.
+CREATE TABLE memory_uses (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  memory INTEGER NOT NULL,
+  uses INTEGER NOT NULL,
+  used_at INTEGER NOT NULL,
+  PRIMARY KEY (stream, memory)
+) STRICT, WITHOUT ROWID;
+
+-- The index of what was said, made from the feed when somebody searches. Only `texts` and `indexing` are written by code.
+-- A text is one part of what one event says; `of_seq` is the row that the event is about, `terms` a JSON list of its words.
+CREATE TABLE texts (
+  tenant INTEGER NOT NULL,
+  in_stream INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  shelf TEXT COLLATE "C" NOT NULL, -- @postgres
+  shelf TEXT NOT NULL, -- @sqlite
+  of_seq INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  user_said INTEGER NOT NULL CHECK (user_said IN (0, 1)),
+  is_short INTEGER NOT NULL CHECK (is_short IN (0, 1)),
+  len INTEGER NOT NULL,
+  terms TEXT NOT NULL,
+  PRIMARY KEY (in_stream, seq, part, shelf, tenant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX texts_of_memories ON texts (in_stream, of_seq) WHERE shelf >= 'memory.' AND shelf < 'past/';
+
+CREATE TABLE postings (
+  tenant INTEGER NOT NULL,
+  shelf TEXT COLLATE "C" NOT NULL, -- @postgres
+  term TEXT COLLATE "C" NOT NULL, -- @postgres
+  shelf TEXT NOT NULL, -- @sqlite
+  term TEXT NOT NULL, -- @sqlite
+  in_stream INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  tf INTEGER NOT NULL,
+  len INTEGER NOT NULL,
+  PRIMARY KEY (tenant, shelf, term, in_stream, seq, part) -- @sqlite
+  PRIMARY KEY (tenant, shelf, term, in_stream, seq, part) INCLUDE (tf, len) -- @postgres
+) STRICT, WITHOUT ROWID;
+
+-- In how many texts of a shelf a word stands.
+CREATE TABLE terms (
+  tenant INTEGER NOT NULL,
+  shelf TEXT COLLATE "C" NOT NULL, -- @postgres
+  term TEXT COLLATE "C" NOT NULL, -- @postgres
+  shelf TEXT NOT NULL, -- @sqlite
+  term TEXT NOT NULL, -- @sqlite
+  df INTEGER NOT NULL,
+  PRIMARY KEY (tenant, shelf, term)
+) STRICT, WITHOUT ROWID;
+
+-- How many texts, words and short texts a shelf has.
+CREATE TABLE shelves (
+  tenant INTEGER NOT NULL,
+  shelf TEXT NOT NULL,
+  texts INTEGER NOT NULL,
+  words INTEGER NOT NULL,
+  shorts INTEGER NOT NULL,
+  PRIMARY KEY (tenant, shelf)
+) STRICT, WITHOUT ROWID;
+
+-- How far the feed was read into the index, in which epoch, and by which version of our words.
+CREATE TABLE indexing (
+  tenant INTEGER PRIMARY KEY,
+  epoch INTEGER NOT NULL,
+  xid INTEGER NOT NULL,
+  pos INTEGER NOT NULL,
+  version INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN -- @sqlite
+  INSERT INTO postings (tenant, shelf, term, in_stream, seq, part, tf, len) -- @sqlite
+  SELECT NEW.tenant, NEW.shelf, value, NEW.in_stream, NEW.seq, NEW.part, count(*), NEW.len FROM json_each(NEW.terms) GROUP BY value; -- @sqlite
+  INSERT INTO terms (tenant, shelf, term, df) -- @sqlite
+  SELECT NEW.tenant, NEW.shelf, value, 1 FROM json_each(NEW.terms) WHERE true GROUP BY value -- @sqlite
+  ON CONFLICT (tenant, shelf, term) DO UPDATE SET df = df + 1; -- @sqlite
+  INSERT INTO shelves (tenant, shelf, texts, words, shorts) VALUES (NEW.tenant, NEW.shelf, 1, NEW.len, NEW.is_short) -- @sqlite
+  ON CONFLICT (tenant, shelf) DO UPDATE SET texts = texts + 1, words = words + excluded.words, shorts = shorts + excluded.shorts; -- @sqlite
+END; -- @sqlite
+CREATE TRIGGER texts_gone AFTER DELETE ON texts BEGIN -- @sqlite
+  DELETE FROM postings WHERE tenant = OLD.tenant AND shelf = OLD.shelf AND term IN (SELECT value FROM json_each(OLD.terms)) -- @sqlite
+    AND in_stream = OLD.in_stream AND seq = OLD.seq AND part = OLD.part; -- @sqlite
+  UPDATE terms SET df = df - 1 WHERE tenant = OLD.tenant AND shelf = OLD.shelf AND term IN (SELECT value FROM json_each(OLD.terms)); -- @sqlite
+  DELETE FROM terms WHERE tenant = OLD.tenant AND shelf = OLD.shelf AND term IN (SELECT value FROM json_each(OLD.terms)) AND df < 1; -- @sqlite
+  UPDATE shelves SET texts = texts - 1, words = words - OLD.len, shorts = shorts - OLD.is_short -- @sqlite
+  WHERE tenant = OLD.tenant AND shelf = OLD.shelf; -- @sqlite
+END; -- @sqlite
+
+CREATE FUNCTION texts_added() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @postgres
+  INSERT INTO postings (tenant, shelf, term, in_stream, seq, part, tf, len) -- @postgres
+  SELECT x.tenant, x.shelf, w.term, x.in_stream, x.seq, x.part, count(*), x.len -- @postgres
+  FROM added x, json_array_elements_text(x.terms::json) AS w (term) -- @postgres
+  GROUP BY x.tenant, x.shelf, w.term, x.in_stream, x.seq, x.part, x.len; -- @postgres
+  INSERT INTO terms AS t (tenant, shelf, term, df) -- @postgres
+  SELECT x.tenant, x.shelf, w.term, count(*) FROM added x, -- @postgres
+    LATERAL (SELECT DISTINCT value AS term FROM json_array_elements_text(x.terms::json)) AS w -- @postgres
+  GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 ON CONFLICT (tenant, shelf, term) DO UPDATE SET df = t.df + excluded.df; -- @postgres
+  INSERT INTO shelves AS s (tenant, shelf, texts, words, shorts) -- @postgres
+  SELECT tenant, shelf, count(*), sum(len), sum(is_short) FROM added GROUP BY 1, 2 ORDER BY 1, 2 -- @postgres
+  ON CONFLICT (tenant, shelf) DO UPDATE -- @postgres
+  SET texts = s.texts + excluded.texts, words = s.words + excluded.words, shorts = s.shorts + excluded.shorts; -- @postgres
+  RETURN NULL; -- @postgres
+END $$; -- @postgres
+CREATE TRIGGER texts_added AFTER INSERT ON texts REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION texts_added(); -- @postgres
+CREATE FUNCTION texts_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @postgres
+  DELETE FROM postings p USING gone x, json_array_elements_text(x.terms::json) AS w (term) -- @postgres
+  WHERE p.tenant = x.tenant AND p.shelf = x.shelf AND p.term = w.term -- @postgres
+    AND p.in_stream = x.in_stream AND p.seq = x.seq AND p.part = x.part; -- @postgres
+  WITH less AS (SELECT x.tenant, x.shelf, w.term, count(*) AS n FROM gone x, -- @postgres
+    LATERAL (SELECT DISTINCT value AS term FROM json_array_elements_text(x.terms::json)) AS w GROUP BY 1, 2, 3) -- @postgres
+  UPDATE terms t SET df = t.df - l.n FROM less l WHERE t.tenant = l.tenant AND t.shelf = l.shelf AND t.term = l.term; -- @postgres
+  DELETE FROM terms t USING gone x, json_array_elements_text(x.terms::json) AS w (term) -- @postgres
+  WHERE t.tenant = x.tenant AND t.shelf = x.shelf AND t.term = w.term AND t.df < 1; -- @postgres
+  UPDATE shelves s SET texts = s.texts - l.texts, words = s.words - l.words, shorts = s.shorts - l.shorts -- @postgres
+  FROM (SELECT tenant, shelf, count(*) AS texts, sum(len) AS words, sum(is_short) AS shorts FROM gone GROUP BY 1, 2) l -- @postgres
+  WHERE s.tenant = l.tenant AND s.shelf = l.shelf; -- @postgres
+  RETURN NULL; -- @postgres
+END $$; -- @postgres
+CREATE TRIGGER texts_gone AFTER DELETE ON texts REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION texts_gone(); -- @postgres
+
+INSERT INTO tables (name, class) VALUES
+  ('memories', 'recorded'), ('memory_uses', 'ephemeral'), ('texts', 'ephemeral'), ('postings', 'ephemeral'), ('terms', 'ephemeral'),
+  ('shelves', 'ephemeral'), ('indexing', 'ephemeral');
+
+CREATE VIEW v_memories AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, m.seq, m.kind,
+  m.status, m.key, m.actor, iso(m.at) AS at, m.at AS at_us, iso(m.valid_from) AS valid_from, iso(m.valid_to) AS valid_to,
+  iso(m.confirmed_at) AS confirmed_at, m.supersedes, m.superseded_by, json(m.tags) AS tags, json(m.about) AS about,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, body(o) -> 'doc' AS note
+FROM memories m JOIN streams s ON s.id = m.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
+LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;

@@ -1,0 +1,57 @@
+"""Query plans: what a search asks is looked up, never scanned, however large the index is (P8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+import perdure
+from perdure.planes.memory import index, memories, search
+from perdure.stores.statements import Statement
+
+LISTS = {
+    "weights": '[["a", 1.5]]',
+    "shelves": '["turn"]',
+    "streams": "[1]",
+    "words": '["a"]',
+    "stretches": "[[1, 1, 9]]",
+}
+NUMBERS = dict.fromkeys(["tenant", "average", "limit", "stream", "of_seq", "seq", "since"], 1)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[apsw.Connection]:
+    path = tmp_path / "a.db"
+    with perdure.open(f"sqlite:///{path}") as store:
+        store.session("a").say("user", "x")
+    connection = apsw.Connection(str(path))
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "expected"),
+    [
+        (search.Q.texts_best, (), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=?)"),
+        (search.Q.texts_best, ("streams",), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=?)"),
+        (search.Q.texts_best, ("filtered", "since"), "SEARCH x USING PRIMARY KEY (in_stream=? AND seq=? AND part=? AND shelf=?"),
+        (search.Q.texts_near, (), "SEARCH x USING PRIMARY KEY (in_stream=? AND seq>? AND seq<?)"),
+        (search.Q.terms_counted, (), "SEARCH t USING PRIMARY KEY (tenant=? AND shelf=? AND term=?)"),
+        (index.Q.texts_of_memory, (), "texts_of_memories (in_stream=? AND of_seq=?)"),
+        (memories.Q.memory_by_key, ("key",), "memories_by_key (stream=? AND key=?)"),
+        (memories.Q.memories_of_store, (), "memories_by_time (tenant=?"),
+        (memories.Q.memories_of_store, ("kind",), "memories_by_kind (tenant=? AND kind=?"),
+    ],
+)  # fmt: skip
+def test_it_is_looked_up(
+    database: apsw.Connection, statement: Statement, given: tuple[str, ...], expected: str
+) -> None:
+    params = {**NUMBERS, **LISTS, **dict.fromkeys(given, 1)}
+    params = {name: value for name, value in params.items() if name in given or f"--? {name}" not in statement.source}
+    params |= {name: LISTS[name] for name in given if name in LISTS}
+    text = statement.text("sqlite", params)
+    plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {text}", params)]
+    assert any(expected in line for line in plan), plan

@@ -1,0 +1,59 @@
+"""Ranking is pure: rare words weigh more, short turns borrow from those around them, a person's words go first."""
+
+from __future__ import annotations
+
+from perdure.planes.memory.rank import NEAR_EVENTS, Scored, Sizes, Text, rank, weight_of
+
+SIZES = Sizes(texts=100, words=1000, shorts=100)
+WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}
+
+
+def text(
+    seq: int, counts: dict[str, int], *, user: bool = False, short: bool = True, shelf: str = "turn", stream: int = 1
+) -> Text:
+    return Text((stream, seq, 0, shelf), seq, "me", seq, user, short, 10, counts)
+
+
+def order(*texts: Text, found: list[int] | None = None) -> list[Scored]:
+    places = [each.place for each in texts if found is None or each.place[1] in found]
+    return rank(texts, places, WEIGHTS, SIZES)
+
+
+def test_rare_words_weigh_more_and_none_weighs_nothing() -> None:
+    assert WEIGHTS["rare"] > WEIGHTS["common"] > 0
+    assert weight_of(Sizes(1, 1, 0), 1) > 0
+    best, other = order(text(1, {"common": 3}, shelf="task"), text(2, {"rare": 1}, shelf="task"))
+    assert (best.text.of_seq, other.text.of_seq) == (2, 1)
+
+
+def test_a_short_turn_is_lent_words_and_a_long_one_is_not() -> None:
+    scored = {
+        each.text.of_seq: each for each in order(text(1, {"rare": 1}), text(2, {}), text(3, {}, short=False), found=[1])
+    }
+    assert (scored[2].words, scored[2].lent) == ((), ("rare",))
+    assert 0 < scored[2].score < scored[1].score
+    assert 3 not in scored
+
+
+def test_only_the_two_turns_before_and_after_are_neighbours() -> None:
+    turns = [text(seq, {"rare": 1} if seq == 5 else {}) for seq in range(1, 10)]
+    assert {each.text.of_seq for each in order(*turns, found=[5])} == {3, 4, 5, 6, 7}
+    far = text(5 + NEAR_EVENTS + 1, {})
+    assert [each.text.of_seq for each in order(text(5, {"rare": 1}), far, found=[5])] == [5]
+    elsewhere = text(6, {}, stream=2)
+    assert [each.text.place[0] for each in order(text(5, {"rare": 1}), elsewhere, found=[5])] == [1]
+
+
+def test_a_users_words_get_a_fifth_of_the_best_score() -> None:
+    best, other = order(text(1, {"rare": 1}, user=True, stream=1), text(2, {"rare": 1}, stream=2))
+    assert best.text.user_said
+    assert round(best.score / other.score, 6) == 1.2
+
+
+def test_the_order_does_not_depend_on_the_order_of_the_input() -> None:
+    texts = [text(seq, {"rare": 1}, shelf="task") for seq in range(1, 6)]
+    assert order(*texts) == order(*reversed(texts))
+
+
+def test_nothing_is_found_among_nothing() -> None:
+    assert rank([], [], {}, Sizes(0, 0, 0)) == []

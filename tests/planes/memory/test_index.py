@@ -150,11 +150,15 @@ def test_what_is_committed_behind_a_transaction_in_flight_is_found(postgres_stor
             for i in range(1, 4):
                 session.say("user", f"heron {i}")
                 assert len(store.search("heron")) == i + 1
+            with perdure.open(postgres_store, read_only=True) as reader:
+                assert reader.search("heron").complete  # the index has them all, though its position lags behind
+                session.say("user", "heron 4")
+                assert not reader.search("heron").complete
         finally:
             raw.execute("ROLLBACK")
             raw.close()
         assert isinstance(raw, psycopg.Connection)
-        assert len(store.search("heron")) == 4
+        assert len(store.search("heron")) == 5
         consistent(store)
 
 

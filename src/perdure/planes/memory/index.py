@@ -72,7 +72,7 @@ class Batch(NamedTuple):
 
 
 def catch_up(core: Core, tenant: int) -> bool:
-    """Index everything that is committed now; whether that could be done (a store that is only read cannot).
+    """Index everything that is committed now; whether the index has all of it (a store that is only read adds nothing).
 
     Blocking work. TimedOut when it takes longer than the store's timeout: what was done is kept, and the next one goes on.
     """
@@ -86,7 +86,9 @@ def catch_up(core: Core, tenant: int) -> bool:
         try:
             added = core.write(put, batch, actor="", tenant=tenant)
         except ReadOnly:
-            return False
+            added = core.read(holds, batch, tenant=tenant)
+            if not added:
+                return False
         after, end = (batch.until, batch.end) if added and not batch.clears else (None, None)
         if time.monotonic() > deadline:
             hint = "search again: it continues where it stopped; or open the store with a longer timeout"
@@ -160,6 +162,22 @@ def put(tx: Tx, batch: Batch) -> bool:
     return True
 
 
+def holds(reads: Reads, batch: Batch) -> bool:
+    """Whether the index is already as the batch would leave it: its position lags while a transaction is in flight."""
+    if batch.clears:
+        return False
+    standing = _standing(reads, batch)
+    seqs: dict[int, list[int]] = {}
+    for key in standing:
+        seqs.setdefault(key[0], []).append(key[1])
+    there = {
+        (stream, *row)
+        for stream, of in seqs.items()
+        for row in reads.query(Q.texts_between, stream=stream, first=min(of), last=max(of))
+    }
+    return all((key in there) == (text is not None) for key, text in standing.items())
+
+
 def _clear(tx: Tx) -> bool:
     """Take some texts away; whether none is left."""
     rows = tx.query(Q.texts_some, tenant=tx.tenant, limit=CLEAR_TEXTS)
@@ -168,14 +186,16 @@ def _clear(tx: Tx) -> bool:
     return not rows
 
 
-def _standing(tx: Tx, batch: Batch) -> dict[Key, Text | None]:
+def _standing(reads: Reads, batch: Batch) -> dict[Key, Text | None]:
     """The texts as the batch leaves them; None: it goes. Without what was emptied since they were read."""
-    emptied = set(tx.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
+    emptied = (
+        set(reads.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
+    )
     found: dict[Key, Text | None] = {}
     of_memory: dict[tuple[int, int], list[Key]] = {}
     for item in batch.items:
         if isinstance(item, Moved):
-            _move(tx, item, found, of_memory)
+            _move(reads, item, found, of_memory)
             continue
         key, text = item
         if (key[0], key[1]) in emptied:
@@ -185,8 +205,10 @@ def _standing(tx: Tx, batch: Batch) -> dict[Key, Text | None]:
     return found
 
 
-def _move(tx: Tx, moved: Moved, found: dict[Key, Text | None], of_memory: dict[tuple[int, int], list[Key]]) -> None:
-    rows = tx.query(Q.texts_of_memory, stream=moved.stream, of_seq=moved.of_seq)
+def _move(
+    reads: Reads, moved: Moved, found: dict[Key, Text | None], of_memory: dict[tuple[int, int], list[Key]]
+) -> None:
+    rows = reads.query(Q.texts_of_memory, stream=moved.stream, of_seq=moved.of_seq)
     standing: dict[Key, Text | None] = {(moved.stream, *row[:3]): Text(*row[3:]) for row in rows}
     standing |= {key: found[key] for key in of_memory.get((moved.stream, moved.of_seq), [])}
     for key, text in standing.items():

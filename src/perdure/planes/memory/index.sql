@@ -29,3 +29,6 @@ WHERE in_stream = :stream AND of_seq = :of_seq AND shelf >= 'memory.' AND shelf 
 
 -- texts_some: some texts of a tenant, to be taken away.
 SELECT in_stream, seq, part, shelf FROM texts WHERE tenant = :tenant LIMIT :limit
+
+-- texts_between: which texts of a stream there are, from one event to another.
+SELECT seq, part, shelf FROM texts WHERE in_stream = :stream AND seq >= :first AND seq <= :last

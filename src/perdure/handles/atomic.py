@@ -18,6 +18,7 @@ from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.effects import Effect
     from perdure.handles.sync.session import Scope, Session
 
 T = TypeVar("T")
@@ -141,6 +142,18 @@ class Atomic:
         from perdure.handles.sync.session import Scope  # noqa: PLC0415 - as above
 
         return Scope(self._caller, self._caller.inside(values.open_scope, name))
+
+    def inside(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a verb of a plane in this commit."""
+        return self._caller.inside(verb, *args, **kwargs)
+
+    def effect(self, name: str) -> Effect:
+        """The effect that people call so (`session:issue-42/12`), in this commit."""
+        from perdure.effects import deciding, ledger  # noqa: PLC0415 - as above
+        from perdure.handles.sync.effects import Effect  # noqa: PLC0415 - as above
+
+        stream, seq = self._caller.read(deciding.locate, name, "effect")
+        return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
 
     def sql(self, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL on tables of your own in the store's SQLite file, in this commit: your rows and ours, or neither.

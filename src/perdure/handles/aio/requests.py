@@ -9,7 +9,7 @@ from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.model.functions import plain
 from perdure.model.records.runs import WaitRecord
-from perdure.planes import requests
+from perdure.planes import requests, waits
 from perdure.planes.spans import Duration
 
 T = TypeVar("T")
@@ -50,3 +50,7 @@ class AsyncRequests(AsyncStreamHandle):
         choices: what may be answered; without, anything. timeout: after it nobody can answer any more. Raises Invalid.
         """
         return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout)
+
+    async def asked(self, seq: int) -> WaitRecord:
+        """The question with this number, as it stands now. Raises NotFound."""
+        return await self._read(waits.wait, seq)

@@ -253,6 +253,12 @@ class AsyncWork(AsyncStreamHandle):
         )
         return AsyncTask(self._caller, self._stream, self._pin, record)
 
+    async def get_task(self, task: int, *, token: int | None = None) -> AsyncTask:
+        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
+        that claim was lost. Raises NotFound.
+        """
+        return AsyncTask(self._caller, self._stream, self._pin, await self._read(work.task, task), token=token)
+
     async def tasks(
         self,
         *,

@@ -10,7 +10,7 @@ from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.sync.base import StreamHandle
 from perdure.model.functions import plain
 from perdure.model.records.runs import WaitRecord
-from perdure.planes import requests
+from perdure.planes import requests, waits
 from perdure.planes.spans import Duration
 
 T = TypeVar("T")
@@ -51,3 +51,7 @@ class Requests(StreamHandle):
         choices: what may be answered; without, anything. timeout: after it nobody can answer any more. Raises Invalid.
         """
         return self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout)
+
+    def asked(self, seq: int) -> WaitRecord:
+        """The question with this number, as it stands now. Raises NotFound."""
+        return self._read(waits.wait, seq)

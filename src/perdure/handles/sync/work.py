@@ -254,6 +254,12 @@ class Work(StreamHandle):
         )
         return Task(self._caller, self._stream, self._pin, record)
 
+    def get_task(self, task: int, *, token: int | None = None) -> Task:
+        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
+        that claim was lost. Raises NotFound.
+        """
+        return Task(self._caller, self._stream, self._pin, self._read(work.task, task), token=token)
+
     def tasks(
         self,
         *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 
 import click
 
@@ -29,14 +30,26 @@ STALE_COLUMNS = (
 )
 
 
+HOST_COLUMNS = (
+    Column("host", lambda finding: finding.host),
+    *COLUMNS,
+)
+
+
 @command(
     "doctor",
     "perdure doctor",
+    "perdure doctor --hosts",
     "perdure doctor --store postgresql://me@host/db --json",
     "perdure doctor --stale",
     "perdure doctor --stale --root . --allow-command 'make -v'",
 )
 @click.option("--stale", is_flag=True, help="Memories whose checks say that they hold no longer, instead.")
+@click.option(
+    "--hosts",
+    is_flag=True,
+    help="Coding agents that were installed in this workspace, instead: connected, trusted, allowed.",
+)
 @click.option(
     "--tenant",
     envvar="PERDURE_TENANT",
@@ -50,14 +63,16 @@ STALE_COLUMNS = (
     "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: one that checks may run."
 )
 @whole
-def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...]) -> None:
+def doctor(asked: Asked, *, stale: bool, hosts: bool, tenant: str, root: str | None, allowed: tuple[str, ...]) -> None:
     """Look at a store from outside and inside: library, settings, disk, structure, heads; and what it suffers from while it
     lives: writers that wait, growth, leases of the dead, runs that stand still. Says when it is outgrown.
 
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
     tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, lists those that do not
-    hold or cannot be told, and exits with 1 if one is stale.
+    hold or cannot be told, and exits with 1 if one is stale. With --hosts: looks at what `perdure install` wrote here.
     """
+    if hosts:
+        sys.exit(_say_hosts(asked, root))
     if stale:
         sys.exit(_say_stale(asked, tenant, root, allowed))
     import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
@@ -74,6 +89,20 @@ def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed:
         if found.outgrown:
             note(f"this store is outgrown: {found.outgrown[0].says}")
     sys.exit(0 if found.sound else 1)
+
+
+def _say_hosts(asked: Asked, root: str | None) -> int:
+    from perdure.doors.hosts import checking  # noqa: PLC0415 - help must not load this
+    from perdure.doors.hosts.workspace import workspace_of  # noqa: PLC0415 - as above
+
+    found = checking.examine(workspace_of(Path(root or ".")).root, Path.home())
+    if asked.as_json:
+        say_json({"findings": [each._asdict() for each in found]})
+    else:
+        say_table(HOST_COLUMNS, found)
+        if not found:
+            note("no coding agent was installed here: perdure install --for claude-code")
+    return 1 if any(each.severity == "error" for each in found) else 0
 
 
 def _say_stale(asked: Asked, tenant: str, root: str | None, allowed: tuple[str, ...]) -> int:

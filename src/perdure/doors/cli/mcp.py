@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import click
@@ -30,8 +31,11 @@ def mcp(asked: Asked, *, session: str, http: bool, host: str, port: int) -> None
     """
     if http and host not in LOOPBACK:
         raise Refused(
-            f"{host} is no loopback address", path="host", hint="there is no token here: let a tunnel or a proxy do that"
+            f"{host} is no loopback address",
+            path="host",
+            hint="there is no token here: let a tunnel or a proxy do that",
         )
+    gc.disable()  # a tenth of the start: thousands of classes are made, and none of them goes
     try:
         import anyio  # noqa: PLC0415 - an extra, loaded where it is used
         import mcp.server.mcpserver  # noqa: F401, PLC0415 - as above
@@ -42,6 +46,8 @@ def mcp(asked: Asked, *, session: str, http: bool, host: str, port: int) -> None
     from perdure.doors.mcp.door import Door  # noqa: PLC0415
     from perdure.doors.mcp.server import serve_http, serve_stdio  # noqa: PLC0415
 
+    gc.freeze()
+    gc.enable()
     made_folder(asked.store)
     here = workspace_of(Path.cwd(), session)
     door = Door(asked.store, actor=asked.actor, tenant=asked.tenant, session=here.session, labels=here.labels)

@@ -44,9 +44,7 @@ async def ask(
     ctx: Ctx,
     question: Annotated[str, Field(description="One question, with what the person needs to know.")],
     key: Key,
-    replied: Annotated[
-        AcceptedElicitation[Reply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)
-    ],
+    replied: Annotated[AcceptedElicitation[Reply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)],
     choices: Annotated[list[str], Field(description="What may be answered; empty for any text.")] = [],  # noqa: B006
     session: Session = "",
 ) -> answers.Asked:

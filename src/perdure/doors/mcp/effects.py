@@ -150,5 +150,7 @@ async def open_loops(
     if pending is not None:
         text = short(as_text(pending.turn.content)) or "calls without a result"
         loops.append(answers.Loop(kind="turn", id=str(pending.turn.seq), text=text, state="waits for an answer"))
-    following = "Settle doubt first, then close decisions and move tasks." if loops else "Nothing is open: call `ready`."
+    following = (
+        "Settle doubt first, then close decisions and move tasks." if loops else "Nothing is open: call `ready`."
+    )
     return answers.Loops(session=found.name, loops=loops[:limit], next=following)

@@ -27,7 +27,9 @@ def add_pages(server: MCPServer[Any], door: Door) -> None:
     server.resource("perdure://sessions", title="Sessions", mime_type="application/json")(told(sessions))
     server.resource("perdure://session/{name}/boot", title="Working set", mime_type="text/plain")(told(boot))
     server.resource("perdure://session/{name}/turns", title="Last turns", mime_type="text/plain")(told(turns))
-    server.resource("perdure://session/{name}/decisions", title="Decisions", mime_type="application/json")(told(decisions))
+    server.resource("perdure://session/{name}/decisions", title="Decisions", mime_type="application/json")(
+        told(decisions)
+    )
     server.prompt("start", title="Start work", description="Boot, then begin the next task.")(start)
     server.prompt("hand_over", title="Hand over", description="Write down what the next context needs.")(hand_over)
 

@@ -21,7 +21,9 @@ LISTED_MAX = 50
 
 Key = Annotated[
     str,
-    Field(min_length=1, max_length=200, description="A new key for each new request; repeat it only if no answer came."),
+    Field(
+        min_length=1, max_length=200, description="A new key for each new request; repeat it only if no answer came."
+    ),
 ]
 Session = Annotated[str, Field(description="The session's name; empty for the one of this workspace.")]
 Kind = Literal[
@@ -345,5 +347,7 @@ async def set_(
         made = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None)
         return {"session": here, "name": name, "value": value, "version": made.version}
 
-    made = await door_of(ctx).once("set", session, key, {"name": name, "value": value, "expect": expect, "ttl": ttl}, write)
+    made = await door_of(ctx).once(
+        "set", session, key, {"name": name, "value": value, "expect": expect, "ttl": ttl}, write
+    )
     return answers.Value(**made, next="Continue. `get` reads it, and boot shows it.")

@@ -52,6 +52,10 @@ class Heartbeat:
         """A session is not attended any more."""
         self.attended.pop(stream.id, None)
 
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """Do what may be done only when what was written before is durable: it is."""
+        note()
+
     def hold(self, claim: Hashable) -> None:
         """Something was leased to this store, with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
@@ -156,6 +160,10 @@ class HeldBack(Heartbeat):
     def release(self, claim: Hashable) -> None:
         """To be told later."""
         self._notes.append(partial(self._heartbeat.release, claim))
+
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """To be done later."""
+        self._notes.append(note)
 
     def tell(self) -> None:
         """The commit is done: tell the heartbeat."""

@@ -1,7 +1,7 @@
 """`perdure hook HOST`: reads a host's event from stdin and answers in its shape. It never fails: exit code 0, always.
 
-A host takes some exit codes for an order (2 blocks a compaction, a tool call, the end of a turn), so whatever goes wrong here, also
-in the options or in perdure.toml, is one line on stderr.
+A host takes some exit codes for an order (2 blocks a compaction, a tool call, the end of a turn). So whatever goes wrong here,
+also in the options or in perdure.toml, is one line on stderr.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def hook(asked: Asked, *, host: str, part: int, event_name: str, session: str) -
     found = HOSTS.get(host)
     said, name = "", event_name
     try:
-        if found is None:
-            raise Invalid(f"unknown host {host[:40]!r}", path="host", hint=f"one of {', '.join(HOSTS)}")
-        said, name = _respond(asked, found, part, event_name, session)
+        said, name = _respond(asked, found, part, event_name, session) if found is not None else ("", "")
     except Exception as error:  # noqa: BLE001 - the host must not stop because of us
         _note(error)
-    if found is not None:
+    if found is None:
+        _note(Invalid(f"unknown host {host[:40]!r}", path="host", hint=f"one of {', '.join(HOSTS)}"))
+    else:
         made = answer(found, name, said)
         click.echo(made if isinstance(made, str) else json.dumps(made), nl=made != "")
 

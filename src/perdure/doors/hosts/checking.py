@@ -1,5 +1,6 @@
-"""Whether a host will really use Perdure: is its program there, is its configuration up to date, does the server answer, is the
-workspace trusted, are the tools allowed. Reads files and runs two programs with a deadline; changes nothing. For `doctor --hosts`.
+"""Whether a host will really use Perdure: its program, its configuration, the server, trust and permissions.
+
+Reads files and runs two programs with a deadline; changes nothing. Callers: `perdure doctor --hosts` and `perdure install`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Ingesting a host's transcript: each turn once, however often a hook comes, and also when the host was killed before its hook.
 
 The importers read and write; here stands which file, and how far it was read. A mark (lines, size, first bytes) in the scope
-`hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a turn: turns have keys. Keeps P1.
+`hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a turn: turns have keys.
+Keeps P1.
 """
 
 from __future__ import annotations

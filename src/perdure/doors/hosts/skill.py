@@ -44,7 +44,8 @@ export const Perdure = async ({ $, directory }) => {
   let booted = ""
   return {
     event: async ({ event }) => {
-      if (event.type === "session.created" || event.type === "session.compacted") booted = await hook("SessionStart", { source: "startup" })
+      const begins = event.type === "session.created" || event.type === "session.compacted"
+      if (begins) booted = await hook("SessionStart", { source: "startup" })
     },
     "experimental.chat.system.transform": async (_input, output) => {
       if (!booted) booted = await hook("SessionStart", { source: "startup" })
@@ -55,7 +56,8 @@ export const Perdure = async ({ $, directory }) => {
       if (text) output.context.push(text)
     },
     "tool.execute.after": async (input, output) => {
-      await hook("PostToolUse", { tool_name: input.tool, tool_use_id: input.callID, tool_input: output.metadata ?? {}, ...input.args })
+      const given = { ...(output.metadata ?? {}), ...(input.args ?? {}) }
+      await hook("PostToolUse", { tool_name: input.tool, tool_use_id: input.callID, tool_input: given })
     },
   }
 }

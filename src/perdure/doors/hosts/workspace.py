@@ -1,7 +1,7 @@
 """The workspace that a host works in, and the session that Perdure keeps for it.
 
 All hosts, windows and worktrees of one repository share one session: its plan, decisions and memories belong to the work, not to
-the program that did it. The name has a digest of the place, so that two folders of one name stay apart. Callers: hook, mcp, install.
+the program that did it. The name has a digest of the place, so that two folders of one name stay apart.
 """
 
 from __future__ import annotations

@@ -36,8 +36,13 @@ async def reply(ctx: Ctx, question: str, key: str, choices: list[str], session: 
     capabilities = ctx.client_capabilities
     if asked.state is not WaitState.OPEN or capabilities is None or capabilities.elicitation is None:
         return Reply()
-    shape: Any = create_model("Reply", __base__=Reply, answer=(Literal[tuple(choices)], ...)) if choices else Reply
-    return Elicit(question, shape)
+    return Elicit(question, _shape(choices) if choices else Reply)
+
+
+def _shape(choices: list[str]) -> type[Reply]:
+    """A reply that is one of these."""
+    field: Any = (Literal[tuple(choices)], ...)
+    return create_model("Reply", __base__=Reply, answer=field)
 
 
 async def ask(

@@ -104,7 +104,7 @@ async def effect_settle(
 
     def write(tx: Atomic, name: str) -> str:
         settled = tx.effect(effect).settle(verdicts[verdict])
-        tx.session(name).emit("effect.evidence", {"effect": effect, "verdict": verdict, "evidence": evidence})
+        tx.session(name).emit("mcp.settled", {"effect": effect, "verdict": verdict, "evidence": evidence})
         return settled.id
 
     asked = {"effect": effect, "verdict": verdict, "result": result, "evidence": evidence}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import deciding, ledger, left, permitting, settling
@@ -134,7 +135,8 @@ class AsyncEffect(AsyncActing):
         if self._record.state is EffectState.IN_DOUBT:
             now_us = await self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
-        self._caller.core.tide.note(Dispatch(self._stream.uid, self._record.seq, self._record.attempt))
+        dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
+        self._caller.heartbeat.after_commit(partial(self._caller.core.tide.note, dispatch))
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ...) -> AsyncEffect:

@@ -1,6 +1,6 @@
 """A model on the loopback address: answers as Anthropic's Messages and OpenAI's Responses do, and keeps every request.
 
-Its answers are a script: a name of a tool with its arguments, or a text. Calls are taken in order; when none is left it says "done".
+Its answers are a script: names of tools with their arguments, taken in order. When none is left it says "done".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 
 class Model:
@@ -26,7 +26,7 @@ class Model:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -44,47 +44,49 @@ class Model:
             self.requests.append(body)
             return self._script.pop(0) if self._script and body.get("tools") else None
 
-    def _endpoint(self) -> type[BaseHTTPRequestHandler]:
-        model = self
+    def _endpoint(self) -> type[Endpoint]:
+        return type("Bound", (Endpoint,), {"model": self})
 
-        class Endpoint(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.0"
 
-            def log_message(self, *_about: Any) -> None: ...
+class Endpoint(BaseHTTPRequestHandler):
+    """The two APIs, and what hosts ask besides."""
 
-            def do_HEAD(self) -> None:
-                self.send_response(200)
-                self.end_headers()
+    protocol_version = "HTTP/1.0"
+    model: Model
 
-            def do_GET(self) -> None:
-                self._say(json.dumps({"data": [], "models": []}).encode())
+    def log_message(self, *_about: Any) -> None: ...
 
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
-                path = self.path.partition("?")[0]
-                if path.endswith("/count_tokens"):
-                    self._say(b'{"input_tokens": 100}')
-                elif path.endswith("/messages"):
-                    self._stream(messages(model._next(body), body))
-                elif path.endswith("/responses"):
-                    self._stream(responses(model._next(body)))
-                else:
-                    self._say(b"{}")
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.end_headers()
 
-            def _say(self, data: bytes) -> None:
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.end_headers()
-                self.wfile.write(data)
+    def do_GET(self) -> None:
+        self._say(json.dumps({"data": [], "models": []}).encode())
 
-            def _stream(self, events: Iterator[tuple[str, dict[str, Any]]]) -> None:
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
-                for name, data in events:
-                    self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        path = self.path.partition("?")[0]
+        if path.endswith("/count_tokens"):
+            self._say(b'{"input_tokens": 100}')
+        elif path.endswith("/messages"):
+            self._stream(messages(self.model._next(body), body))
+        elif path.endswith("/responses"):
+            self._stream(responses(self.model._next(body)))
+        else:
+            self._say(b"{}")
 
-        return Endpoint
+    def _say(self, data: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, events: Iterator[tuple[str, dict[str, Any]]]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for name, data in events:
+            self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
 
 
 def messages(call: tuple[str, dict[str, Any]] | None, body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

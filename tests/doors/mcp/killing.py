@@ -1,7 +1,8 @@
-"""A program: calls each tool that writes in a server of its own, kills that at every crash point on the way, and calls again.
+"""A program: calls each tool that writes in a server of its own, kills that at crash points on the way, and calls again twice.
 
-Prints one JSON line a case: the tool, the point, the answers, and the kinds of the session's events. argv: a folder, and `bare` for
-the control, in which a call is carried out without its key. Forks, so it is a program of its own.
+Prints one JSON line a case: the tool, the point, the answers, and the kinds of the session's events with those of a call that
+nobody disturbed. argv: a folder; `every` point, `some`, or `lost` answers; `bare` for the control, in which the second call has another
+key, or `keyed`; which tools (default: all). It forks, so it is a program of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +28,21 @@ from perdure.doors.mcp.door import Door
 from perdure.doors.mcp.server import make_server
 from perdure.model.points import arm
 
+Call = tuple[str, dict[str, Any]]
+DOOR = Door("", actor="me", tenant="default", session=SESSION)  # every child gives its own copy a store
+SERVER = make_server(DOOR)
 
-async def call(store: Path, calls: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+
+async def calling(store: Path, calls: list[Call]) -> list[Any]:
     """Call tools in a server, one after the other; the store is left open, as a process that dies leaves it."""
-    door = Door(f"sqlite:///{store}", actor="me", tenant="default", session=SESSION)
-    async with Client(make_server(door)) as client:
+    DOOR.url = f"sqlite:///{store}"
+    async with Client(SERVER) as client:
         made = [await client.call_tool(name, args) for name, args in calls]
     return [each.structured_content if not each.is_error else each.content[0].text for each in made]
+
+
+def call(store: Path, *calls: Call) -> list[Any]:
+    return asyncio.run(calling(store, list(calls)))
 
 
 def child(work: Callable[[], Any]) -> tuple[Any, int]:
@@ -50,7 +60,7 @@ def child(work: Callable[[], Any]) -> tuple[Any, int]:
     return json.loads(said) if said else None, os.waitstatus_to_exitcode(status)
 
 
-def dying(store: Path, tool: str, args: dict[str, Any], nth: int) -> int:
+def dying(store: Path, made: Call, nth: int) -> int:
     """Reach crash points in one call until the n-th (0: none); how many were reached."""
     count = 0
 
@@ -61,7 +71,7 @@ def dying(store: Path, tool: str, args: dict[str, Any], nth: int) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     arm("*", reached)
-    asyncio.run(call(store, [(tool, args)]))
+    call(store, made)
     return count
 
 
@@ -70,42 +80,45 @@ def kinds(store: Path) -> list[str]:
         return [each.kind for each in found.session(SESSION).events(limit=1_000)]
 
 
-def main(folder: Path, *, bare: bool) -> None:
-    before = folder / "before.db"
-    child(lambda: asyncio.run(call(before, list(BEFORE))))
-    number = 0
-    for tool, args in WRITES.items():
-        keyed = {**args, "key": "the-key"}
+def counted(store: Path, made: Call) -> tuple[int, list[str]]:
+    return dying(store, made, 0), kinds(store)
 
-        def fresh() -> Path:
-            nonlocal number
-            number += 1
-            path = folder / f"{number}.db"
-            for each in folder.glob("before.db*"):
-                if each.is_file():
-                    shutil.copy(each, folder / each.name.replace("before", str(number), 1))
-            return path
 
-        clean = fresh()
-        points, _ = child(lambda store=clean, name=tool: dying(store, name, keyed, 0))
-        expected = child(lambda store=clean: kinds(store))[0]
-        for nth in range(1, points + 2):  # past the last one: nobody dies, and the answer is lost on its way
+def again(store: Path, made: Call) -> tuple[list[Any], list[str]]:
+    return call(store, made, made), kinds(store)
+
+
+def chosen(points: int, number: int, which: str) -> list[int]:
+    """Where to kill. Past the last point nobody dies, and the answer is lost on its way."""
+    everywhere = list(range(1, points + 2))
+    return {"every": everywhere, "some": [everywhere[number % points]], "lost": everywhere[-1:]}[which]
+
+
+def main(folder: Path, which: str, tools: list[str], *, bare: bool) -> None:
+    child(partial(call, folder / "before.db", *BEFORE))
+    copies = 0
+
+    def fresh() -> Path:
+        nonlocal copies
+        copies += 1
+        for each in folder.glob("before.db*"):
+            if each.is_file():
+                shutil.copy(each, folder / each.name.replace("before", str(copies), 1))
+        return folder / f"{copies}.db"
+
+    for number, tool in enumerate(tools or WRITES):
+        args = WRITES[tool]
+        keyed = (tool, {**args, "key": "the-key"})
+        (points, expected), _ = child(partial(counted, fresh(), keyed))
+        for nth in chosen(points, number, which):
             store = fresh()
-            _, code = child(lambda s=store, name=tool, at=nth: dying(s, name, keyed, at))
-            again = {**args, "key": "another-key"} if bare else keyed
-            answers = [child(lambda s=store, name=tool: asyncio.run(call(s, [(name, again)]))[0])[0] for _ in range(2)]
-            found = child(lambda s=store: kinds(s))[0]
-            case = {
-                "tool": tool,
-                "point": nth,
-                "of": points,
-                "code": code,
-                "answers": answers,
-                "kinds": found,
-                "expected": expected,
-            }
-            print(json.dumps(case), flush=True)
+            _, code = child(partial(dying, store, keyed, nth))
+            (answers, found), _ = child(partial(again, store, (tool, {**args, "key": "new"}) if bare else keyed))
+            case = {"tool": tool, "point": nth, "of": points, "code": code, "answers": answers, "kinds": found}
+            sys.stdout.write(f"{json.dumps({**case, 'expected': expected})}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), bare=sys.argv[2:] == ["bare"])
+    _, place, points, mode, *names = sys.argv
+    main(Path(place), points, names, bare=mode == "bare")

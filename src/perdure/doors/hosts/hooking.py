@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
 
-BUDGET_TOKENS = 3_600  # of a part: the cap in characters is what bounds it
+BUDGET_TOKENS = 2 * CAP_CHARS  # of a part: the cap in characters is what bounds it
 FORBID = "forbid:"  # a tag of a rule: what follows is a pattern that no command or edited path may match
 AGAIN = ("resume", "compact", "fork")
 

@@ -20,6 +20,7 @@ OPENCODE_PAGE = ".opencode/perdure.md"
 READS = ("boot", "recall", "search", "ready", "get", "open_loops")  # allowed without a question
 START_SECONDS = 20
 KEEP_SECONDS = 30
+CODEX_END_SECONDS = 3  # this host allows no more at the end
 
 
 class Wanted(NamedTuple):
@@ -197,7 +198,7 @@ def _codex(wanted: Wanted) -> list[Piece]:
             _hooked("PreCompact", entries(None, KEEP_SECONDS)),
             _hooked("PostToolUse", entries(None, 10)),
             _hooked("Stop", entries(None, START_SECONDS)),
-            _hooked("SessionEnd", entries(None, START_SECONDS)),
+            _hooked("SessionEnd", entries(None, CODEX_END_SECONDS)),
         ),
     ]
 

@@ -24,8 +24,9 @@ class Workspace(NamedTuple):
 def workspace_of(folder: Path, session: str = "") -> Workspace:
     """The workspace of a folder: the repository around it, else the folder itself. session: a name that somebody chose."""
     root = _repository(folder.resolve())
-    mark = hashlib.sha256(str(_shared(root)).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
-    plain = "".join(each if each.isprintable() and each != "/" else "_" for each in root.name)[:60] or "root"
+    shared = _shared(root)
+    mark = hashlib.sha256(str(shared).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
+    plain = "".join(each if each.isprintable() and each != "/" else "_" for each in shared.name)[:60] or "root"
     name = session or f"{plain}-{mark}"
     return Workspace(root, name, (f"project:{name}",))
 

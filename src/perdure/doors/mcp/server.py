@@ -72,7 +72,8 @@ def make_server(door: Door) -> MCPServer[Door]:
         cache_hints={"tools/list": CacheHint(ttl_ms=LIST_TTL_MS, scope="public")},
     )  # fmt: skip
     for name, (title, function, hints) in TOOLS.items():
-        server.add_tool(told(function), name=name, title=title, annotations=hints)
+        about = " ".join((function.__doc__ or "").split())
+        server.add_tool(told(function), name=name, title=title, description=about, annotations=hints)
     add_pages(server, door)
     return server
 

@@ -14,7 +14,7 @@ from perdure.doors.hosts.known import HOSTS
 from perdure.doors.hosts.plans import Wanted
 from perdure.errors import Invalid, NotFound, Refused
 
-WANTED = Wanted(("/usr/bin/perdure",), "sqlite:////home/me/.perdure/agent.db")
+WANTED = Wanted(("/usr/bin/perdure",), "sqlite:////srv/agent.db")
 # What somebody has already: their own servers, hooks and settings, in their own way of writing.
 THEIRS: dict[str, dict[str, str]] = {
     "claude-code": {

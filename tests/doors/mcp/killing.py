@@ -1,7 +1,7 @@
 """A program: calls each tool that writes in a server of its own, kills that at crash points on the way, and calls again twice.
 
 Prints one JSON line a case: the tool, the point, the answers, and the kinds of the session's events with those of a call that
-nobody disturbed. argv: a folder; `every` point, `some`, or `lost` answers; `bare` for the control, in which the second call has another
+nobody disturbed. argv: a folder; `every` point, `some`, or `lost` answers; `bare` for the control, whose second call has another
 key, or `keyed`; which tools (default: all). It forks, so it is a program of its own.
 """
 

@@ -240,7 +240,7 @@ def _gemini(wanted: Wanted) -> list[Piece]:
 
 
 def _opencode(wanted: Wanted) -> list[Piece]:
-    local = {"type": "local", "command": _args(wanted, "mcp"), "environment": {}, "enabled": True, "timeout": 10_000}
+    local = {"type": "local", "command": _args(wanted, "mcp"), "environment": {}, "enabled": True, "timeout": 60_000}
     plugin = skill.PLUGIN.replace("COMMAND", _line(wanted, "opencode"))
     return [
         merged("opencode.json", _put(local, "mcp", NAME), _listed([OPENCODE_PAGE], "instructions")),

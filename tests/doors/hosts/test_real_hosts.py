@@ -58,7 +58,8 @@ class Host:
         self.url = f"sqlite:///{folder / 'a.db'}"
         self.env = {
             "HOME": str(self.home), "PATH": programs(), "TERM": "xterm", "LOOP_KEY": "x", "ANTHROPIC_API_KEY": "sk-test",
-            "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1",
+            "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "IS_SANDBOX": "1",
         }  # fmt: skip
         wanted = Wanted((sys.executable, "-m", "perdure"), self.url)
         changes = configuring.planned(HOSTS[name], self.root, wanted)

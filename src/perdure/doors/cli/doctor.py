@@ -51,7 +51,7 @@ STALE_COLUMNS = (
 )
 @whole
 def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...]) -> None:
-    """Look at a store from outside and inside: library, settings, disk, structure, heads; and what it suffers from while it
+    """Examine a store: library, settings, disk, structure, heads; and what it suffers from while it
     lives: writers that wait, growth, leases of the dead, runs that stand still. Says when it is outgrown.
 
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was

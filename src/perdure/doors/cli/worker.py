@@ -64,7 +64,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 )  # fmt: skip
 @click.option(
     "--grace", **defaults("worker.grace", "5s"), metavar="TIME", callback=seconds,
-    help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
+    help="How long runs may continue after SIGTERM; then they are given back, for other workers to resume.",
 )  # fmt: skip
 @click.option(
     "--keep", **defaults("worker.keep", "10m"), metavar="TIME", callback=seconds,
@@ -75,13 +75,13 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
-@click.option("--role", default="worker", hidden=True, help="What this child is for: worker, standby or suspects.")
+@click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
 @writes
 def worker(asked: Asked, **given: Any) -> None:
     """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
 
     MODULE is imported from this folder; AGENTS is an agent, or a list or dict of agents, in it; without it, all that it
-    declares. Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs go on for the time of grace and gives the rest back.
+    declares. Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs continue for the time of grace and gives the rest back.
     A second one ends it without the grace.
     """
     _log_by_default()
@@ -290,7 +290,7 @@ def _say(found: WorkersRecord, stuck: float) -> None:
 
 
 def _title(each: WorkerRecord) -> str:
-    """Who it is, for people: machine, process, and whether it lives."""
+    """A worker for people: machine, process, and whether it lives."""
     about = each.about
     who = f"{each.host}:{about.pid}" if about else cell(each.holder[:12])
     kind = "" if about is None else f" <{about.supervisor}" if about.supervisor else ""

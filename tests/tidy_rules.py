@@ -81,12 +81,14 @@ EXEMPT: dict[str, dict[str, str]] = {
         "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
     "only_doors_print": {"doors/": "they talk to people", "evaluation/": "reports"},
-    "prose_is_plain": {},
+    "prose_is_plain": {
+        "stores/migrations/": "released files never change, comments included: SQLite keeps the text of a table",
+        "model/words.py": "its stop words are the ones that a text may hold",
+    },
 }
 # Pages and packages that `prose_is_plain` does not hold yet: this list only shrinks.
 NOT_YET_PLAIN = (
-    "artifacts/", "boot/", "doors/", "effects/", "errors.py", "evaluation/", "handles/", "interchange/", "log/", "model/",
-    "planes/", "runtime/", "stores/", "telemetry/", "testing/",
+    "boot/", "effects/", "evaluation/", "handles/", "interchange/", "planes/", "runtime/", "testing/",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Limits on everything that comes from outside, in one place (P15).
 
-Whoever accepts input calls the checkers here; nobody else compares lengths.
+Code that accepts input calls the checkers here; nobody else compares lengths.
 """
 
 from __future__ import annotations

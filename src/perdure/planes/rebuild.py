@@ -79,7 +79,7 @@ class Rebuild:
         try:
             self._apply(event, body)
         except (TypeError, ValueError, KeyError) as error:
-            raise Damaged(f"what it says cannot be applied: {error}", path=f"seq {event.seq}") from None
+            raise Damaged(f"its content cannot be applied: {error}", path=f"seq {event.seq}") from None
         return body
 
     def _apply(self, event: Event, body: Body) -> None:

@@ -24,7 +24,7 @@ class Blobs:
     def __init__(self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES) -> None:
         self.place = place
         self.elsewhere: str | None = None  # a place that the store has, and that it was not given
-        self.inside_max_bytes = inside_max_bytes  # what is larger goes outside; -1: everything does
+        self.inside_max_bytes = inside_max_bytes  # larger blobs go to the place; -1: all do
         self._owner = owner
 
     def partition(self, tenant: int) -> str:
@@ -55,7 +55,7 @@ class Blobs:
         return data
 
     def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:
-        """The same piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
+        """Read a blob piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
         if _standing(address, row)[2] is not None:
             return iter([self.read(tenant, address, row)])
         with self._expected(address):
@@ -95,7 +95,7 @@ class Blobs:
 
 
 def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    """Whoever asks found the address in an event: a row that is not there was lost."""
+    """The caller found the address in an event: a row that is not there was lost."""
     if row is None:
         raise Damaged("the blob is missing", path=name_of(address.hex()), hint=RESTORE)
     return row

@@ -43,7 +43,7 @@ def departure(facts: dict[str, str]) -> Departure | None:
 
 
 def facts_of(engine: Engine) -> dict[str, str]:
-    """What a store says about itself."""
+    """The store's facts about itself."""
     with scripts.told(), scripts.looking_at(engine) as script:
         return migrate.facts_of(script) if script else {}
 
@@ -83,7 +83,7 @@ def unseal(engine: Engine) -> None:
 
 
 def open_again(script: Script) -> None:
-    """The same, inside a transaction: also for a copy that is restored on purpose."""
+    """Open it again inside a transaction: also for a copy that is restored on purpose."""
     script.run(Q.unseal.text(script.dialect, {}))
     script.query(Q.meta_drop, name=MOVED)
 

@@ -44,7 +44,7 @@ def _nobody(holder: str) -> bool:  # noqa: ARG001 - nothing is proved about anyb
 
 
 class Clocks(NamedTuple):
-    """What decides whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
+    """The clocks that decide whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
     database's own is to decide.
     """
 
@@ -57,7 +57,7 @@ class Clocks(NamedTuple):
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """What was written and has not reached the database: by one job, or by all those of a batch that are done."""
+    """Writes that have not reached the database: by one job, or by all those of a batch that are done."""
 
     events: list[tuple[Stream, NewEvent]] = []
     heads: dict[int, Head] = {}  # where these events move the heads of their streams
@@ -80,7 +80,7 @@ class Buffer(msgspec.Struct, eq=False):
         self.empties += later.empties
 
     def remainder(self) -> Buffer:
-        """What stays after a flush: streams that have no event yet; each becomes real with its first."""
+        """The rest after a flush: streams that have no event yet; each becomes real with its first."""
         rest = Buffer()
         rest.streams = {number: stream for number, stream in self.streams.items() if number not in self.heads}
         return rest
@@ -97,7 +97,7 @@ _EMPTY = Buffer()  # never changed
 
 
 class Batch:
-    """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
+    """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
     __slots__ = ("blobs", "buffer", "connection", "entropy", "exact", "flushed", "hints", "read", "trail")
 
@@ -144,7 +144,9 @@ class Batch:
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote, and by what it decided that. Who only read, more than once, saw one state."""
+        """Take over what a finished job wrote, and by what it decided that. A job that read twice without writing must have seen
+        one state.
+        """
         if not (tx.buffer or tx.flushed_early):
             if tx.looks > 1:
                 self.read |= tx.read
@@ -330,7 +332,7 @@ class Tx:
     def empty(self, stream: Stream, seqs: Iterable[int]) -> None:
         """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty.
 
-        What only they gave goes with them, because folding no longer gives it: derived rows, and the row of a turn. At once:
+        Rows that only they gave go with them, because folding no longer gives them: derived rows, and the row of a turn. At once:
         jobs later in this batch must not build on it.
         """
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
@@ -366,7 +368,7 @@ class Tx:
         return self.head(stream)[0]
 
     def head(self, stream: Stream) -> Head:
-        """The same with the hash of that event: which event it is, whatever became of others with its number."""
+        """The head with the hash of that event: which event it is, whatever became of others with its number."""
         self._decide_by(stream.id)
         self.looks += 1  # it may be where this process saw it last: alone it is as good as two states
         return self._head(stream.id)
@@ -459,7 +461,7 @@ class Tx:
         return self._batch.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Read a blob piece by piece."""
         return self._batch.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
@@ -467,7 +469,7 @@ class Tx:
         kept = self._kept(raw)
         if kept is not None:
             return kept[2:]
-        self.looks += 1  # whoever named it may have been pruned, and the blob collected, since he was looked at
+        self.looks += 1  # the event that named it may have been pruned, and the blob collected, since the caller looked
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
         return rows[0] if rows else None
 
@@ -515,7 +517,7 @@ class Tx:
 
 
 class Ended(Tx):
-    """A transaction that is over. What a handle or a closure kept of it must never look as if it were written (P1)."""
+    """A transaction that is over. A handle or a closure that kept a part of it must never look as if it were written (P1)."""
 
     __slots__ = ()
 

@@ -28,7 +28,7 @@ Digits = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]*$", max_length=64)]
 
 
 class Standing(enum.StrEnum):
-    """What can be done about a run now."""
+    """The present possibilities of a run."""
 
     RESUMABLE = "can be resumed as it is"
     PERSON = "waits for a person"
@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Document(Part, frozen=True, kw_only=True):
-    """What an event keeps besides its row: in place, or the address of the blob that holds it."""
+    """The part that an event keeps besides its row: in place, or the address of the blob that holds it."""
 
     doc: Any = None
     blob: Digits = ""

@@ -1,4 +1,4 @@
-"""What could not be loaded: kept beside the store with its place and the reason, and listed by `verify` and `doctor`.
+"""Lines that could not be loaded: kept beside the store with their place and the reason, and listed by `verify` and `doctor`.
 
     .perdure/set-aside/000001-000000001234-ab12cd34.json    segment 1, from byte 1234 on; and which reason
 

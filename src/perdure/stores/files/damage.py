@@ -45,7 +45,7 @@ def _is_shorter(layout: Layout, mark: Mark) -> bool:
 
 
 def _what_git_does_not_do(layout: Layout) -> str:
-    """What shows that a log was not put back by git; empty when it may have been."""
+    """Proof that a log was not put back by git; empty when it may have been."""
     numbers = layout.numbers()
     missing = sorted({*range(1, numbers[-1] + 1)} - {*numbers}) if numbers[-1] < _FAR_AWAY else [1]
     if missing:
@@ -80,6 +80,6 @@ def _way_out(layout: Layout) -> str:
     if layout.cache.exists():
         store = shlex.quote(f"files:///{layout.folder.absolute()}")
         ways.insert(
-            0, f"what the cache has of it can be written back: perdure restore --from-cache --dry-run --store {store}"
+            0, f"the lines in the cache can be written back: perdure restore --from-cache --dry-run --store {store}"
         )
     return "; or ".join(ways)

@@ -45,7 +45,7 @@ Pages = Callable[[Reads], str]  # makes the page of an incident
 
 
 class Chosen(NamedTuple):
-    """What is to be exported, by name. `everything`: all sessions, scopes and runs of the tenant."""
+    """The streams to export, by name. `everything`: all sessions, scopes and runs of the tenant."""
 
     sessions: Collection[str] = ()
     scopes: Collection[str] = ()
@@ -105,7 +105,7 @@ def _write(
 
 
 def tenant_name(reads: Reads) -> str:
-    """What the tenant is called whose state is read."""
+    """The name of the tenant whose state is read."""
     return reads.query(Q.tenant_name, tenant=reads.tenant)[0][0]
 
 

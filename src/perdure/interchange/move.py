@@ -7,8 +7,8 @@
     welcome   the target can be opened; the source knows
 
 Killed anywhere, run again: it goes on where it stopped. Nobody can open the target before it is whole, or write to the source
-after it is sealed, so nothing is ever done from both. What was open is trusted as it was if nobody held anything, else it is
-doubt: the epoch rises (docs/decisions/0014). Positions of subscriptions, heartbeats and the like stay behind. Callers: the doors.
+after it is sealed, so nothing is ever done from both. Open work is trusted as it was if nobody held anything, else it is doubt:
+the epoch rises (docs/decisions/0014). Positions of subscriptions, heartbeats and the like stay behind. Callers: the doors.
 Keeps P3, P4, P5, P6, P7.
 """
 
@@ -113,7 +113,7 @@ def _opened(where: str) -> Iterator[Core]:
 
 
 def holding(core: Core) -> list[Held]:
-    """What living processes hold. Who is proved dead holds nothing, whatever his heartbeat says."""
+    """The leases that living processes hold. A process that is proved dead holds nothing, whatever its heartbeat says."""
     rows = core.read(lambda reads: reads.query(Q.leases_held, limit=1_000), tenant=0)
     return [Held(what, holder) for what, holder in rows if not core.living.is_dead(holder)]
 
@@ -169,7 +169,7 @@ def _own(tx: Tx) -> Stream:
 
 
 def _first_tenant(core: Core) -> int:
-    """Who owns the store's own stream: the first tenant, as for anchors."""
+    """The owner of the store's own stream: the first tenant, as for anchors."""
     tenants = core.read(_tenants, tenant=0)
     return tenants[0][0] if tenants else core.tenant_id("default")
 

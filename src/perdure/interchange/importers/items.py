@@ -22,7 +22,7 @@ class Origin(msgspec.Struct, frozen=True):
     more: dict[str, Any] = {}
 
     def as_document(self) -> dict[str, Any]:
-        """What is recorded: nothing that is empty."""
+        """The recorded form: nothing that is empty."""
         known = {"format": self.format, "id": self.id, "at": self.at, **self.more}
         return {name: value for name, value in known.items() if value not in ("", None)}
 

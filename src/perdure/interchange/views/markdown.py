@@ -104,7 +104,7 @@ _FIRST = {"decisions": _decision_line, "tasks": _task_line, "values": _value_lin
 
 
 class _Reading:
-    """What was read so far, and where a line of text would go."""
+    """The parts read so far, and where a line of text would go."""
 
     def __init__(self) -> None:
         self.about: dict[str, str] = {}
@@ -137,7 +137,7 @@ class _Reading:
 
 
 def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[Thing]]]:
-    """What a page says about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
+    """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     reading = _Reading()
     for number, line in lines:
         text = line.rstrip(" ")

@@ -1,8 +1,8 @@
 """The scheduler: threads of which one runs at a time, and one stream of chance that decides about everything.
 
 A task is a thread that stands still until it is given the baton; it gives it back wherever it says `reach`. At each such point
-the dice may let its process die or stand still for long, move the clock, or simply let another task go on. What the dice did
-is numbered, so that a failing history can be run again without some of it: that is how it is shrunk.
+the dice may let its process die or stand still for long, move the clock, or simply let another task go on. Mishaps are numbered,
+so that a failing history can be run again without some of them: that is how it is shrunk.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Scheduler:
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.trace: list[str] = []
-        self.mishaps: list[str] = []  # what the dice did, by number
+        self.mishaps: list[str] = []  # the mishaps of the dice, by number
         self.steps = 0
         self._ambushes: list[tuple[Process, str]] = []
         self.tick: Callable[[str], None] = lambda _: None
@@ -141,7 +141,7 @@ class Scheduler:
             raise Stuck(f"came to no end: {', '.join(left)}")
 
     def _next(self) -> Task | None:
-        """Who goes on: somebody who is awake, else somebody who is not; None if nobody can."""
+        """The next task: one that is awake, else one that is not; None if there is none."""
         if self.steps > STEPS_MAX:
             return None
         able = [task for task in self.tasks if not task.over and self._is_able(task)]
@@ -240,7 +240,7 @@ class Scheduler:
         self.trace.append(what)
 
     def digest(self) -> str:
-        """What this history is: the same for the same seed."""
+        """A digest of this history: the same for the same seed."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     @contextlib.contextmanager

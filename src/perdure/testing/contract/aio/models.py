@@ -31,7 +31,7 @@ async def llm(messages: list[Any], *, temperature: float = 0.0) -> dict[str, Any
 
 
 class AsyncModelsContract:
-    """What a step keeps."""
+    """The parts that a step keeps."""
 
     async def test_the_input_of_a_model_can_be_read_back(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:

@@ -54,7 +54,7 @@ _TYPES = MimeTypes(filenames=()).types_map[True]  # the ones that every machine 
 
 
 class Details(NamedTuple):
-    """What is said about an artifact besides its content, checked."""
+    """The details of an artifact besides its content, checked."""
 
     name: str
     media_type: str

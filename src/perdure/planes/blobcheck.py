@@ -58,8 +58,7 @@ def check_blobs(reader: Reader, stream: Stream, seen: Seen, found: list[BlobProb
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
     checked.
 
-    What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on
-    from there.
+    Findings go to the two lists at once: if the connection is lost and this runs again, it continues from there.
     """
     check = _Check(reader, stream, seen, found, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):

@@ -15,7 +15,7 @@ AWAY = {
 
 
 def ways_on(name: str, reason: str | None, hint: str = "") -> str:
-    """What a person can do about a parked run. hint: what it was parked with says so."""
+    """A person's options for a parked run. hint: what it was parked with says so."""
     if reason == MOVED:
         return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
     if reason == IMPORTED:

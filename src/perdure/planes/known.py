@@ -1,4 +1,5 @@
-"""What is known of a run whose store was restored: what it did after the backup may be forgotten (docs/guarantees.md). Keeps P3.
+"""The knowledge about a run whose store was restored: what it did after the backup may be forgotten (docs/guarantees.md). Keeps
+P3.
 
 `leasing.claim` notes the last event from before the restore; it stands until the run ends or somebody vouches for it. Callers:
 whoever sends, and who starts children.

@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     expected: Row | None
 
     def __str__(self) -> str:
-        """What differs, without the values: a report may be shown to people who may not read them."""
+        """The difference, without the values: a report may be shown to people who may not read them."""
         if self.found is None:
             return f"the row {_shown(self.key)} is missing"
         if self.expected is None:

@@ -7,7 +7,7 @@
              └── met, woken ── waiting ◀── wait                        ▼
                                                                      ready
 
-Who has a run is in `leasing`. What it did is its journal: `steps`, `waits` and, above, the ledger of effects. Callers: the
+The holder of a run is in `leasing`. Its journal is in `steps`, `waits` and, above, the ledger of effects. Callers: the
 handles and the worker.
 """
 
@@ -53,7 +53,7 @@ UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
 class Wanted(NamedTuple):
-    """What a run is started with."""
+    """The arguments with which a run is started."""
 
     agent: str
     args: Any
@@ -333,7 +333,7 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
 
 
 def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
-    """What a run was given (4), or what became of it (5)."""
+    """The input of a run (4), or its outcome (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
     where = f"run {stream.name}"
     return stored_fields(doc_of(reads, rows[0][column], where), where) if rows else {}

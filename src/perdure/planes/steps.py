@@ -64,7 +64,7 @@ def document(
     *,
     brief: bool = False,
 ) -> Any:
-    """What a step keeps. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    """The document of a step. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
     if error is not None:
         became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
     else:
@@ -87,7 +87,7 @@ def redo(tx: Tx, stream: Stream, place: str) -> None:
 
 
 def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
-    """What the program cancelled after an event is done anew, because what made it do so is done anew, too."""
+    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too."""
     for each in steps(tx, stream, after):
         if each.name == INTERRUPTED:
             tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
@@ -156,7 +156,7 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
 
 
 def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
-    """What the model of a step was given: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
+    """The input of the model of a step: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
     where = f"run {stream.name} step {check_seq(seq, 'seq')}"
     rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
     found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None

@@ -115,7 +115,7 @@ def _checked_seq(last: int, seq: int | None, path: str) -> int:
 
 
 def _past_instant(reads: Reads, stream: Stream, moment: Moment, path: str) -> int:
-    """What a moment shows must stay as it is: none that is still to come. The store's clock decides; an event that was
+    """A moment must show the same for ever: none that is still to come. The store's clock decides; an event that was
     written by a clock that was ahead of it has its instant all the same.
     """
     now = store_now(reads)
@@ -182,13 +182,13 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
 
 
 def now_in(reads: Reads, stream: Stream, core: Core) -> View:
-    """The same of now: a copy in which anything can be tried."""
+    """The present: a copy in which anything can be tried."""
     last = _event(reads, stream, _last(reads, stream)).at
     return view(reads, stream, to_datetime(max(last, store_now(reads))), core)
 
 
 def _hold_on(tx: Tx) -> None:
-    """Who held something then holds it, as long as time stands still: whether he was dead by then is not in the log."""
+    """A holder of something then holds it, as long as time stands still: whether it was dead by then is not in the log."""
     for (holder,) in tx.query(Q.holders_named):
         presence.touch_holder(tx, holder)
 

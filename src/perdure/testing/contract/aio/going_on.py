@@ -416,7 +416,7 @@ class AsyncRecoveringContract:
 
             def torn(reads: Any, stream: Any, after: int = 0) -> Any:
                 if stream.name == broken.id:
-                    raise Damaged("the stored entry is no step", path=f"run {stream.name}")
+                    raise Damaged("the stored data is no step", path=f"run {stream.name}")
                 return read(reads, stream, after)
 
             monkeypatch.setattr(steps, "steps", torn)
@@ -424,7 +424,7 @@ class AsyncRecoveringContract:
             assert [(await each.refresh()).status for each in others] == ["completed"] * 3
             assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}
             assert ((await broken.refresh()).status, broken.record.reason) == ("parked", "damaged")
-            assert "the stored entry is no step" in str(broken.record.error)
+            assert "the stored data is no step" in str(broken.record.error)
             assert (await store.recover([made])).runs == ()
             monkeypatch.undo()
             await broken.resume()

@@ -53,9 +53,7 @@ def follow(path: Path) -> None:
         seconds = mmap.mmap(file.fileno(), SECOND_BYTES)
     code = mmap.mmap(-1, PAGE, prot=ALL)
     for memory in (seconds, code):
-        ctypes.pythonapi.Py_IncRef(
-            ctypes.py_object(memory)
-        )  # memory of the functions stays until the process has ended
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # it stays until the process has ended
     where = _address(seconds).to_bytes(8, "little").hex()
     for name, text in CODES.items():
         begins = _address(code) + code.tell()

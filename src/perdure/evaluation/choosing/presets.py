@@ -16,7 +16,7 @@ SERVER = "postgresql://perdure@localhost/perdure"
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """What a scenario begins with. `advice` are lines for people, below the settings."""
+    """The settings that a scenario begins with. `advice` are lines for people, below the settings."""
 
     store: str
     about: str
@@ -47,7 +47,7 @@ PRESETS: dict[Scenario, Preset] = {
                 "workers are started for a tenant: perdure worker MODULE --tenant NAME"),
     ),
     Scenario.COMPLIANCE: Preset(
-        f"{SERVER}?artifacts=s3://perdure-artifacts", "who did what must be proved later",
+        f"{SERVER}?artifacts=s3://perdure-artifacts", "every act must be proved later",
         processes=2, concurrency=10, lease="60s", grace="30s",
         advice=("perdure anchor --help           sign all chain heads, daily, and keep the anchors elsewhere",
                 "perdure verify --anchor FILE    prove it, before every audit and after every restore"),

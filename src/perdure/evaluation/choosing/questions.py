@@ -31,7 +31,7 @@ class Lasts(Answer):
 
 
 class Twice(Answer):
-    """What it costs to do something outside a second time."""
+    """The cost of calling an external system a second time."""
 
     NO_EFFECTS = "no-effects"
     HARMLESS = "harmless"
@@ -39,7 +39,7 @@ class Twice(Answer):
 
 
 class Stopped(Answer):
-    """What is to happen when it is stopped half-way."""
+    """The course after a stop half-way."""
 
     NEVER = "never"
     STARTS_OVER = "starts-over"
@@ -63,7 +63,7 @@ class Owners(Answer):
 
 
 class Audit(Answer):
-    """What must be shown afterwards."""
+    """The proof that must be shown afterwards."""
 
     NONE = "none"
     HISTORY = "history"
@@ -85,7 +85,7 @@ class Said(Answer):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered; what was not, is the modest answer."""
+    """The answers; a question without one has the modest answer."""
 
     lasts: Lasts = Lasts.NOTHING
     twice: Twice = Twice.NO_EFFECTS
@@ -158,7 +158,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "audit",
         "What must be shown afterwards?",
-        ("nothing", "who did what, when and why", "the same as a proof, under rules of retention"),
+        ("nothing", "the author, time and reason of every act", "the same as a proof, under rules of retention"),
     ),
     Question("large", "Are there large files (logs, screenshots, builds) beside the state?", ("no", "yes")),
     Question("many", "Will it be more than 100,000 records?", ("no", "yes")),

@@ -1,4 +1,4 @@
-"""What is not as it was when a life goes on: its program, its workspace, or what it wrote down and somebody else has changed.
+"""Changes between two lives: of the program, of the workspace, or of a note by somebody else.
 
 A life that says that something is wrong has done right: people put it back as it was and say so (`mended`), and it has to come
 to its end from there. One that goes on must come to the right end.
@@ -23,7 +23,7 @@ from perdure.evaluation.recovery.tasks import Task
 SAMPLE = 240  # schedules of a long task
 AMENDED = {"goal": "another", "limit": 7}
 SEPARATOR = "~"
-TOUCHED = {  # what a change may be made to: what is renamed or taken out must leave the end of the task as it is
+TOUCHED = {  # targets of a change: a step that is renamed or taken out must leave the end of the task as it is
     "renamed": ("step", "act"),
     "inserted": ("step", "act", "note"),
     "removed": ("note",),

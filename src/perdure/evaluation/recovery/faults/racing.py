@@ -30,7 +30,7 @@ def _raced(story: Story, at: str) -> None:
 
 
 def _overdue(story: Story, at: str) -> None:
-    """The same past the lease of the first."""
+    """Sleep past the lease of the first."""
     (story.folder / "lease").write_text(str(LEASE_SECONDS))
     first = story.stop(at)
     if first is None:
@@ -41,7 +41,7 @@ def _overdue(story: Story, at: str) -> None:
 
 
 def take_over(story: Story) -> None:
-    """A second one goes on as far as it can while the first one sleeps. What that one may still send is not denied."""
+    """A second one goes on as far as it can while the first one sleeps. Calls that it may still send are not denied."""
     for _ in range(ROUNDS_MAX):
         life = story.live(life=len(story.lives) + 1)
         denied = [name for name in life.doubts if not story.inbox[name]["happened"]]
@@ -52,7 +52,7 @@ def take_over(story: Story) -> None:
 
 
 def unfit_without_lease(subject: type[Subject], task: Task) -> str:
-    """Who takes no lease cannot lose it."""
+    """A subject that takes no lease cannot lose it."""
     return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
 
 

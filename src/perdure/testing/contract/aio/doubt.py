@@ -335,10 +335,8 @@ class AsyncDoubtContract:
                 if name in ("t1", "t5"):
                     why = EffectError("OSError", "reset")
                     await here._write(ledger.doubt, effect.record.seq, effect.record.attempt, why)
-            assert [each.tool for each in await b.effects(in_doubt=True)] == [
-                "t5",
-                "t1",
-            ]  # the sender of the others lives
+            # The sender of the others lives.
+            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]
             opener.clock.advance("1h")  # no heartbeat comes any more
             await b.beat()
             ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]

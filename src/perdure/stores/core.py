@@ -21,7 +21,7 @@ from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
-from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 from perdure.stores import placing, scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.flights import Flights
@@ -118,9 +118,6 @@ class Reader:
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=bytes.fromhex(address))
         return rows[0] if rows else None
-
-
-KEEP_SECONDS = 600.0
 
 
 class Core:

@@ -22,7 +22,7 @@ from perdure.doors.cli.tables import Column, prose, say_table
 from perdure.errors import Invalid
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS
 
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
@@ -55,7 +55,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Runs at once in each process.",
 )
 @click.option(
-    "--lease", **defaults("worker.lease", "60s"), metavar="TIME", callback=seconds,
+    "--lease", **defaults("worker.lease", f"{LEASE_TTL_SECONDS}s"), metavar="TIME", callback=seconds,
     help="A worker that gave no sign of life for so long has lost its runs; one that died on this machine, at once.",
 )  # fmt: skip
 @click.option(
@@ -67,7 +67,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long runs may continue after SIGTERM; then they are given back, for other workers to resume.",
 )  # fmt: skip
 @click.option(
-    "--keep", **defaults("worker.keep", "10m"), metavar="TIME", callback=seconds,
+    "--keep", **defaults("worker.keep", f"{KEEP_SECONDS / 60:g}m"), metavar="TIME", callback=seconds,
     help="How long a result is kept and tried again that cannot be recorded, because the store is away or full.",
 )  # fmt: skip
 @click.option(

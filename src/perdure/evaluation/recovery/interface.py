@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-LEASE_SECONDS = 60.0
+from perdure.model.limits import LEASE_TTL_SECONDS
 
 
 class Agent(Protocol):
@@ -81,7 +81,7 @@ class Place(msgspec.Struct, frozen=True):
     def lease_seconds(self) -> float:
         """How long a lease it is to take, if it takes any."""
         told = self.folder / "lease"
-        return float(told.read_text()) if told.exists() else LEASE_SECONDS
+        return float(told.read_text()) if told.exists() else LEASE_TTL_SECONDS
 
 
 class Belief(msgspec.Struct, frozen=True):

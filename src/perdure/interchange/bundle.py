@@ -242,7 +242,7 @@ def _whole(line: Line) -> Line:
 
 
 class _Chains:
-    """Checks the chains of all streams, one after the other; a fork goes on from an event of its parent."""
+    """Checks the chains of all streams, one after the other; a fork continues from an event of its parent."""
 
     def __init__(self, streams: Sequence[tuple[Listed, WrittenStream]]) -> None:
         self._written = {listed.uid: written for listed, written in streams}

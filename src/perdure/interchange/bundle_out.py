@@ -203,7 +203,9 @@ def _head(reads: Reads, stream: Stream) -> Head:
 def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
     rows = reads.query(LOG_STATEMENTS.event_by_seq, stream=parent.id, seq=fork.fork_seq)
     if not rows:
-        raise Damaged(f"it has no event {fork.fork_seq}, from which {fork.name} goes on", path=f"session {parent.name}")
+        raise Damaged(
+            f"it has no event {fork.fork_seq}, from which {fork.name} continues", path=f"session {parent.name}"
+        )
     return fork.fork_seq, event_of(rows[0]).hash
 
 

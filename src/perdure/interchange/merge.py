@@ -1,4 +1,4 @@
-"""Two logs that went on from a common one, as one: the union of what both wrote (docs/decisions/0013).
+"""Two logs that continued from a common one, as one: the union of what both wrote (docs/decisions/0013).
 
 Streams that only they wrote follow ours, verbatim, hashes and all. A stream that both changed keeps ours; theirs becomes a stream
 of its
@@ -130,11 +130,11 @@ def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
 
 
 def _check_stayed(theirs: Theirs) -> None:
-    """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
+    """Refuse what was moved away: it continues there, and its runs would be driven here too."""
     gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
     if gone is not None:
         hint = "perdure export and import bring sessions; perdure move SRC --take-back there, if that one is given up"
-        raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
+        raise Refused(f"their side was moved to {gone.to}, and continues there", path="theirs", hint=hint)
 
 
 def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
@@ -306,7 +306,7 @@ class Merging:
         if stream is None and said is not None:
             stream = self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
         if stream is None:
-            raise Damaged("the stream that it goes on from is not here", path="events.stream")
+            raise Damaged("the stream that it continues from is not here", path="events.stream")
         if event.seq > self._tx.head(stream)[0]:
             self._adopt(uid, stream, [event_read(event, "events")])
             self.added += 1
@@ -366,18 +366,18 @@ class Merging:
             self._placed[uid] = found
             self._decide_shared(uid, said, events)
         elif said.kind == "run" and self._has_run(said, events[0]):
-            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours goes on"))
+            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours continues"))
         else:
             self._after[uid] = said.fork
 
     def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
-        """It stands apart, even if ours did not go on: of what theirs says some may be copies there and originals here."""
+        """It stands apart, even if ours did not continue: of what theirs says some may be copies there and originals here."""
         parted = self._parting(found, events) if found else 0
         if parted < events[-1].seq:
             self._parted[uid] = parted
 
     def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
-        """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
+        """A stream that both have: theirs continues from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
         parted = self._parting(stream, events)
         if parted == events[-1].seq:
@@ -385,7 +385,7 @@ class Merging:
         if parted == self._tx.head(stream)[0]:
             self._after[uid] = parted
         elif said.kind == "run":
-            self.refused.append((f"run {said.name}", f"both went on after event {parted}: ours goes on"))
+            self.refused.append((f"run {said.name}", f"both continued after event {parted}: ours continues"))
         else:
             self._parted[uid] = parted
 

@@ -1,4 +1,4 @@
-"""Move: a whole store, of all tenants, from one database into another. Chains unchanged, and the source goes on nowhere.
+"""Move: a whole store, of all tenants, from one database into another. Chains unchanged, and the source continues nowhere.
 
     look      nobody holds anything (or --fence), the source verifies, the target is new
     seal      the target expects it; the source says where it goes (an event), and takes no more events (`stores.sealing`)
@@ -6,7 +6,7 @@
     prove     every chain ends where it did, and folding the target's log gives its rows
     welcome   the target can be opened; the source knows
 
-Killed anywhere, run again: it goes on where it stopped. Nobody can open the target before it is whole, or write to the source
+Killed anywhere, run again: it continues where it stopped. Nobody can open the target before it is whole, or write to the source
 after it is sealed, so nothing is ever done from both. Open work is trusted as it was if nobody held anything, else it is doubt:
 the epoch rises (docs/decisions/0014). Positions of subscriptions, heartbeats and the like stay behind. Callers: the doors.
 Keeps P3, P4, P5, P6, P7.
@@ -53,7 +53,7 @@ def move(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Moved:
-    """Move a store. Repeatable: after a crash the same call goes on, and after it is done it says so.
+    """Move a store. Repeatable: after a crash the same call continues, and after it is done it says so.
 
     fence: also if living processes hold runs or are sending: they write nothing any more, and what was open is doubt.
     Raises Refused when somebody holds something or the target is not new, Conflict when the source went elsewhere, Damaged when
@@ -119,7 +119,7 @@ def holding(core: Core) -> list[Held]:
 
 
 def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bool) -> Departure:
-    """The source says where it goes, and from then on goes on nowhere else."""
+    """The source says where it goes, and from then on continues nowhere else."""
     _refuse_held(held, fence=fence)
     _check_sound(origin, blobs=False)
     with _opened(target) as core:

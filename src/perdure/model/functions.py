@@ -121,7 +121,7 @@ def check_called(fn: object, path: str) -> None:
     """Refuse an agent where a function is to be called: it would have no run of its own. Raises Invalid."""
     if isinstance(fn, Driven):
         hint = f"run.call({fn.name}, …) in an agent, or store.drive({fn.name}, …)"
-        raise Invalid(f"{fn.name} is an agent: it goes on in a run of its own", path=path, hint=hint)
+        raise Invalid(f"{fn.name} is an agent: it is driven in a run of its own", path=path, hint=hint)
 
 
 def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:

@@ -89,7 +89,7 @@ def mark_waiting(tx: Tx, stream: Stream) -> None:
 
 
 def mark_active(tx: Tx, stream: Stream) -> None:
-    """The session goes on after waiting."""
+    """The session continues after waiting."""
     _move(tx, stream, "session.resumed", OPEN, Status.ACTIVE)
 
 

@@ -33,7 +33,7 @@ Q = Statements("perdure.planes", "imported.sql")
 NOTED = "tenant.imported"
 TENANT = "tenant"  # the kind and the name of a tenant's own stream
 NOTE_EVENTS = 500  # that came empty, in one note
-NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not ours to go on with
+NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not ours to continue
 
 
 class Copied(NamedTuple):

@@ -304,7 +304,7 @@ class StreamCheck:
             return GENESIS
         digest = _fork_hash(self._reader, stream)
         if not digest:
-            what = f"its parent has no event {stream.fork_seq}, from which it goes on"
+            what = f"its parent has no event {stream.fork_seq}, from which it continues"
             self._problem(ProblemKind.FORK_BROKEN, stream.fork_seq + 1, "", what)
         return digest
 
@@ -331,7 +331,7 @@ class StreamCheck:
             self._misplaced.append(event.seq)
 
     def _fold(self, event: Event) -> tuple[int, Error] | None:
-        """Apply one event; what cannot be applied is returned, and the fold goes on without it."""
+        """Apply one event; what cannot be applied is returned, and the fold continues without it."""
         try:
             body = self._rebuild.add(event)
             if body is not None and event.seq == self._stream.fork_seq + 1:
@@ -384,7 +384,7 @@ def _opened_as(kind: str, body: Body) -> tuple[str, str | None]:
 
 
 def _fork_hash(reads: Reads, stream: Stream) -> bytes:
-    """The hash of the event that a fork goes on from; empty if there is none. Parents may be missing or go
+    """The hash of the event that a fork continues from; empty if there is none. Parents may be missing or go
     in circles."""
     parent, passed = stream.parent, {stream.id}
     while parent is not None and parent not in passed:

@@ -1,6 +1,6 @@
 """The holder of a run: one at a time, by a lease with a token that only grows. Keeps P3, P7.
 
-A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next goes on, and the old
+A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next continues, and the old
 token is Stale. A run whose process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to
 the
 stream: see docs/decisions/0007. Callers: the handles and the worker.
@@ -73,7 +73,7 @@ def claim(
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
     dead: holders whose processes are proved gone. company: what else runs in this process. A run whose process died is a suspect
-    until it comes to rest. It goes on among its fellows, once; if their process dies too, alone from then on, and
+    until it comes to rest. It continues among its fellows, once; if their process dies too, alone from then on, and
     each further death counts.
     """
     row = runs.row_of(tx, stream)

@@ -48,7 +48,7 @@ def noting(
     tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[Concatenate[Tx, Stream, P], T],
     *args: P.args, **kwargs: P.kwargs,
 ) -> T:  # fmt: skip
-    """A verb after some steps, in one commit: steps that failed are recorded when the program goes on."""
+    """A verb after some steps, in one commit: steps that failed are recorded when the program continues."""
     for doc in docs:
         done(tx, stream, doc)
     return verb(tx, stream, *args, **kwargs)

@@ -265,7 +265,7 @@ def _without_claim(table: Table, row: Row) -> Row:
 
 
 def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
-    """Begin a session that goes on from a point of another one. Conflict when the name is taken.
+    """Begin a session that continues from a point of another one. Conflict when the name is taken.
 
     The parent is locked: a prune was before this fork, and it is planned anew, or sees it. So a fork from now has its
     newest checkpoints.
@@ -293,7 +293,7 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
 
 
 def _going_on(session: Row) -> Row:
-    """A session that had ended goes on in its fork."""
+    """A session that had ended continues in its fork."""
     return {"status": "active", "ended_at": None} if session["ended_at"] is not None else {}
 
 

@@ -83,7 +83,7 @@ def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Seque
     if said is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls)
     fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
-    hint = "to go on: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
+    hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
 
 
@@ -355,7 +355,7 @@ def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
     for span in segments(reads, stream):
         if span.last > first:
             refuse_gone(
-                reads, stream, _above(span, first), "pending", "turns() gives those that are left; go on from there"
+                reads, stream, _above(span, first), "pending", "turns() gives those that are left; continue from there"
             )
 
 

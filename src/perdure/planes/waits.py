@@ -4,7 +4,7 @@
       ├──── its time is over ──▶ expired (with its default)
       └──── withdrawn (the run was cancelled, the effect was withdrawn)
 
-Expiry is a predicate on the store's clock; the run itself records it when it goes on. Asks and approvals are waits for
+Expiry is a predicate on the store's clock; the run itself records it when it continues. Asks and approvals are waits for
 people: an answer names who gave it, and is taken once. Callers: the handles.
 """
 
@@ -131,7 +131,7 @@ def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: st
 
 
 def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
-    """A person's answer, once; the run that asked may go on. Conflict if the ask is over; Invalid if it is no choice."""
+    """A person's answer, once; the run that asked may continue. Conflict if the ask is over; Invalid if it is no choice."""
     check_name(by, "by")
     found = wait(tx, stream, seq)
     if found.kind not in PEOPLE:

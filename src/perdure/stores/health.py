@@ -223,7 +223,7 @@ def _file(path: Path) -> Findings:
 
 
 def space(path: Path, free_bytes: int) -> Finding:
-    """Whether there is room to go on writing."""
+    """Whether there is room to continue writing."""
     says = f"{free_bytes / MIB:,.0f} MiB free beside {path.name}"
     if free_bytes < SPACE_GONE_BYTES:
         return wrong("space", says, "make room: writes are about to be refused")

@@ -164,4 +164,4 @@ def _check_store(joined: JoinedConnection, uid: str, schema: str) -> None:
 def _error_of(fault: Fault) -> Error:
     if fault.kind is not FaultKind.RACED:
         return fault.as_error("on")
-    return Conflict("the stream went on while your transaction was open", path="on", hint=_ANEW)
+    return Conflict("the stream grew while your transaction was open", path="on", hint=_ANEW)

@@ -3,7 +3,7 @@ events give.
 
 The chain stays the same chain: uids, sequence numbers, hashes and bodies are carried over; ids, positions and
 tenants are the target's own. Every event is checked against its hash as it comes in. Parents come before
-their forks. A replay that was cut off goes on where it stopped. Blobs are not carried: who replays says where
+their forks. A replay that was cut off continues where it stopped. Blobs are not carried: who replays says where
 they are. Callers: time travel, moves, bundles. Keeps P5, P6, P10. Costs one fold of what is
 replayed; memory holds one page.
 """

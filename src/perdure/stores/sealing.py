@@ -55,7 +55,7 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
         hint = f"open {gone.to}; `perdure move SRC --take-back` opens this one again, if that one is given up"
         raise Refused(f"this store was moved to {gone.to}", path="store", hint=hint)
     if ARRIVING in facts:
-        hint = "run the same `perdure move` again: it goes on where it stopped"
+        hint = "run the same `perdure move` again: it continues where it stopped"
         raise Refused("a move into this store is not finished", path="store", hint=hint)
 
 

@@ -46,7 +46,7 @@ class FaultKind(enum.StrEnum):
 RETRYABLE = frozenset({FaultKind.BUSY, FaultKind.LOST, FaultKind.RACED})
 
 _LATER = "somebody else holds it: try again later, or open the store with a longer timeout"
-_ROOM = "free some space; nothing was written, and reads go on"
+_ROOM = "free some space; nothing was written, and reads continue"
 _WRITABLE = "open it without read_only, where file and folder may be written; for reading, read_only=True is enough"
 _RESTORE = "perdure doctor says more; perdure restore BACKUP --store URL makes a new store from a backup"
 _ANOTHER = "name another file; if it was a store once, move it away and restore a backup"

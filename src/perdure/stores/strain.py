@@ -134,7 +134,7 @@ def held_feed(found: Holding | None) -> Finding:
 
 
 def growth(connection: Connection, advice: Advice) -> Findings:
-    """How large the log is, how fast it grows, and when the disk is full if it goes on like this."""
+    """How large the log is, how fast it grows, and when the disk is full at this rate."""
     path = _file_of(connection)
     rows = _ask(connection, Q.log_growth, span=GROWTH_SPAN)
     if not rows:

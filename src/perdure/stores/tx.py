@@ -31,7 +31,7 @@ ADDRESSES_MAX = 500  # in one statement
 OPEN_AGAIN = "open the session again through the store"
 
 # Only to be named in `touches`: every record touches both. HISTORY is what lies before a fork: it does not change, so a verb
-# that reads it sees its own writes, and is not run again because the parent went on meanwhile.
+# that reads it sees its own writes, and is not run again because the parent grew meanwhile.
 EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())
 HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
@@ -140,7 +140,7 @@ class Batch:
         found = self.connection.heads([stream], lock=True)
         if stream in self.flushed and self.flushed[stream] != found.get(stream):
             # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
-            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
@@ -195,7 +195,7 @@ class Batch:
             return
         found = self.connection.heads([*looked], lock=False)
         if any(found.get(stream) != self.flushed[stream] for stream in looked):
-            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
 
     def _verify_read(self, writes: Writes) -> None:
         """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
@@ -392,7 +392,7 @@ class Tx:
     def new_stream(
         self, kind: str, name: str, parent: Stream | None = None, fork: Head | None = None, uid: bytes | None = None
     ) -> Stream:
-        """Begin a stream; a fork goes on from its parent's event. It becomes real with its first event.
+        """Begin a stream; a fork continues from its parent's event. It becomes real with its first event.
 
         `uid` is given only when the stream exists elsewhere and is replayed here.
         """

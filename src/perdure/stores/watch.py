@@ -75,7 +75,7 @@ class Watch:
         _ready([self._bell], seconds)
 
     def interrupt(self) -> None:
-        """Let whoever waits or rests go on: called when the watch is about to be closed."""
+        """Let whoever waits or rests continue: called when the watch is about to be closed."""
         with contextlib.suppress(OSError):
             os.write(self._button, b"x")
 

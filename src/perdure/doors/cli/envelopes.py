@@ -153,7 +153,7 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
 @click.option("--lost", is_flag=True, help="Its store is gone for good, and the run was not handed over.")
 @writes
 def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
-    """Go on here with a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
+    """Resume here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
 
     With --lost what was planned or under way is in doubt, and is settled by rule or by you; so is what it sends next,
     because the lost store may have sent it: `perdure resume RUN --vouch` says that it did not.

@@ -137,7 +137,7 @@ def _say_feed(
             _say_event(page[place], as_json=as_json)
         if left is not None:
             left -= len(places)
-            if left == 0:  # the page may go on: ask for exactly as much as was shown
+            if left == 0:  # the page may continue: ask for exactly as much as was shown
                 return store.feed(cursor, limit=places[-1] + 1).next
         cursor = page.next
     return cursor

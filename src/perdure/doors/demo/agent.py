@@ -126,7 +126,7 @@ LIFE = Life()
 
 
 def main() -> None:
-    """Go on with the run, to its end or until a person must be asked."""
+    """Continue the run, to its end or until a person must be asked."""
     order = read_order()
     marker_folder(f"{order.place.own}/markers")
     where = {name: getattr(order.place, name) for name in Place.__struct_fields__}

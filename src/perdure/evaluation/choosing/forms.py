@@ -95,7 +95,7 @@ def _is_lines(start: bytes) -> bool:
 
 
 def _is_json(start: bytes) -> bool:
-    """Whether it goes on like an object: a file without a suffix that only begins with a brace may be anything."""
+    """Whether it continues like an object: a file without a suffix that only begins with a brace may be anything."""
     return bool(re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[)', start))
 
 

@@ -136,7 +136,7 @@ BY_FORM = {
 LOSES = {
     Category.BOOT: "the beginning of every new session",
     Category.CONVERSATION: "the conversation, and the calls and results in it",
-    Category.CHECKPOINT: "the place to go on from: work is done again",
+    Category.CHECKPOINT: "the place to continue from: work is done again",
     Category.DECISIONS: "the decisions and their reasons: they are taken again, otherwise",
     Category.TASKS: "the tasks that are done and those that are left",
     Category.MEMORY: "the lessons of all sessions",

@@ -93,5 +93,5 @@ def _worker_lines(preset: Preset) -> Iterator[str]:
     yield f"concurrency = {preset.concurrency}"
     yield "# Without a sign of life for so long, a worker of another machine has lost its runs."
     yield f'lease = "{preset.lease}"'
-    yield "# How long runs may go on after SIGTERM, before they are given back."
+    yield "# How long runs may continue after SIGTERM, before they are given back."
     yield f'grace = "{preset.grace}"'

@@ -141,7 +141,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "stopped",
         "What if it is stopped half-way (a crash, a deploy, a wait for a person)?",
-        ("it is over too soon for that", "it may start over", "it has to go on where it was"),
+        ("it is over too soon for that", "it may start over", "it has to continue where it was"),
     ),
     Question(
         "writers",
@@ -154,7 +154,7 @@ QUESTIONS: tuple[Question, ...] = (
         ("one person's", "a team's: several see and decide", "of tenants who must not see each other"),
     ),
     Question("queries", "Will you ask across sessions (by status, tool, person, time)?", ("no", "yes")),
-    Question("evolves", "Will the program change while old runs still have to go on?", ("no", "yes")),
+    Question("evolves", "Will the program change while old runs still have to continue?", ("no", "yes")),
     Question(
         "audit",
         "What must be shown afterwards?",

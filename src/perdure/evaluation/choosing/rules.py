@@ -102,7 +102,7 @@ LASTING: tuple[Rule, ...] = tuple(
     Rule("durable", Said.YES, when, because)
     for when, because in (
         ({"lasts": (Lasts.PERSISTENT,)}, "state that outlives a session must outlive the process"),
-        ({"stopped": (Stopped.GOES_ON,)}, "to go on, the cursor and what is pending must be on a disk"),
+        ({"stopped": (Stopped.GOES_ON,)}, "to continue, the cursor and what is pending must be on a disk"),
         ({"twice": (Twice.HURTS,)}, "an intent must be durable before it is sent, or a crash sends it again"),
         ({"audit": (Audit.HISTORY, Audit.PROOF)}, "history that dies with the process is none"),
         ({"readable": YES}, "files in git are on a disk"),
@@ -124,7 +124,7 @@ STORES: tuple[Rule, ...] = tuple(
         (
             Store.SQLITE,
             {"writers": (Writers.MACHINE,)},
-            "readers and a writer go on side by side; a file behind one lock queues them",
+            "readers and a writer work side by side; a file behind one lock queues them",
         ),
         (Store.SQLITE, {"audit": (Audit.PROOF,)}, "a proof is asked for by time, person and kind: that is a query"),
         (
@@ -193,10 +193,10 @@ RUNTIMES: tuple[Rule, ...] = tuple(
         (
             Runtime.DRIVEN,
             {"stopped": (Stopped.GOES_ON,)},
-            "a run that goes on is replayed: store.drive, and store.recover after a crash",
+            "a run that continues is replayed: store.drive, and store.recover after a crash",
         ),
         (Runtime.WORKERS, {"writers": SEVERAL_WRITE}, "several processes share work by leases, not by luck"),
-        (Runtime.WORKERS, {"stopped": (Stopped.GOES_ON,), "owners": SHARED}, "it goes on while nobody is logged in"),
+        (Runtime.WORKERS, {"stopped": (Stopped.GOES_ON,), "owners": SHARED}, "it continues while nobody is logged in"),
         (
             Runtime.WORKERS,
             {"stopped": (Stopped.GOES_ON,), "rate": (Rate.HIGH,)},
@@ -293,7 +293,7 @@ REMAINING: tuple[Remaining, ...] = tuple(
         ),
         (
             {"evolves": YES},
-            "a changed program may not be able to go on with an old run",
+            "a changed program may not be able to continue an old run",
             "the run is parked with the reason: perdure runs --status parked",
         ),
         (

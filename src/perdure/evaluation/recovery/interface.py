@@ -133,7 +133,7 @@ class Subject(ABC):
 
     @abstractmethod
     def run(self, program: Callable[[Agent], None]) -> None:
-        """Begin, or go on: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
+        """Begin, or continue: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
 
     @abstractmethod
     def believe(self) -> Belief:
@@ -183,7 +183,7 @@ class Remembering(Subject):
         """Keep one more; `self.kept` has it already."""
 
     def run(self, program: Callable[[Agent], None]) -> None:
-        """Go on from what is stored."""
+        """Continue from what is stored."""
         self.kept = self.load()
         program(self)
 

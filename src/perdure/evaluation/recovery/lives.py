@@ -127,7 +127,7 @@ class Child:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def wake(self) -> Life:
-        """Let a stopped one go on, and hear it to its end."""
+        """Let a stopped one continue, and hear it to its end."""
         os.kill(self.pid, signal.SIGCONT)
         return self.wait()
 

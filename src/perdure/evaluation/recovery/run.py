@@ -1,4 +1,4 @@
-"""Running an evaluation: hosts in parallel, every case written down as it ends, and gone on with after a crash of its own.
+"""Running an evaluation: hosts in parallel, every case written down as it ends, and continued after a crash of its own.
 
 `cases.jsonl` in the folder is the truth: a first line that says what is evaluated, then one line a case. A line that was torn is
 cut off. Only one evaluation at a time works in a folder.

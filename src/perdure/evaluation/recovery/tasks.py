@@ -1,7 +1,7 @@
 """The work: what long-running agents do, written once over the interface and deterministic by seed.
 
 A step gets a random generator of the seed, its name and the life in which it is worked: a model that is asked again answers
-something else. So a subject that forgets a step goes on with another answer than the one that others have seen.
+something else. So a subject that forgets a step continues with another answer than the one that others have seen.
 """
 
 from __future__ import annotations

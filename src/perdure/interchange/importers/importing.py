@@ -44,7 +44,7 @@ def import_files(
 
     Idempotent, file by file and item by item. format_name: take every file for one of this format; else each is recognised
     by what is in it, and what is not recognised is left out, and said so. Raises NotFound for a path that is not there,
-    Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
+    Invalid for a format that is none, and what the store raises when it cannot continue: then the same again continues.
     """
     given = _given(format_name, mapping)
     tally = Tally()

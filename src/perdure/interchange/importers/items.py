@@ -28,7 +28,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A session begins, or goes on; the title is for its creation."""
+    """A session begins, or continues; the title is for its creation."""
 
     session: str
     format: str

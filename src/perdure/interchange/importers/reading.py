@@ -128,7 +128,7 @@ def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Itera
 
 
 def _past(gap: re.Pattern[str], text: str, at: int) -> int:
-    """Where the text goes on behind a gap. No piece of it is copied: it may be long."""
+    """Where the text continues behind a gap. No piece of it is copied: it may be long."""
     found = gap.match(text, at)
     return found.end() if found else at
 

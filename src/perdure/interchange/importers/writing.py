@@ -79,7 +79,7 @@ def import_items(
     """Write items into a store, or (no caller) only count them. Idempotent; after a crash, the same again completes it.
 
     source: which file it is; told: is called after every commit with how many items it had.
-    Raises what the store raises when it cannot go on (Unavailable, Full); what was committed until then stays.
+    Raises what the store raises when it cannot continue (Unavailable, Full); what was committed until then stays.
     """
     for batch in _batches(_prepared(found, tally, source)):
         for outcome in caller.write(write, batch) if caller else map(Outcome, batch):

@@ -178,7 +178,7 @@ def _index(notes: dict[str, Noted]) -> bytes:
 
 @contextmanager
 def _turn(layout: Layout) -> Iterator[None]:
-    """One process at a time, so that no older view comes after a newer one; who cannot wait goes on all the same."""
+    """One process at a time, so that no older view comes after a newer one; a process that cannot wait continues all the same."""
     descriptor = layout.within.open_file(layout.own / "views.lock", os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + TURN_SECONDS

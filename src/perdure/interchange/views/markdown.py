@@ -112,7 +112,7 @@ class _Reading:
         self.section = "about"
         self.seen: set[str] = set()
         self.into: dict[str, str] = self.about
-        self.open = ""  # the text that lines with > go on with
+        self.open = ""  # the text that lines with > continue
         self.is_first = False
 
     def put(self, name: str, text: str, line: int) -> None:
@@ -129,7 +129,7 @@ class _Reading:
         """One more line of it."""
         if not self.open:
             raise wrong(
-                line, "no text is open that this line could go on with", "it stands below its name, as in - note:"
+                line, "no text is open that this line could continue", "it stands below its name, as in - note:"
             )
         before = "" if self.is_first else f"{self.into[self.open]}\n"
         self.into[self.open] = f"{before}{text}"

@@ -18,7 +18,7 @@ class ProblemKind(enum.StrEnum):
     BODY_EMPTIED = "body-emptied"  # the body is gone and no prune says so
     EVENT_UNREADABLE = "event-unreadable"  # the chain holds, but what the event says cannot be applied
     EVENT_ASTRAY = "event-astray"  # an event or row of a stream that does not exist
-    FORK_BROKEN = "fork-broken"  # the event that a fork goes on from is not there
+    FORK_BROKEN = "fork-broken"  # the event that a fork continues from is not there
     STREAM_MISSING = "stream-missing"  # an anchor names it
     STREAM_ALTERED = "stream-altered"
     TENANT_ALTERED = "tenant-altered"  # the log knows a tenant by another name

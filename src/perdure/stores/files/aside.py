@@ -30,7 +30,7 @@ class _Stretch(NamedTuple):
     pieces: list[Piece]
 
     def takes(self, segment: int, piece: Piece) -> bool:
-        """Whether this piece goes on where the stretch ends (one end of a line may lie between), or says as little as it."""
+        """Whether this piece continues where the stretch ends (one end of a line may lie between), or says as little as it."""
         last = self.pieces[-1]
         same = (segment, piece.reason, piece.lost) == (self.segment, last.reason, last.lost)
         return same and (not piece.lost or piece.start - (last.start + len(last.data)) <= 1)

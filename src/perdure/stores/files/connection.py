@@ -200,7 +200,7 @@ class FilesConnection(CacheConnection):
         self._mend(mark)
         self._cache.begin()
         try:
-            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and gone on
+            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and continued
             loader = Loader(self._cache, None if mark == START else facts_of(self._cache))
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):
@@ -219,7 +219,7 @@ class FilesConnection(CacheConnection):
         self._tenants.clear()
 
     def _mend(self, mark: Mark) -> None:
-        """Take a torn end off the segment that is written to; whoever wrote it may have gone on to another than the mark's."""
+        """Take a torn end off the segment that is written to; its writer may have moved on to another than the mark's."""
         number = max(self._journal.layout.numbers(), default=mark.segment)
         last = mark if number <= mark.segment else Mark(number)
         torn = self._journal.mend(last)

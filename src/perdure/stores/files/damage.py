@@ -75,7 +75,7 @@ def _in_git(folder: Path) -> bool:
 def _way_out(layout: Layout) -> str:
     ways = [
         "bring it back from git, another clone or a backup",
-        f"remove {layout.own}, and the store goes on from what is there, as after a restore",
+        f"remove {layout.own}, and the store continues from what is there, as after a restore",
     ]
     if layout.cache.exists():
         store = shlex.quote(f"files:///{layout.folder.absolute()}")

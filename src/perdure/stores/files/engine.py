@@ -178,7 +178,7 @@ class FilesEngine(SqliteEngine):
             return None
 
     def _follow(self, journal: Journal) -> None:
-        """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
+        """Bring a cache that the log continues from to its end; a log that is not there yet begins."""
         with scripts.reading(self) as connection:
             assert isinstance(connection, FilesConnection)
             if not self.layout.numbers():

@@ -164,7 +164,7 @@ class Journal:
         return size == mark.scanned
 
     def holds(self, mark: Mark) -> bool:
-        """Whether the log went on from this mark: its last line stands where it stood, and speaks for all before it."""
+        """Whether the log continued from this mark: its last line stands where it stood, and speaks for all before it."""
         begin = max(mark.end - END_BYTES, 0)
         try:
             with self.layout.within.opened(self.layout.segment(mark.segment), os.O_RDONLY) as fd:

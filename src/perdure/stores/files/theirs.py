@@ -1,4 +1,4 @@
-"""The other side of a merge: the lines of a log that went on from a common one, wherever they lie.
+"""The other side of a merge: the lines of a log that continued from a common one, wherever they lie.
 
 A folder is another clone; a git ref is taken out of git into a folder of its own first; and in the middle of a `git merge` they
 stand in our own log, between the marks of the conflict. The process that takes them out of there has kept the file before: a
@@ -90,7 +90,7 @@ def told(lines: Iterable[Line]) -> Told:
 
 
 def _follows(found: Told, said: WrittenEvent) -> bool:
-    """Whether an event goes on from the last one that is known of its stream."""
+    """Whether an event continues from the last one that is known of its stream."""
     head = _head(found, said.stream)
     try:
         after = head and follow(from_hex(said.stream, 16, "events.stream"), event_read(said, "events"), head)
@@ -272,7 +272,7 @@ def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
 
 class Sides:
     """A log with conflict marks, taken apart: what we had and what they had, each in the order of the log, and what was written
-    since, which follows the last mark and goes on from both.
+    since, which follows the last mark and continues from both.
     """
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class Sides:
                     side.append(line)
 
     def go_on_in(self, data: bytes) -> bool:
-        """Whether a segment, which has no marks, goes on with theirs alone. Lines written since raised the epoch first."""
+        """Whether a segment, which has no marks, continues with theirs alone. Lines written since raised the epoch first."""
         if self._side != "since" or self.since or b"\n" + _OURS in b"\n" + data:
             return False
         first = next((each.line for each in lines_in(data, 0) if isinstance(each, Found)), None)

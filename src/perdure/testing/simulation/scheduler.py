@@ -1,7 +1,7 @@
 """The scheduler: threads of which one runs at a time, and one stream of chance that decides about everything.
 
 A task is a thread that stands still until it is given the baton; it gives it back wherever it says `reach`. At each such point
-the dice may let its process die or stand still for long, move the clock, or simply let another task go on. Mishaps are numbered,
+the dice may let its process die or stand still for long, move the clock, or let another task continue. Mishaps are numbered,
 so that a failing history can be run again without some of them: that is how it is shrunk.
 """
 
@@ -25,7 +25,7 @@ class Died(BaseException):
 
 
 class Stuck(Exception):
-    """Nobody can go on, or nobody comes to an end."""
+    """Nobody can continue, or nobody comes to an end."""
 
 
 class Rates(NamedTuple):
@@ -155,7 +155,7 @@ class Scheduler:
         return task.blocked_by is None or not task.blocked_by.held or not task.process.alive
 
     def _pass_to(self, task: Task | None, mine: Task | None) -> None:
-        """Hand the baton over (None: to who called `run`), and wait until it comes back, if this one goes on."""
+        """Hand the baton over (None: to who called `run`), and wait until it comes back, if this one continues."""
         if task is mine and mine is not None:
             return
         self.current = task

@@ -1,6 +1,6 @@
 """A store that becomes an older one: restored from a backup, or rewound with the folder that it lies in by version control.
 
-A schedule `A<B`: killed at A, copied; gone on with until it is killed at B; then the copy takes its place. State that was
+A schedule `A<B`: killed at A, copied; continued until it is killed at B; then the copy takes its place. State that was
 acknowledged in between is gone, and nobody is blamed for it. But the world has not gone back: what was done outside in between
 was done.
 """

@@ -313,7 +313,7 @@ class AsyncBatchContract:
             try:
                 await run.respond(lambda: answered.append(1) or {"calls": calls}, tools=shop.tools)
             except Invalid as error:
-                await run.step(lambda: 1)  # it goes on, and a replay goes the same way
+                await run.step(lambda: 1)  # it continues, and a replay goes the same way
                 return [error.path, str(error)]
 
         async with await opener() as store:

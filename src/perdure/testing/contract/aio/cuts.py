@@ -1,4 +1,4 @@
-"""The contract of cuts: when a run takes a checkpoint, and what it goes on from then (P8, P13)."""
+"""The contract of cuts: when a run takes a checkpoint, and what it continues from then (P8, P13)."""
 
 from __future__ import annotations
 

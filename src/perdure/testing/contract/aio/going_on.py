@@ -1,4 +1,4 @@
-"""The contract of going on: trying again, looking again, recovering what others left, handing over (P3, P4, P13)."""
+"""The contract of continuing: trying again, looking again, recovering what others left, handing over (P3, P4, P13)."""
 
 from __future__ import annotations
 

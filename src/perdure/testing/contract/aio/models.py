@@ -130,7 +130,7 @@ class AsyncModelsContract:
             assert "look gave " in parked.message
             (run,) = await store.runs()
             assert (run.status, run.record.reason) == ("parked", "reread")
-            found.append("first")  # as it was: it goes on
+            found.append("first")  # as it was: it continues
             await run.resume()
             assert await driven(store, program(reading)) == "first"
 

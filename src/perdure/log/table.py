@@ -19,7 +19,7 @@ class TableClass(enum.StrEnum):
 
     RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
     DERIVED = "derived"  # rebuilt from recorded state at any time
-    EPHEMERAL = "ephemeral"  # changed by tx.touch; outside verify and move
+    EPHEMERAL = "ephemeral"  # changed by tx.touch; neither verified nor moved
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):

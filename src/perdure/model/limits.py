@@ -1,4 +1,4 @@
-"""Limits on everything that comes from outside, in one place (P15).
+"""Limits on all external input, in one place (P15).
 
 Code that accepts input calls the checkers here; nobody else compares lengths.
 """

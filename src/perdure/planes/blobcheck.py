@@ -119,7 +119,7 @@ class _Check:
             self.read(raw, seq, table)
 
     def read(self, address: bytes, seq: int, table: str) -> None:
-        """Check the content, unless it was looked at before; what is outside waits."""
+        """Check the content, unless it was looked at before; a blob in the place waits."""
         rows = self._reader.query(Q.blob_row, tenant=self._tenant, address=address)
         if not rows:
             self._add(ProblemKind.BLOB_MISSING, seq, table, f"the blob is missing: {address.hex()}")

@@ -17,7 +17,7 @@ Q = Statements("perdure.planes", "known.sql")
 
 
 def is_known(reads: Reads, stream: Stream) -> bool:
-    """Whether all that a run did outside is known here: no restore can have forgotten any of it."""
+    """Whether all external calls of a run are known here: no restore can have forgotten any of it."""
     row = reads.row(RUNS, stream)
     return row is not None and row["known_seq"] is None
 

@@ -236,7 +236,7 @@ def call_off(tx: Tx, stream: Stream) -> None:
 def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
     """Let a waiting or parked run be looked at again.
 
-    vouched: the store's epoch, if somebody says that up to here all that it did outside is recorded: it is trusted again.
+    vouched: the store's epoch, if somebody says that up to here all its external calls are recorded: it is trusted again.
     """
     check_here(tx, stream)
     _reopen(

@@ -1,4 +1,4 @@
-"""Steps: what a run called without changing anything outside, and what each gave. One event each, and no row. Keeps P8, P13.
+"""Steps: calls of a run that change nothing in the world, and their results. One event each, and no row. Keeps P8, P13.
 
 Callers: the handles, and whoever reads a journal.
 """

@@ -254,7 +254,7 @@ def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
 
 
 def _without_claim(table: Table, row: Row) -> Row:
-    """Nobody holds anything in a fork; what was under way outside, or asked, is the parent's to carry on (P3)."""
+    """Nobody holds anything in a fork; an effect under way, or a question, is the parent's to carry on (P3)."""
     if table is TASKS and row["status"] == "doing":
         return row | {"status": "todo", "holder": None, "claimed_by": None, "claim_expires_at": None}
     if table is EFFECTS and row["state"] in OPEN_EFFECTS:

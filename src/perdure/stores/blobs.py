@@ -1,6 +1,6 @@
 """Blobs as the log uses them: small ones in the database, large ones in the artifact place, each once for a tenant.
 
-A blob outside is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
+A blob in the place is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Blobs:
         return f"{self._owner}-{tenant}"
 
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
-        """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
+        """The address of these bytes and the row that keeps them; a large one is put into the place first, durably."""
         address = hashlib.sha256(data).digest()
         if (self.place is not None or self.elsewhere) and len(data) > self.inside_max_bytes:
             self._outside(address).put(self.partition(tenant), [data])
@@ -83,7 +83,7 @@ class Blobs:
 
     @contextmanager
     def _expected(self, address: bytes) -> Iterator[None]:
-        """A row says that the blob lies outside. If it does not, it was lost; if nothing of this store does, it is elsewhere."""
+        """A row names the place. If the blob is not there, it was lost; if nothing of this store does, it is elsewhere."""
         try:
             yield
         except NotFound as error:

@@ -1,6 +1,6 @@
 """The schema that a SQLite store must have: everything that the migrations make, made once in memory.
 
-A file comes from outside. A trigger or a view that somebody planted in it would act inside our own transactions, so a file is
+A file may be foreign. A trigger or a view that somebody planted in it would act inside our own transactions, so a file is
 compared when it is opened, before anything else is read from it. Tables, views and triggers that users made for themselves
 (`tx.sql`) may be there, under names of their own and on tables of their own. Callers: `scripts`, `guests`, `asking`. Keeps
 P6, P10.

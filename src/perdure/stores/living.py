@@ -89,7 +89,7 @@ class Living:
         self._named = True
 
     def sending(self, change: int) -> None:
-        """A call to the outside begins (1) or has returned (-1)."""
+        """An external call begins (1) or has returned (-1)."""
         with self._mutex:
             self._sending += change
 

@@ -312,7 +312,7 @@ class Tx:
     def touch(
         self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None
     ) -> None:
-        """Write (or with None delete) an ephemeral row: no event, outside verify and move."""
+        """Write (or with None delete) an ephemeral row: no event, neither verified nor moved."""
         assert table.table_class is TableClass.EPHEMERAL
         assert table.streamed == (stream is not None)
         owner = stream.id if stream else self.tenant if table.tenant else 0
@@ -490,7 +490,7 @@ class Tx:
         return {address: self._batch.blobs.read(self.tenant, address, row) for address, row in rows}
 
     def pack(self, data: bytes) -> BlobRow:
-        """The row that keeps these bytes; a large blob is durable outside when this returns."""
+        """The row that keeps these bytes; a large blob is durable in the place when this returns."""
         return self._batch.blobs.row_for(self.tenant, data)[1]
 
     def store_now(self) -> int:

@@ -1,4 +1,4 @@
-"""A witness: a process of its own that counts what really arrived outside, whatever became of who sent it.
+"""A witness: a process of its own that counts what really arrived, whatever became of its sender.
 
 It stands for the other side in tests of effects (P2-P4): what arrives is appended to a file, one line each, and is there though
 its sender died. With a key it deduplicates, as services do that know idempotency keys; asked, it says how often something

@@ -135,8 +135,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "twice",
-        "What if something is done outside twice (a mail, a payment, a pull request)?",
-        ("it does nothing outside", "twice is as good as once", "it costs money, trust or data"),
+        "What if an external call is made twice (a mail, a payment, a pull request)?",
+        ("it makes no external calls", "twice is as good as once", "it costs money, trust or data"),
     ),
     Question(
         "stopped",

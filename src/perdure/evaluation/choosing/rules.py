@@ -257,7 +257,7 @@ REMAINING: tuple[Remaining, ...] = tuple(
         ),
         (
             {"store": (Store.FILES,)},
-            "git can take the state back, and not what was done outside",
+            "git can take the state back, and not its external calls",
             "a log that was rewound is noticed: open effects are settled anew",
         ),
         ({"store": (Store.FILES, Store.SQLITE)}, "the disk is the only copy", "perdure backup, to another disk"),

@@ -41,7 +41,7 @@ SETTLED = frozenset({EffectState.COMMITTED, EffectState.FAILED, EffectState.WITH
 class ToolKind(enum.StrEnum):
     """The kind of a tool, which decides what happens to doubt about it (DESIGN §5)."""
 
-    READ = "read"  # changes nothing outside: run again
+    READ = "read"  # changes nothing in the world: run again
     IDEMPOTENT = "idempotent"  # twice is as good as once: call again
     KEYED = "keyed"  # the other side deduplicates on our key: call again with it
     PROBED = "probed"  # one can ask the other side

@@ -42,7 +42,7 @@ CALM = Rates(0, 0, 0, 0.2, 0)
 TICKS = ("1s", "20s", "90s", "5m")
 NAPS = (20, 60, 200, 1_000)  # points that others reach meanwhile
 LAST = 10**9  # stands still until nobody else has anything left to do
-HEAT = 5  # how much more often something happens at the points where it hurts most: around a call to the outside
+HEAT = 5  # how much more often something happens at the points where it hurts most: around an external call
 HOT = ("effect.dispatch.after", "effect.call.before", "world.send", "world.arrived", "effect.call.after")
 
 

@@ -17,7 +17,7 @@ from perdure.testing.openers import AsyncOpener
 
 @tool(name="looked_at", kind="idempotent")
 async def looked_at(text: str) -> str:
-    """Something that is done outside."""
+    """An external call."""
     return f"sent {text}"
 
 

@@ -56,7 +56,7 @@ WaitStateName: TypeAlias = Literal["open", "met", "expired", "withdrawn"]
 class WhatIf(msgspec.Struct, frozen=True):
     """The supposition of a run: that another run had another result at a place (`seq`: its entry there).
 
-    uid: of the run by which both draw random numbers. acts: it may make external calls like any other run; else a person approves of
+    uid: of the run by which both draw random numbers. acts: it may act like any other run; else a person approves of
     whatever it would do.
     """
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -279,6 +280,23 @@ def test_the_pages_are_plain() -> None:
     held = [File(path, (ROOT / path).read_text("utf-8")) for path in paths if not path.startswith(NOT_YET_PLAIN)]
     found = complaints(prose_is_plain, held)
     assert not found, "\n".join(found)
+
+
+def glossary_faults(text: str) -> list[str]:
+    """Words that stand out of order, twice, or two in a row."""
+    words = re.findall(r"(?m)^\| \*\*(.+?)\*\* *(.*?)\|", text)
+    names = [name for name, _ in words]
+    late = [after for before, after in pairwise(names) if after.lower() <= before.lower()]
+    return late + [name for name, more in words if "," in name or more]
+
+
+def test_the_glossary_has_each_word_once_in_alphabetical_order() -> None:
+    assert glossary_faults((ROOT / "docs" / "glossary.md").read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("rows", ["**b** ⏎**a** ", "**a** ⏎**a** ", "**a, b** ", "**a** of a view "])
+def test_control_a_glossary_out_of_order_is_caught(rows: str) -> None:
+    assert glossary_faults("\n".join(f"| {row}| it |" for row in rows.split("⏎"))) != []
 
 
 @pytest.mark.parametrize(("rule", "file"), cases(0))

@@ -154,7 +154,7 @@ def _is_fatal(effect: EffectRecord) -> bool:
 
 
 def _fatal(effect: EffectRecord) -> str:
-    return f"{effect.mishaps} times whoever sent it died or was stopped"
+    return f"its sender died or was stopped {effect.mishaps} times"
 
 
 def _us(instant: datetime) -> int:

@@ -144,9 +144,7 @@ class Batch:
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote, and by what it decided that. A job that read twice without writing must have seen
-        one state.
-        """
+        """Merge a finished job's writes and its read set. A job that read twice without writing must have seen one state."""
         if not (tx.buffer or tx.flushed_early):
             if tx.looks > 1:
                 self.read |= tx.read

@@ -155,8 +155,8 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
 def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
     """Resume here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
 
-    With --lost what was planned or under way is in doubt, and is settled by rule or by you; so is what it sends next,
-    because the lost store may have sent it: `perdure resume RUN --vouch` says that it did not.
+    With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new
+    effect, because the lost store may have sent it. `perdure resume RUN --vouch` says that it did not.
     """
     data = _read(folder / FILE, ENVELOPE_MAX_BYTES)
     with asked.open() as store, _claimed(folder, store._caller.core.uid):

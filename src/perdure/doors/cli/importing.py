@@ -63,12 +63,12 @@ def import_(
     asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
     session: str, scope: str, names: dict[str, str], dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bring what other programs kept into a store: sessions, turns, calls, results, values, tasks, decisions; or bundles.
+    """Bring sessions, turns, calls, results, values, tasks and decisions of other programs into a store, or bundles.
 
-    FILE may be a folder. Importing again adds nothing; a file that has grown adds what is new; after a crash, run it again.
+    FILE may be a folder. Importing again adds nothing, and a file that has grown adds what is new. After a crash, run it again.
     The store is made if there is none. A broken part is left out and listed, and the rest is taken; the exit code is 8 then.
 
-    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all; its runs that are not over
+    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all. Its runs that are not over
     come parked: they are copies, and only `perdure unpark` lets one continue here.
     """
     from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores

@@ -61,7 +61,7 @@ def at_point(store: Store, text: str) -> Session | RunHandle:
 @argument("b", stream_names, metavar="[B]", required=False)
 @reads
 def diff(asked: Asked, *, a: str, b: str | None) -> None:
-    """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said; of runs, what they did.
+    """Show the difference from A to B: goal, values, plan, decisions, checkpoints and turns, or what two runs did.
 
     Each is a session or run:ID, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same one now. Two forks
     are compared from where they parted. The past is folded, which costs what the history is long.
@@ -168,7 +168,7 @@ def fork(
 ) -> None:
     """Continue in another session from a point of session NAME, or from a place of run:NAME with another result there.
 
-    Of a session, turns, checkpoints and artifacts up to there are shared; values, plan and decisions are restated; effects that
+    Of a session, turns, checkpoints and artifacts up to there are shared; values, plan and decisions are restated. Effects that
     were under way stay the parent's. Of a run, recorded work is not done again, and the fork asks a person before it calls any
     external system. The originals are left as they are.
     """

@@ -72,7 +72,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 )  # fmt: skip
 @click.option(
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
-    help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
+    help="Most processes for runs whose process died. Such runs share no process with others until they rest.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
@@ -80,8 +80,8 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 def worker(asked: Asked, **given: Any) -> None:
     """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
 
-    MODULE is imported from this folder; AGENTS is an agent, or a list or dict of agents, in it; without it, all that it
-    declares. Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs continue for the time of grace and gives the rest back.
+    MODULE is imported from this folder. AGENTS is an agent, or a list or dict of agents, in it; default: all that it declares.
+    Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs continue for the time of grace and gives the rest back.
     A second one ends it without the grace.
     """
     _log_by_default()

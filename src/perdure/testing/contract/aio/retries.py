@@ -70,7 +70,7 @@ class AsyncRetriesContract:
                 with pytest.raises(Stopped):
                     await session.act(fatal, key="k")
             for _ in range(2):
-                with pytest.raises(InDoubt, match="5 times whoever sent it died or was stopped") as doubt:
+                with pytest.raises(InDoubt, match="its sender died or was stopped 5 times") as doubt:
                     await session.act(fatal, key="k")
                 assert doubt.value.facts["action"] == "ask a person"
             assert outside.count == settling.MISHAPS_MAX == 5

@@ -22,7 +22,7 @@ SCOPE = "requests/"
 
 
 class Answered(NamedTuple):
-    """What was answered under a key."""
+    """The answer that stands under a key."""
 
     answer: Any
 

@@ -1,7 +1,7 @@
 """`perdure hook HOST`: reads a host's event from stdin and answers in its shape. It never fails: exit code 0, always.
 
-A host takes some exit codes for an order (2 blocks a compaction, a tool call, the end of a turn). So whatever goes wrong here,
-also in the options or in perdure.toml, is one line on stderr.
+A host takes some exit codes for an order (2 blocks a compaction, a tool call, the end of a turn). So every error,
+also one in the options or in perdure.toml, is one line on stderr.
 """
 
 from __future__ import annotations

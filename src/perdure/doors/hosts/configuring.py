@@ -32,7 +32,7 @@ class Kept(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """What an install did, by path below the workspace."""
+    """The files of an install, by path below the workspace."""
 
     host: str
     root: str
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
 
 def planned(host: Host, root: Path, wanted: Wanted) -> list[Change]:
-    """What an install would change; nothing if it was done before. Invalid for a file that cannot be merged into."""
+    """The changes that an install would make; none if it was done before. Invalid for a file that cannot be merged into."""
     found = [(piece, _text(root, piece.path)) for piece in plans.plan(host, wanted)]
     changes = [Change(piece.path, before, piece.change(before)) for piece, before in found]
     return [each for each in changes if each.before != each.after]
@@ -78,7 +78,7 @@ def install(host: Host, root: Path, changes: list[Change], home: Path) -> None:
 
 
 def _before(change: Change, old: Kept | None) -> str | None:
-    """What undo gives back: the file before the first install, with what somebody changed in it since."""
+    """The bytes that undo gives back: the file before the first install, with later changes of others."""
     if old is not None and change.before is not None and _mark(change.before.encode()) == old.written:
         return old.before
     text = change.before if old is None or change.before is None else removing.without_ours(change.path, change.before)
@@ -89,7 +89,7 @@ def _before(change: Change, old: Kept | None) -> str | None:
 
 
 def undoing(host: Host, root: Path, home: Path) -> list[Change]:
-    """What undoing would change. NotFound if nothing was installed."""
+    """The changes that undoing would make. NotFound if nothing was installed."""
     record = read_record(host, root, home)
     if record is None:
         raise NotFound(f"{host.name} was not installed in {root}", path="host")
@@ -127,7 +127,7 @@ def undo(host: Host, root: Path, home: Path) -> list[Change]:
 
 
 def read_record(host: Host, root: Path, home: Path) -> Record | None:
-    """What was installed for a host in a workspace; None if nothing was."""
+    """The record of an install for a host in a workspace; None if there is none."""
     path = _record_path(host, root, home)
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)

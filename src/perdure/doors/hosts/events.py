@@ -27,7 +27,7 @@ class Act(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What happened in a host. source: why a context begins. session: the host's own id."""
+    """One event of a host. source: why a context begins. session: the host's own id."""
 
     name: str
     session: str

@@ -1,6 +1,6 @@
-"""What a hook does: boot at the beginning, the transcript before it can be lost, edits and commands as events.
+"""The work of a hook: boot at the beginning, the transcript before it can be lost, edits and commands as events.
 
-Callers: `perdure hook`. Whatever goes wrong here is said on stderr and breaks nothing in the host. Keeps P1, P15.
+Callers: `perdure hook`. An error is said on stderr and breaks nothing in the host. Keeps P1, P15.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AGAIN = ("resume", "compact", "fork")
 
 
 def respond(store: Store, host: Host, event: Event, here: Workspace, part: int) -> str:
-    """What the model is told at an event; "" if nothing."""
+    """The text for the model at an event; "" if there is none."""
     moment = host.moments.get(event.name)
     if moment is None:
         return ""

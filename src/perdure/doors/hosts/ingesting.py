@@ -90,7 +90,7 @@ def _state(path: Path) -> dict[str, Any] | None:
 
 
 def _after(found: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:
-    """What stands after so many lines. The reading itself begins at the first: the names of calls depend on it."""
+    """The items after so many lines. The reading itself begins at the first: the names of calls depend on it."""
     for item in found:
         if not lines or not isinstance(item, (Said, Answered, Noted)) or _line(item.place) > lines:
             yield item

@@ -1,4 +1,4 @@
-"""What differs between the hosts of coding agents: the names of their events, the shape of their answers, their caps.
+"""The differences between the hosts of coding agents: the names of their events, the shape of their answers, their caps.
 
 One record a host; everything else is common. Callers: `hooking` and `plans`. Measured or read as MEMORY.md of the project says;
 a host that changes is changed here.
@@ -13,10 +13,10 @@ CAP_CHARS = 9_900  # hosts let 10,000 characters of one hook entry through, and 
 
 
 class Moment(enum.StrEnum):
-    """What an event means to Perdure."""
+    """The meaning of an event to Perdure."""
 
     BEGIN = "begin"  # a context window begins, or begins anew after a compaction
-    KEEP = "keep"  # what only the context knows may be gone soon: the transcript is ingested
+    KEEP = "keep"  # the context may be gone soon: the transcript is ingested
     END = "end"  # the session of the host is over
     ACTED = "acted"  # a tool was called
 
@@ -65,7 +65,7 @@ HOSTS = {host.name: host for host in _KNOWN}
 
 
 def answer(host: Host, event: str, text: str) -> Any:
-    """What a hook prints: an object for hosts that read JSON, a text for the others; nothing to say is empty."""
+    """The output of a hook: an object for hosts that read JSON, a text for the others; nothing to say is empty."""
     if host.shape is Shape.PLAIN:
         return text
     if not text:

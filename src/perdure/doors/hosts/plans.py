@@ -1,4 +1,4 @@
-"""What each host's configuration has to say: a list of files, each with what is put into it. Pure: reads and writes nothing.
+"""The configuration of each host: a list of files, each with what is put into it. Pure: reads and writes nothing.
 
 A piece of JSON is merged into what is there: our entries under our names, every other one as it was. Callers: `configuring`.
 """
@@ -24,7 +24,7 @@ CODEX_END_SECONDS = 3  # this host allows no more at the end
 
 
 class Wanted(NamedTuple):
-    """What is to be installed: the command line of perdure, and the store; an empty one comes from the environment."""
+    """An install that is wanted: the command line of perdure, and the store; an empty one comes from the environment."""
 
     command: tuple[str, ...]
     store: str

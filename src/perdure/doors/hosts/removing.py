@@ -9,7 +9,7 @@ from perdure.doors.hosts.plans import NAME, OPENCODE_PAGE, indent_of, is_ours, w
 
 
 def without_ours(path: str, text: str) -> str:
-    """The text without what an install put into it. What cannot be read, and a page that somebody edited, is left as it is."""
+    """The text without what an install put into it. An unreadable file and an edited page stay as they are."""
     if not path.endswith(".json"):
         return without_marked(text) if path.endswith(".toml") else text
     try:

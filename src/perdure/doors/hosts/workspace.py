@@ -36,7 +36,7 @@ def _repository(folder: Path) -> Path:
 
 
 def _shared(root: Path) -> Path:
-    """What all worktrees of a repository share: its main folder. A link to it that cannot be read counts as none."""
+    """The main folder of a repository, which all of its worktrees share. A link to it that cannot be read counts as none."""
     link = root / ".git"
     try:
         if not link.is_file():

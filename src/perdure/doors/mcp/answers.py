@@ -1,4 +1,4 @@
-"""What the tools give back: small models, from which the protocol's output schemas are made. Each ends with what to do next."""
+"""Answers of the tools: small models, from which the protocol's output schemas are made. Each ends with what to do next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-NEXT = Field(description="What to do next.")
+NEXT = Field(description="The next thing to do.")
 
 
 class Booted(BaseModel):
@@ -64,7 +64,7 @@ class Match(BaseModel):
 
 
 class Found(BaseModel):
-    """What shares words with a query, best first."""
+    """Results that share words with a query, best first."""
 
     results: list[Match]
     complete: bool
@@ -117,7 +117,7 @@ class Effect(BaseModel):
     state: str
     attempt: int
     sent_key: str = Field(description="The key to send to the other side, which may deduplicate on it.")
-    result: Any = Field(description="What it gave, once it is committed.")
+    result: Any = Field(description="Its result, once it is committed.")
     next: str = NEXT
 
 
@@ -131,7 +131,7 @@ class Loop(BaseModel):
 
 
 class Loops(BaseModel):
-    """What is open in a session: doubt, questions, decisions, tasks that somebody is at, the turn that waits."""
+    """Open loops of a session: doubt, questions, decisions, tasks that somebody is at, the turn that waits."""
 
     session: str
     loops: list[Loop]

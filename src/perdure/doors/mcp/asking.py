@@ -24,7 +24,7 @@ ASKED_BY_CLIENT = "person at the MCP client"
 
 
 class Reply(BaseModel):
-    """What a person answered."""
+    """The answer of a person."""
 
     answer: str = ""
 
@@ -50,7 +50,7 @@ async def ask(
     question: Annotated[str, Field(description="One question, with what the person needs to know.")],
     key: Key,
     replied: Annotated[AcceptedElicitation[Reply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)],
-    choices: Annotated[list[str], Field(description="What may be answered; empty for any text.")] = [],  # noqa: B006
+    choices: Annotated[list[str], Field(description="The answers to choose from; empty for any text.")] = [],  # noqa: B006
     session: Session = "",
 ) -> answers.Asked:
     """Ask the user something that you must not decide yourself. The question is kept until somebody answers it, here or

@@ -40,7 +40,7 @@ TEXT_MAX_CHARS = 2_000  # of one stored text in a list: what follows is fetched 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# What a model does next, by the class of the error; the first that fits.
+# The next thing for a model to do, by the class of the error; the first that fits.
 NEXT: tuple[tuple[type[Error], str], ...] = (
     (KeyReused, "Use a new key for this request, or repeat the first one exactly."),
     (Stale, "You no longer hold this. Call `ready` or `claim` again with a new key."),

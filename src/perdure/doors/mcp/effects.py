@@ -34,7 +34,7 @@ NEXT = {
 
 async def effect_begin(
     ctx: Ctx,
-    tool: Annotated[str, Field(description="What will be called: open_pr, send_mail, deploy …")],
+    tool: Annotated[str, Field(description="The name of the action: open_pr, send_mail, deploy …")],
     args: Annotated[dict[str, Any], Field(description="With which arguments.")],
     key: Key,
     kind: Annotated[
@@ -70,7 +70,7 @@ async def effect_commit(
     effect: EffectId,
     key: Key,
     outcome: Annotated[Literal["happened", "failed"], Field(description="failed: it is known not to have happened.")],
-    result: Annotated[Any, Field(description="What it gave: a number, a URL; any JSON value.")] = None,
+    result: Annotated[Any, Field(description="Its result: a number, a URL; any JSON value.")] = None,
     error: Annotated[str, Field(description="With outcome=failed, why.")] = "",
     session: Session = "",
 ) -> answers.Effect:

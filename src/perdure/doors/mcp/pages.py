@@ -51,8 +51,8 @@ async def decisions(name: str, ctx: Context[Any, Any]) -> str:
     return json.dumps([msgspec.to_builtins(each.record) for each in found])
 
 
-def start(task: Annotated[str, Field(description="What is to be done.")] = "") -> str:
-    """What to do at the beginning."""
+def start(task: Annotated[str, Field(description="The task.")] = "") -> str:
+    """The first things to do."""
     wanted = f" for the task: {task}" if task else ""
     return (
         f"Call the perdure tool `boot`{wanted}. Obey its rules, settle its open loops, then `claim` the next ready task. "
@@ -61,7 +61,7 @@ def start(task: Annotated[str, Field(description="What is to be done.")] = "") -
 
 
 def hand_over() -> str:
-    """What to do at the end."""
+    """The last things to do."""
     return (
         "Before this context ends: call `open_loops`; `close` every decision whose outcome you know, `move` your tasks, "
         "`remember` failed approaches and rules that the user stated, and `set` the state of the work (branch, last test "

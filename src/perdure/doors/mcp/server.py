@@ -24,7 +24,7 @@ BODY_MAX_BYTES = 4 * 1024 * 1024
 LIST_TTL_MS = 3_600_000
 INSTRUCTIONS = """Perdure keeps what must survive this context: rules, plan, decisions, memories, and what was done outside.
 - First call in a new or compacted context: `boot`.
-- Before you act on a choice: `decide`. The plan: `task`, `claim`, `move`. What is true beyond the task: `remember`.
+- Before you act on a choice: `decide`. The plan: `task`, `claim`, `move`. Facts that hold beyond the task: `remember`.
 - Before you change the outside world (push, publish, mail, deploy, pay): `effect_begin`, `effect_dispatch`, act, `effect_commit`.
 - What must not be decided by you: `ask`. Before you end: `open_loops`.
 - Every write takes a key: a new one for a new request, the same one only to repeat a request that got no answer.

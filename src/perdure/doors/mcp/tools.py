@@ -42,7 +42,7 @@ BACK_TO_TODO = {TaskStatus.BLOCKED: "unblock", TaskStatus.FAILED: "reopen", Task
 async def boot(
     ctx: Ctx,
     session: Session = "",
-    task: Annotated[str, Field(description="What you are about to do: memories are recalled for it.")] = "",
+    task: Annotated[str, Field(description="The task at hand: memories are recalled for it.")] = "",
     budget: Annotated[int, Field(ge=200, le=50_000, description="Tokens at most.")] = 4_000,
     part: Annotated[int, Field(ge=1, description="Which part, if the text has several.")] = 1,
     profile: Literal["full", "small", "without-memory"] = "full",
@@ -153,7 +153,7 @@ async def search(
 
 
 async def goal(
-    ctx: Ctx, text: Annotated[str, Field(description="What the session is for.")], key: Key, session: Session = ""
+    ctx: Ctx, text: Annotated[str, Field(description="The purpose of the session.")], key: Key, session: Session = ""
 ) -> answers.Written:
     """Say what the session is for, when the user states it or it changes."""
 
@@ -167,10 +167,10 @@ async def goal(
 
 async def decide(
     ctx: Ctx,
-    text: Annotated[str, Field(description="What was decided.")],
+    text: Annotated[str, Field(description="The decision.")],
     because: Annotated[str, Field(description="Why, and what was rejected.")],
     key: Key,
-    then: Annotated[str, Field(description="What is to follow.")] = "",
+    then: Annotated[str, Field(description="The consequence: the next act.")] = "",
     tags: list[str] = [],  # noqa: B006 - as above
     supersedes: Annotated[int, Field(ge=0, description="The number of the decision that this replaces; 0: none.")] = 0,
     session: Session = "",
@@ -195,7 +195,7 @@ async def decide(
 async def close(
     ctx: Ctx,
     decision: Annotated[int, Field(ge=1, description="Its number, from `decide` or `open_loops`.")],
-    outcome: Annotated[str, Field(description="What came of it: worked, failed, dropped …")],
+    outcome: Annotated[str, Field(description="Its outcome: worked, failed, dropped …")],
     key: Key,
     note: str = "",
     session: Session = "",
@@ -279,7 +279,7 @@ async def move(
     task: Annotated[int, Field(ge=1)],
     to: Literal["done", "failed", "blocked", "todo", "cancelled"],
     key: Key,
-    note: Annotated[str, Field(description="What was done, or why not; needed for blocked.")] = "",
+    note: Annotated[str, Field(description="The result, or the reason; needed for blocked.")] = "",
     token: Annotated[int, Field(ge=0, description="From `claim`; 0 if you did not claim it.")] = 0,
     session: Session = "",
 ) -> answers.Claimed:

@@ -16,7 +16,7 @@ def decide(tx: Any) -> dict[str, Any]:
 
 
 class AsyncRequestsContract:
-    """What every store must do with requests that come again."""
+    """Requests that come again, on every store."""
 
     async def test_a_request_is_carried_out_once_and_answered_alike(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -88,6 +88,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.conversation import (
         Call,
         Cover,
+        Due,
         Origin,
         Pending,
         PendingKind,
@@ -173,7 +174,8 @@ _HOMES = {
         "Age", "AtCommit", "CheckResult", "ClaimerAlive", "Command", "FileHash", "GitRef", "ModelOffered", "UrlEtag", "ValueIs",
     ),
     "perdure.model.records.conversation": (
-        "Call", "Cover", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
+        "Call", "Cover", "Due", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status",
+        "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
@@ -257,6 +259,7 @@ __all__ = [
     "DecisionStatus",
     "Declined",
     "Difference",
+    "Due",
     "Effect",
     "EffectError",
     "EffectRecord",

@@ -15,7 +15,7 @@ from perdure.errors import NotFound
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.records.checks import ModelOffered
-from perdure.model.records.conversation import Pending, SessionRecord, Turn
+from perdure.model.records.conversation import Cover, Pending, SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.memories import MemoryKind, MemoryRecord
@@ -286,11 +286,15 @@ def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange],
     shown = turns.turns(reads, stream, last=turns_max)
     exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
     summaries = [
-        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", each.text, each.actor, instant_us(each.at, 0),
+        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", _summary(each), each.actor, instant_us(each.at, 0),
              f"of turns {each.first_seq} to {each.last_seq}")
         for each in covers.newest(reads, stream, SUMMARIES_MAX)
     ]  # fmt: skip
     return exchanges[::-1], summaries
+
+
+def _summary(each: Cover) -> str:
+    return each.text + (f"\nAlso named there: {', '.join(each.keys)}" if each.keys else "")
 
 
 def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
@@ -305,7 +309,9 @@ def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
             for each in covers.newest(reads, found[0], 1) if found else ():
                 said = f"of turns {each.first_seq} to {each.last_seq} of another session"
                 at = instant_us(each.at, 0)
-                yield Item(Section.RECALLED, "summary", f"{other.name}/{each.seq}", each.text, each.actor, at, said)
+                yield Item(
+                    Section.RECALLED, "summary", f"{other.name}/{each.seq}", _summary(each), each.actor, at, said
+                )
 
 
 def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:

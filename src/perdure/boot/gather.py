@@ -35,7 +35,7 @@ TASKS_MAX = 50
 DECISIONS_MAX = 50
 RECENT_DECISIONS = 20  # beside the standing ones; the rest is found for the task
 STANDING = "standing"  # the tag of decisions that are shown however old they are
-CHECKS_MAX = 500
+CHECKS_MAX = 200
 RUNS_MAX = 20
 EFFECTS_MAX = 50
 VALUES_MAX = 50
@@ -85,15 +85,18 @@ def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, r
 
 
 class Resting:
-    """On what the values, decisions and tasks of a session rest."""
+    """On what the values, decisions and tasks of a session rest: the newest are read at once, older ones when they are shown."""
 
     def __init__(self, reads: Reads, stream: Stream) -> None:
+        self._reads = reads
         self._stream = stream
         self._checks = checks.checks_of(reads, stream, CHECKS_MAX)
 
     def on(self, thing: Thing, name: str | int, since_us: int, version: int = 0) -> Carrier | None:
         """What must be so for one of them; None if nothing was said."""
         found = self._checks.get((thing, str(name), version))
+        if found is None and len(self._checks) >= CHECKS_MAX:
+            found = checks.checks_on(self._reads, self._stream, thing, str(name), version)
         if not found:
             return None
         return Carrier(self._stream, found, since_us, int(name) if thing is Thing.TASK else 0)

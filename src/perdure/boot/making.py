@@ -6,6 +6,7 @@ within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -23,9 +24,11 @@ from perdure.model.records.checks import standing_of
 from perdure.model.records.conversation import Role
 from perdure.model.records.memories import MemoryKind, MemoryRecord, Validity
 from perdure.model.tokens import estimate
+from perdure.model.words import words
 from perdure.planes import boots, turns
 from perdure.planes.memory import search
 from perdure.planes.memory.said import said_in
+from perdure.planes.memory.texts import parts_of
 from perdure.planes.snapshots import one_state
 from perdure.planes.transcript import Exchange
 from perdure.stores.core import Core
@@ -41,11 +44,12 @@ LOOK_SECONDS = 1.0
 
 
 class Answers(NamedTuple):
-    """What was found for a task: memories, and what was said and decided earlier."""
+    """What was found for a task: memories, and what was said and decided earlier. words: those of the task."""
 
     memories: list[Known]
     earlier: list[Item]
     notes: list[str]
+    words: frozenset[str] = frozenset()
 
 
 def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> Asked:
@@ -91,7 +95,7 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked
     if remembered and query:
         found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
     known = {_id(record): (of, record) for of, record in [*found.memories, *gathered.memories]}
-    items = [*gathered.items, *map(_memory, known.values()), *found.earlier]
+    items = [*gathered.items, *(_memory(each, found.words) for each in known.values()), *found.earlier]
     seen = _seen(gathered, looking.root)
     pack = build(
         _made(stream, gathered, [*seen.items, *_standing(core, tenant, items, looking)], found.notes, seen), asked
@@ -157,7 +161,7 @@ def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *,
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
     said = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else []
-    return Answers(memories, said, notes)
+    return Answers(memories, said, notes, frozenset(words(query)))
 
 
 @one_state
@@ -175,16 +179,39 @@ def _id(record: MemoryRecord) -> str:
     return f"{record.scope}/{record.seq}"
 
 
-def _memory(known: Known) -> Item:
+def _part(record: MemoryRecord, sought: frozenset[str]) -> tuple[str, str]:
+    """The text of a memory; of a long document the part that answers the task best, and which one that is."""
+    parts = parts_of(record.text) if record.kind is MemoryKind.DOCUMENT else [record.text]
+    if len(parts) == 1:
+        return record.text, ""
+    best = max(range(len(parts)), key=lambda i: (len(sought.intersection(words(parts[i]))), -i))
+    return _from_match(parts[best], sought), f"part {best + 1} of {len(parts)}"
+
+
+def _from_match(text: str, sought: frozenset[str]) -> str:
+    """A text from the sentence on that first has a word of the task, so that a shortened form has it too."""
+    start = 0
+    for sentence in re.split(r"(?<=[.!?\n]) *", text):
+        if sought.intersection(words(sentence)):
+            break
+        start = text.index(sentence, start) + len(sentence)
+    else:
+        start = 0
+    return f"…{text[start:].lstrip()}" if start else text
+
+
+def _memory(known: Known, sought: frozenset[str]) -> Item:
+    """A memory as an item. sought: the words of the task."""
     of, record = known
     section = OF_MEMORY.get(record.kind, Section.RECALLED)
     rule = section is Section.RULES
+    text, part = _part(record, sought)
     source = f"from {', '.join(record.sources)}"[:200] if record.sources else ""
-    said = "; ".join(filter(None, ("" if rule else record.kind.value, source)))
+    said = "; ".join(filter(None, ("" if rule else record.kind.value, part, source)))
     at = instant_us(record.confirmed_at or record.at, 0)
     rests = carrier_of(of, record) if record.checks else None
     kind = "rule" if rule else "memory"
-    return Item(section, kind, _id(record), record.text, record.actor, at, said, whole=rule, rests=rests)
+    return Item(section, kind, _id(record), text, record.actor, at, said, whole=rule, rests=rests)
 
 
 def _standing(core: Core, tenant: int, items: list[Item], looking: Looking) -> list[Item]:

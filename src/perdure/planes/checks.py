@@ -161,6 +161,14 @@ def checks_of(reads: Reads, stream: Stream, limit: int) -> dict[tuple[Thing, str
     return {(each.thing, each.name, each.version): each.checks for each in carried}
 
 
+def checks_on(reads: Reads, stream: Stream, thing: Thing, name: str, version: int) -> tuple[Check, ...]:
+    """The checks of one thing; none if nothing was written down for it, or only for another version."""
+    asked = {"stream": stream.id, "thing": thing.value, "name": name}
+    rows = reads.query(Q.checks_get, touches=[(CHECKS, stream.id)], **asked)
+    carried = _carried(reads, stream, rows[0]) if rows else None
+    return carried.checks if carried is not None and carried.version == version else ()
+
+
 def checks_of_store(reads: Reads, *, limit: int = 100, after: str | None = None) -> Page[tuple[Stream, Carried]]:
     """The checks of values, decisions and tasks of this tenant, each with the stream that it belongs to."""
     in_stream, seq = (0, 0) if after is None else decode_cursor(after, 2)

@@ -271,6 +271,19 @@ class AsyncBootContract:
             assert len(await session.boots()) == 20
             assert (await store.verify()).ok
 
+    async def test_of_a_document_the_part_that_answers_is_shown(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            chapters = [f"Chapter {i}. " + f"Water and reeds of pond {i}. " * 80 for i in range(12)]
+            chapters[7] += "Herons are fed at dawn by the ranger."
+            await session.remember("\n".join(chapters), kind="document", source=["file:ponds.md"])
+            pack = await session.boot(budget=2000, task="who feeds the herons?")
+            (shown,) = [each for each in pack.manifest.shown if each.kind == "memory"]
+            assert "Herons are fed at dawn by the ranger." in pack.text
+            assert "part " in shown.said
+            (hit,) = await session.recall("herons")
+            assert hit.memory.text == "\n".join(chapters)
+
     async def test_decisions_are_shown_by_depth(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")

@@ -142,7 +142,7 @@ def carrier_of(stream: Stream, record: MemoryRecord) -> Carrier:
 
 
 def judged(core: Core, tenant: int, carriers: Sequence[Carrier], looking: Looking) -> list[Outcomes]:
-    """What comes of the checks of each of these, one by one. Blocks, at most as long as `looking` says and a little."""
+    """The outcomes of the checks of each of these, one by one. Blocks, at most as long as `looking` says and a little."""
     if not any(each.checks for each in carriers):
         return [()] * len(carriers)
     deadline = time.monotonic() + looking.seconds
@@ -159,7 +159,7 @@ def judged(core: Core, tenant: int, carriers: Sequence[Carrier], looking: Lookin
 
 
 def _looked_together(checks: Collection[Outside], looking: Looking, deadline: float) -> dict[Outside, CheckResult]:
-    """What came of each until the deadline. A thread that hangs is left to itself."""
+    """The outcome of each until the deadline. A thread that hangs is left to itself."""
     found: dict[Outside, CheckResult] = {}
     left, lock = iter(list(checks)), threading.Lock()
 
@@ -180,7 +180,7 @@ def _looked_together(checks: Collection[Outside], looking: Looking, deadline: fl
 
 
 def looking_at(root: object, commands: object, urls: object = (), models: object = None) -> Looking:
-    """What a reader says about how checks are run. Invalid with the path of what makes no sense."""
+    """The reader's settings for running checks. Invalid with the path of what makes no sense."""
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise Invalid(f"expected a folder, got {type(root).__name__}", path="root")
     if isinstance(commands, (str, bytes)) or not isinstance(commands, Iterable):

@@ -58,7 +58,7 @@ Known = tuple[Stream, MemoryRecord]
 
 
 class Gathered(NamedTuple):
-    """What was found. tail: newest first."""
+    """The candidates for a pack. tail: newest first."""
 
     info: SessionRecord
     now: int
@@ -69,7 +69,7 @@ class Gathered(NamedTuple):
 
 @one_state
 def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, remembered: bool) -> Gathered:
-    """What could be in the pack of a session. remembered: also memories that are not rules, so many of each kind and scope."""
+    """The candidates for the pack of a session. remembered: also memories that are not rules, so many of each kind and scope."""
     info, now = conversation.info(reads, stream), store_now(reads)
     rests = Resting(reads, stream)
     items = [
@@ -93,7 +93,7 @@ class Resting:
         self._checks = checks.checks_of(reads, stream, CHECKS_MAX)
 
     def on(self, thing: Thing, name: str | int, since_us: int, version: int = 0) -> Carrier | None:
-        """What must be so for one of them; None if nothing was said."""
+        """The checks of one of them; None if it has none."""
         found = self._checks.get((thing, str(name), version))
         if found is None and len(self._checks) >= CHECKS_MAX:
             found = checks.checks_on(self._reads, self._stream, thing, str(name), version)

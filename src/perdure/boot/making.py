@@ -44,7 +44,7 @@ LOOK_SECONDS = 1.0
 
 
 class Answers(NamedTuple):
-    """What was found for a task: memories, and what was said and decided earlier. words: those of the task."""
+    """The findings for a task: memories, and what was said and decided earlier. words: those of the task."""
 
     memories: list[Known]
     earlier: list[Item]
@@ -53,7 +53,7 @@ class Answers(NamedTuple):
 
 
 def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> Asked:
-    """What a pack is to be. Invalid with the path of what makes no sense."""
+    """The pack that is asked for. Invalid with the path of what makes no sense."""
     if type(budget) is not int or not 0 < budget <= BUDGET_MAX:
         raise Invalid(f"expected a number of tokens from 1 to {BUDGET_MAX}, got {budget!r}"[:200], path="budget")
     if max_chars is not None and (type(max_chars) is not int or max_chars < 1):
@@ -74,7 +74,7 @@ def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
             number = found if isinstance(found, int) else len(found)
         except Error:
             raise
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             raise Invalid(f"the tokenizer failed: {type(error).__name__}: {error}"[:500], path="tokenizer") from error
         if isinstance(number, bool) or number < 0:
             raise Invalid(f"the tokenizer gave {found!r} for a text"[:200], path="tokenizer")
@@ -112,7 +112,7 @@ def manifests(reads: Reads, stream: Stream) -> list[Manifest]:
 
 
 class Seen(NamedTuple):
-    """What is seen of the workspace now: its commit, and what of it is worth an item."""
+    """The workspace as it is now: its commit, and what of it is worth an item."""
 
     commit: str
     items: list[Item]
@@ -139,7 +139,7 @@ def _seen(gathered: Gathered, root: str | None) -> Seen:
 
 
 def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str], seen: Seen) -> Made:
-    """What the pack is made of."""
+    """The material of the pack."""
     info = gathered.info
     last_asked = next((each.turn.seq for each in gathered.tail if each.turn.role is Role.USER), 0)
     tail = {(item := exchange_item(stream, each, last_asked)).id: (item, each) for each in gathered.tail}
@@ -151,13 +151,13 @@ def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str
 
 
 def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *, earlier: bool) -> Answers:
-    """What answers the task; earlier: also what was said and decided. A backlog of the index costs that, never the pack."""
+    """The answers to the task; earlier: also what was said and decided. A backlog of the index costs that, never the pack."""
     k = min(RECALLED_MAX, 10 + asked.budget // 400)
     try:
         recalled = search.recall(core, tenant, stream, query, k=k, counted=False)
     except TimedOut:
         return Answers([], [], ["Nothing was recalled: the index is behind. Boot again."])
-    notes = [] if recalled.complete else ["What was said last is not in the index: the store can only be read."]
+    notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
     said = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else []

@@ -28,7 +28,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is in a pack, what was left out, and of what state it was made."""
+    """The contents of a pack, what was left out, and of what state it was made."""
 
     session: str
     uid: str
@@ -67,7 +67,7 @@ def read_manifest(kept: str) -> Manifest:
 
 
 def difference(then: Manifest, now: Manifest) -> list[Changed]:
-    """What changed from one pack of a session to a later one, in the order of the later one; what went comes last."""
+    """The changes from one pack of a session to a later one, in the order of the later one; items that went come last."""
     return list(_difference(then, now))
 
 

@@ -92,7 +92,7 @@ def _resting(reads: Reads, stream: Stream, carried: Carried) -> Resting | None:
 
 
 def _said(reads: Reads, stream: Stream, carried: Carried) -> tuple[str, int | None]:
-    """What a thing says, and when it was last changed; None: it counts no more."""
+    """The text of a thing, and when it was last changed; None: it counts no more."""
     if carried.thing is Thing.VALUE:
         entry = values.entry(reads, stream, carried.name)
         if entry is None or entry.version != carried.version:

@@ -1,4 +1,4 @@
-"""What the last boots of a session showed: their manifests, the newest few. Ephemeral: a boot moves no position (P8).
+"""Manifests of the last boots of a session: what they showed. Ephemeral, so that a boot moves no position.
 
 Callers: `boot`.
 """

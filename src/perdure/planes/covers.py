@@ -233,7 +233,7 @@ def _names_in(turn: Turn) -> list[str]:
 
 @one_state
 def due(reads: Reads, stream: Stream, *, width: int = 50, fan: int = 10) -> Due | None:
-    """What should be summarised next; None while there is nothing to do. See `handles`."""
+    """The range to summarise next; None while there is nothing to do. See `handles`."""
     if type(width) is not int or type(fan) is not int or width < 2 or fan < 2:
         raise Invalid("expected numbers of at least 2", path="width" if type(width) is not int or width < 2 else "fan")
     standing = _outermost(reads, stream)

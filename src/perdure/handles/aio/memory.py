@@ -350,7 +350,7 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> list[AsyncChecked]:
-        """What of this tenant carries checks, each with what came of them now: live memories, newest first, then values,
+        """Everything of this tenant that carries checks, each with their outcomes now: live memories, newest first, then values,
         decisions in force and unfinished tasks; and the tasks whose claimer has died.
 
         Looks through all of them, a second at most for the checks of each hundred. The arguments are as in `session.recall`.

@@ -104,7 +104,7 @@ class Conversation(StreamHandle):
         return self._read(covers.lacking, cover)
 
     def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
-        """What should be summarised next, so that opening this session stays quick; None while there is nothing to do.
+        """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
 
         As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
         the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.

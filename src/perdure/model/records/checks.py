@@ -91,7 +91,7 @@ Check: TypeAlias = (
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What came of one check: whether what it says is so, and why not or why this is not known."""
+    """The outcome of one check: whether its statement holds, and why not or why this is not known."""
 
     check: Check
     standing: Validity

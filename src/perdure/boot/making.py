@@ -7,8 +7,9 @@ within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from perdure.boot.checking import Looking, Outcomes, carrier_of, judged
@@ -95,7 +96,9 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked
     if remembered and query:
         found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
     known = {_id(record): (of, record) for of, record in [*found.memories, *gathered.memories]}
-    items = [*gathered.items, *(_memory(each, found.words) for each in known.values()), *found.earlier]
+    of_memories = [_memory(each, found.words) for each in known.values()]
+    recalled, others = of_memories[: len(found.memories)], of_memories[len(found.memories) :]
+    items = _each_once([*_by_turns(recalled, found.earlier), *gathered.items, *others])
     seen = _seen(gathered, looking.root)
     pack = build(
         _made(stream, gathered, [*seen.items, *_standing(core, tenant, items, looking)], found.notes, seen), asked
@@ -104,6 +107,20 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked
     with suppress(ReadOnly):
         core.write(boots.keep, stream, encode_manifest(pack.manifest), used, actor="", tenant=tenant)
     return pack
+
+
+def _each_once(items: list[Item]) -> list[Item]:
+    """Each thing once in a section, where it comes first: a decision may be recent and found for the task as well."""
+    once: dict[tuple[str, str, str], Item] = {}
+    for item in items:
+        once.setdefault((item.section, item.kind, item.id), item)
+    return list(once.values())
+
+
+def _by_turns(first: list[Item], second: list[Item]) -> Iterator[Item]:
+    """One of each in turn: their scores cannot be compared."""
+    for pair in zip_longest(first, second):
+        yield from (item for item in pair if item is not None)
 
 
 def manifests(reads: Reads, stream: Stream) -> list[Manifest]:
@@ -167,12 +184,12 @@ def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *,
 @one_state
 def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> list[Item]:
     """Decisions and turns that answer a query, whole."""
-    items = list(found_decisions(reads, stream, said_in(reads, stream, query, limit, "decision")))
+    items: list[Item] = []
     for seq in said_in(reads, stream, query, limit):
         for turn in turns.turns_on(reads, stream, seq - 1, seq, 1):
             item = exchange_item(stream, Exchange(turn), 0)
             items.append(item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"))
-    return items
+    return [*items, *found_decisions(reads, stream, said_in(reads, stream, query, limit, "decision"))]
 
 
 def _id(record: MemoryRecord) -> str:

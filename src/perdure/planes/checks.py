@@ -151,7 +151,7 @@ def put(tx: Tx, stream: Stream, thing: Thing, name: str | int, checks: Iterable[
         return
     key = {"thing": thing.value, "name": str(name)}
     op = Op.SET if tx.row(CHECKS, stream, *key.values()) else Op.INSERT
-    tx.record(Change(f"{thing.value}.checks", stream, CHECKS, op, key, {"version": version}, stored, mark="doc_seq"))
+    tx.record(Change("log.checks", stream, CHECKS, op, key, {"version": version}, stored, mark="doc_seq"))
 
 
 def checks_of(reads: Reads, stream: Stream, limit: int) -> dict[tuple[Thing, str, int], tuple[Check, ...]]:

@@ -77,7 +77,10 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """A summary that stands for the turns from first_seq to last_seq; they stay readable."""
+    """A summary that stands for the turns from first_seq to last_seq; they stay readable.
+
+    keys: identifiers of what it covers that its text does not say.
+    """
 
     seq: int
     first_seq: int
@@ -86,6 +89,17 @@ class Cover(msgspec.Struct, frozen=True):
     at: datetime
     actor: str
     ref: Any = None
+    keys: tuple[str, ...] = ()
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The range to summarise next: the turns from `first_seq` to `last_seq`. covers: the summaries among them, which the new
+    one swallows; without any, it is the turns themselves that are to be read.
+    """
+
+    first_seq: int
+    last_seq: int
+    covers: tuple[Cover, ...] = ()
 
 
 class PendingKind(enum.StrEnum):

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from perdure.effects.storable import storable
+from perdure.errors import Invalid, TooLarge
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.model.records.conversation import (
     Call,
@@ -60,9 +62,15 @@ class Conversation(StreamHandle):
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
         The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
-        made the call.
+        made the call. Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, as in the result of an
+        effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever.
         """
-        return self._write(turns.result, call_id, value, error=error)
+        try:
+            return self._write(turns.result, call_id, value, error=error)
+        except Invalid as refused:
+            if isinstance(refused, TooLarge) or not refused.path.startswith("value"):
+                raise
+        return self._write(turns.result, call_id, storable(value), error=error)
 
     def turns(
         self,

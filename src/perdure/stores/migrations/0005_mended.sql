@@ -48,6 +48,17 @@ CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ 
 EXCEPTION WHEN OTHERS THEN RETURN jsonb_build_object('unreadable', SQLERRM); -- @postgres
 END $$; -- @postgres
 
+-- A body with its document in place. The document of an event lies uncompressed in its blob, unless an older version wrote it.
+CREATE FUNCTION whole_of(of_tenant BIGINT, body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$ -- @postgres
+DECLARE found jsonb := json_of(body); stored RECORD; -- @postgres
+BEGIN -- @postgres
+  IF body IS NULL OR position('"doc_blob"'::bytea IN body) = 0 OR found ->> 'doc_blob' IS NULL THEN RETURN found; END IF; -- @postgres
+  SELECT b.codec, b.data INTO stored FROM blobs b WHERE b.tenant = of_tenant AND b.address = decode(found ->> 'doc_blob', 'hex'); -- @postgres
+  IF stored.codec = 0 AND stored.data IS NOT NULL THEN RETURN found || jsonb_build_object('doc', json_of(stored.data)); END IF; -- @postgres
+  RETURN found || jsonb_build_object('doc', jsonb_build_object('unreadable', 'SQL cannot read its blob: ' || (found ->> 'doc_blob'))); -- @postgres
+EXCEPTION WHEN OTHERS THEN RETURN found || jsonb_build_object('doc', jsonb_build_object('unreadable', SQLERRM)); -- @postgres
+END $$; -- @postgres
+
 CREATE VIEW v_events AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
   e.seq, e.kind, e.tbl, e.actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,

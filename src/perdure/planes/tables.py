@@ -32,7 +32,9 @@ DECISIONS = Table(
     ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",))
+ENTRIES = Table(
+    "entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",), says_all=True
+)
 LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
 CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
 ARTIFACTS = Table(

@@ -23,8 +23,8 @@ class Retaining(Upkeep):
         grace: Duration = "1h",
         progress: Callable[[int, int], None] | None = None,
     ) -> RetainReport:
-        """Let old checkpoints and covered turns of this tenant go, and what ended long ago, by rule; then the blobs that
-        nothing needs any more.
+        """Let old checkpoints, covered turns, replaced values and emitted events of this tenant go, and what ended long ago, by
+        rule; then the blobs that nothing needs any more.
 
         Only with `dry_run=False`; without, the report says what would go. What is kept reads back as before, in forks too;
         what is emptied is recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
@@ -40,7 +40,7 @@ class Retaining(Upkeep):
         streams = [self._let_go(each, checked, at, len(found), progress) for at, each in enumerate(found, 1)]
         collected = self.collect(grace, dry_run=False)
         left = self._caller.work(retain.purge, self._caller.core)
-        gone = tuple(each for each in streams if each.checkpoints or each.turns or each.events)
+        gone = tuple(each for each in streams if each.checkpoints or each.turns or each.events or each.values)
         size = sum(each.bytes for each in gone) + collected.bytes
         return RetainReport(gone, collected.blobs, size, dry_run=False, lingering=left)
 
@@ -82,7 +82,7 @@ class Retaining(Upkeep):
         """Take from one stream what the rules let go, all judged before any is applied, as the dry run does. Not in its name:
         whoever looks after a store does not attend a session.
         """
-        gone: list[list[int]] = [[], [], []]
+        gone: list[list[int]] = [[], [], [], []]  # as in `ways`
         size = 0
         for doomed in [self._caller.read(retain.choose, judged, rule) for rule in rules]:
             for sort, (verb, chosen) in enumerate(retain.ways(doomed)):
@@ -92,5 +92,4 @@ class Retaining(Upkeep):
                     size += taken.bytes
         if progress is not None:
             progress(at, total)
-        saved, turns, events = map(sorted, gone)
-        return retain.retained(judged.stream, saved, turns, events, size)
+        return retain.retained(judged.stream, gone, size)

@@ -16,7 +16,8 @@ _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 
 SESSIONS = Table(
     "sessions", _R, (),
-    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin"),
+    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin",
+     "archived_at"),
     tenant=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
 TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)

@@ -87,7 +87,7 @@ def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> 
         }
         say_json({**counts, **plain(report)})
     else:
-        _say(report)
+        say_report(report)
 
 
 def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
@@ -98,7 +98,8 @@ def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
     return [rule_of(flags, "rule")] if policy is None else policy_rules(read_given(policy))
 
 
-def _say(report: RetainReport) -> None:
+def say_report(report: RetainReport) -> None:
+    """What went, or would go, for people."""
     if report.streams:
         say_table(COLUMNS, report.streams)
     counts = {

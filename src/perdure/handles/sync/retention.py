@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from perdure.errors import NotFound
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes import collect, retain
+from perdure.planes import collect, conversation, retain
 from perdure.planes.spans import Duration
 
 
@@ -43,6 +44,24 @@ class Retaining(Upkeep):
         gone = tuple(each for each in streams if each.checkpoints or each.turns or each.events or each.values)
         size = sum(each.bytes for each in gone) + collected.bytes
         return RetainReport(gone, collected.blobs, size, dry_run=False, lingering=left)
+
+    def delete(self, session: str, *, dry_run: bool = True) -> RetainReport:
+        """Let go of what a session said, by retention's rules for it alone; only with `dry_run=False`, and then it is archived.
+
+        Its turns, checkpoints, emitted events and replaced values go, and the steps and checkpoints of its runs. Its row,
+        tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session that
+        was forked or has a run that is not over. After a crash, call it again.
+        Raises NotFound if there is none of this name, Conflict while it is open.
+        """
+        found = self._caller.read(conversation.find_session, session)
+        if found is None:
+            raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
+        self._caller.read(conversation.check_over, found[0])
+        rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
+        report = self.retain(rule, dry_run=dry_run)
+        if not dry_run:
+            self._caller.write(conversation.archive, found[0])
+        return report
 
     def _judged(self) -> list[retain.Judged]:
         upto = self._caller.read(retain.last_stream)

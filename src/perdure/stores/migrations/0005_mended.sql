@@ -14,6 +14,10 @@ ALTER TABLE tasks ADD COLUMN closed_at INTEGER;
 ALTER TABLE decisions ADD COLUMN changed_at INTEGER;
 ALTER TABLE decisions ADD COLUMN closed_at INTEGER;
 
+-- Since when listings leave a session out. Only one that ended is archived, so that open work is never hidden.
+ALTER TABLE sessions ADD COLUMN archived_at INTEGER;
+CREATE INDEX sessions_listed ON sessions (tenant, created_at, stream) WHERE archived_at IS NULL;
+
 -- Which sessions have a run that waits: they may wait for a person.
 CREATE INDEX runs_waiting ON runs (tenant, session, stream) WHERE status = 'waiting' AND session IS NOT NULL;
 
@@ -67,7 +71,7 @@ FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenan
 
 CREATE VIEW v_sessions AS
 SELECT n.name AS tenant, v.name AS session, v.title, v.status, v.creator, iso(v.created_at) AS created_at,
-  v.created_at AS created_at_us, iso(v.ended_at) AS ended_at, iso(v.expires_at) AS expires_at, json(v.labels) AS labels,
+  v.created_at AS created_at_us, iso(v.ended_at) AS ended_at, iso(v.expires_at) AS expires_at, iso(v.archived_at) AS archived_at, json(v.labels) AS labels,
   body(g) -> 'doc' AS goal, body(p) -> 'doc' AS pins, s.seq, f.name AS forked_from, s.fork_seq, hexed(s.uid) AS stream_uid
 FROM sessions v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 LEFT JOIN events g ON g.stream = v.stream AND g.seq = v.goal_seq

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
@@ -15,6 +14,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncTask(AsyncStreamHandle):

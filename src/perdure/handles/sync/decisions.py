@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
@@ -14,6 +13,7 @@ from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Decision(StreamHandle):

@@ -9,8 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure.errors import Conflict, Refused, Stale, TimedOut
-from perdure.handles import fences
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
@@ -18,6 +16,8 @@ from perdure.model.records.values import Entry, LockRecord
 from perdure.planes import locks, values
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime import fences
+from perdure.runtime.callers import Caller
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001

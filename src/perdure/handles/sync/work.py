@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
@@ -16,6 +15,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import Caller
 
 
 class Task(StreamHandle):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.effects.keeping import Keeping, keep_trying
 from perdure.errors import ReadOnly, Unavailable
-from perdure.handles import fences
-from perdure.handles.heartbeat import Heartbeat
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
 from perdure.planes import locks, presence
+from perdure.runtime import fences
+from perdure.runtime.heartbeat import Heartbeat
 from perdure.stores.core import Core, Reader
 from perdure.stores.lane import Job
 from perdure.stores.tx import Tx

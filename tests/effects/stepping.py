@@ -187,7 +187,10 @@ class World:
         """All that a process finds when it begins, without the times."""
         row = self.books.rows.get(1, {})
         told = [row.get(name) for name in ("state", "attempt", "mishaps", "error")]
-        told += [bool(self.books.said.get(row.get("outcome_seq") or 0, {}).get("doubtful")), row.get("quiet_at") is not None]
+        told += [
+            bool(self.books.said.get(row.get("outcome_seq") or 0, {}).get("doubtful")),
+            row.get("quiet_at") is not None,
+        ]
         return (*told, self.applied, tuple(self.answers.values()), self.deaths, self.pauses, len(self.dead))
 
     def state(self) -> tuple[Any, ...]:

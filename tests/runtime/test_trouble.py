@@ -17,10 +17,9 @@ import pytest
 import perdure
 from perdure.effects.acting import Acting
 from perdure.handles.programs import run_for
-from perdure.handles.sync import driving
 from perdure.model.points import arm
 from perdure.planes import leasing, workers
-from perdure.runtime import places
+from perdure.runtime import course, places
 from perdure.runtime.driving import Hold
 from perdure.runtime.shells import adrive
 from perdure.stores.flights import Flights
@@ -128,7 +127,7 @@ def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
         (handle,) = store.runs()
         store.answer(handle.waits()[0].id, "yes")
         with monkeypatch.context() as patched:
-            patched.setattr(driving.course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            patched.setattr(course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
             for _ in range(7):
                 with pytest.raises(perdure.Unavailable):
                     store.drive(two, key="k")

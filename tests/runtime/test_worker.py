@@ -87,8 +87,8 @@ class Desk:
 
     async def write(self, verb, *args, **kwargs):
         if verb is leasing.fenced:
-            lease, verb, *args = args
-            args = [lease, *args[1:]]
+            lease, verb, *said = args
+            args = [lease, *said]
         known = {
             workers.introduce: self.introduce, leasing.claim: self.claim, runs.release: self.release, runs.park: self.park,
             workers.give_back: self.give_back,
@@ -283,8 +283,8 @@ class TestTaking:
         desk = Desk([found(name) for name in names(3)])
         look = desk.look
 
-        async def too_late(agents, limit):
-            seen = await look(agents, limit)
+        async def too_late(*about):
+            seen = await look(*about)
             del desk.ready[1:2]
             return seen
 
@@ -303,11 +303,11 @@ class TestTrouble:
         desk = Desk([found("r0")])
         look, times = desk.look, []
 
-        async def away(agents, limit):
+        async def away(*about):
             times.append(1)
             if len(times) < 4:
                 raise Unavailable("away")
-            return await look(agents, limit)
+            return await look(*about)
 
         desk.look = away
         assert work(desk, [agent("a")], lambda _: desk.done) == 0
@@ -362,8 +362,8 @@ class TestSuspects:
         desk = Desk([found("r0")], [found("s0")])
         look = desk.look
 
-        async def taken_by_a_standby(agents, limit):
-            seen = await look(agents, limit)
+        async def taken_by_a_standby(*about):
+            seen = await look(*about)
             desk.suspects.clear()
             return seen
 

@@ -47,9 +47,8 @@ from perdure.runtime.isolating import AsyncIsolator, Isolator
 from perdure.stores.lane import Job
 
 T = TypeVar("T")
-See: TypeAlias = Callable[
-    [Agent], Callable[..., Any]
-]  # what makes the run that an agent's function gets, by its colour
+# What makes the run that an agent's function gets, by its colour.
+See: TypeAlias = Callable[[Agent], Callable[..., Any]]
 READER, ASYNC_READER = Invoker(None), AsyncInvoker(None)
 
 

@@ -89,8 +89,8 @@ class Worker:
 
     def __init__(
         self, caller: AsyncCaller, agents: dict[str, Agent], settings: Settings, see: See,
-        isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None,
-        leave: Callable[[], None] = lambda: None,
+        isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None,
+        begin: Callable[[], None] = lambda: None, leave: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         settings.check()
         self._caller = caller

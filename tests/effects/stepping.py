@@ -209,7 +209,7 @@ def _declared(body: Callable[..., Any] = lambda: HERE[0].arrives(""), **about: A
 
 TOOLS = {
     "idempotent": _declared(kind="idempotent"), "keyed": _declared(lambda *, key: HERE[0].arrives(key), kind="keyed"),
-    "unsafe": _declared(), "probe": _declared(probe=lambda: HERE[0].asked()),
+    "unsafe": _declared(), "probe": _declared(probe=lambda: World.asked(HERE[0])),
 }  # fmt: skip
 
 

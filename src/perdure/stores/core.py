@@ -176,7 +176,7 @@ class Core:
     # -- writing -------------------------------------------------------------------------------------------------------------
 
     def write(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction; returns after its commit. For who has no caller (`handles.callers`)."""
+        """Run a verb in a transaction; returns after its commit. For who has no caller (`runtime.callers`)."""
         return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
 
     # -- reading -------------------------------------------------------------------------------------------------------------

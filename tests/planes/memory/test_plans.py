@@ -56,7 +56,7 @@ def database(tmp_path: Path) -> Iterator[apsw.Connection]:
         (search.Q.texts_best, (), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=?)"),
         (search.Q.texts_best, ("streams",), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=?)"),
         (search.Q.texts_best, ("filtered", "since"), "SEARCH x USING PRIMARY KEY (in_stream=? AND seq=? AND part=? AND shelf=?"),
-        (search.Q.postings_newest, (), "SEARCH postings USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=? AND seq<?)"),
+        (search.Q.postings_newest, (), "USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=? AND seq<?)"),
         (checks.Q.checks_get, (), "SEARCH c USING PRIMARY KEY (stream=? AND thing=? AND name=?)"),
         (checks.Q.checks_of_stream, (), "checks_by_time (stream=?)"),
         (checks.Q.checks_of_store, (), "checks_by_tenant (tenant=? AND"),

@@ -86,10 +86,6 @@ EXEMPT: dict[str, dict[str, str]] = {
         "model/words.py": "its stop words are the ones that a text may hold",
     },
 }
-# Pages and packages that `prose_is_plain` does not hold yet: this list only shrinks.
-NOT_YET_PLAIN = (
-    "effects/", "handles/", "runtime/",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _require(is_so: object, message: str, path: str) -> None:
 
 
 class Thing(enum.StrEnum):
-    """What carries checks in the table."""
+    """A thing that carries checks in the table."""
 
     VALUE = "value"
     DECISION = "decision"

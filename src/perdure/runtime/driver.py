@@ -79,7 +79,7 @@ def _check_workspace(driving: Driving) -> Steps[None]:
 
 
 def _call(driving: Driving) -> Steps[Any]:
-    """What the agent's function gives. Before it ends by itself, sagas that it left behind are undone."""
+    """The result of the agent's function. Before it ends by itself, sagas that it left behind are undone."""
     result: Any = None
     error: BaseException | None = None
     try:

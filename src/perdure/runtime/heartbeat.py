@@ -29,7 +29,7 @@ BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
 
 
 class Heartbeat:
-    """What one open store holds, and the proof that it lives. Shared by all handles of the store."""
+    """The leases of one open store, and the proof that it lives. Shared by all handles of the store."""
 
     def __init__(self, core: Core, actor: str) -> None:
         self.core = core
@@ -68,8 +68,8 @@ class Heartbeat:
         self._claims.discard(claim)
 
     def beat(self) -> None:
-        """Renew the heartbeat now. Raises as any write does. Who hears that a newer Perdure has migrated the store writes nothing
-        more there.
+        """Renew the heartbeat now. Raises as any write does. A store that hears that a newer Perdure has migrated it writes
+        nothing more.
         """
         streams = list(self.attended.values())
         try:
@@ -134,9 +134,7 @@ class Heartbeat:
 
 
 class HeldBack(Heartbeat):
-    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if
-    there is none.
-    """
+    """Attendance and claims of an atomic function: the heartbeat hears of them after the commit, and never if there is none."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         super().__init__(heartbeat.core, "")

@@ -105,8 +105,8 @@ class AsyncConversation(AsyncStreamHandle):
         return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
     async def pending(self) -> Pending | None:
-        """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
+        """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
+        a past, or in a fork made there, whose last turns were pruned since.
         """
         return await self._read(turns.pending)
 
@@ -169,7 +169,7 @@ class AsyncConversation(AsyncStreamHandle):
     # end
     # sync: @property
     # sync: def status(self) -> Status:
-    # sync:     """What `get_status` says."""
+    # sync:     """The answer of `get_status`."""
     # sync:     return self.get_status()
 
     async def info(self) -> SessionRecord:
@@ -211,7 +211,7 @@ class AsyncConversation(AsyncStreamHandle):
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     async def get_goal(self) -> str | None:
-        """What the session is for, if that was said."""
+        """The goal of the session, if one was set."""
         return await self._read(conversation.get_goal)
 
     async def set_goal(self, goal: str | None) -> None:
@@ -231,7 +231,7 @@ class AsyncConversation(AsyncStreamHandle):
     # end
     # sync: @property
     # sync: def goal(self) -> str | None:
-    # sync:     """What the session is for; setting it is one commit."""
+    # sync:     """The goal of the session; setting it is one commit."""
     # sync:     return self.get_goal()
 
     # sync: @goal.setter

@@ -104,8 +104,8 @@ class Conversation(StreamHandle):
         return self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
     def pending(self) -> Pending | None:
-        """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
+        """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
+        a past, or in a fork made there, whose last turns were pruned since.
         """
         return self._read(turns.pending)
 
@@ -159,7 +159,7 @@ class Conversation(StreamHandle):
 
     @property
     def status(self) -> Status:
-        """What `get_status` says."""
+        """The answer of `get_status`."""
         return self.get_status()
 
     def info(self) -> SessionRecord:
@@ -201,7 +201,7 @@ class Conversation(StreamHandle):
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     def get_goal(self) -> str | None:
-        """What the session is for, if that was said."""
+        """The goal of the session, if one was set."""
         return self._read(conversation.get_goal)
 
     def set_goal(self, goal: str | None) -> None:
@@ -210,7 +210,7 @@ class Conversation(StreamHandle):
 
     @property
     def goal(self) -> str | None:
-        """What the session is for; setting it is one commit."""
+        """The goal of the session; setting it is one commit."""
         return self.get_goal()
 
     @goal.setter

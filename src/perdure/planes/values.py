@@ -1,12 +1,13 @@
 """Values: names with versions, per session and per scope. The plane of `set get entry update unset entries`.
 
-A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a
+A row is never deleted: a name that was deleted or has expired keeps counting its versions, so that a
 version once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set,
 because streams are serial. Keeps P5, P9, P10.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_page, check_text
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
+from perdure.planes.checks import Thing
+from perdure.planes.checks import put as put_checks
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, deadline
@@ -58,9 +61,19 @@ def find_scope(reads: Reads, name: str) -> Stream | None:
 
 
 def put(
-    tx: Tx, stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None
+    tx: Tx,
+    stream: Stream,
+    name: str,
+    value: Any,
+    *,
+    expect: int | None = None,
+    ttl: Duration | None = None,
+    checks: Iterable[object] = (),
 ) -> Entry:
-    """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict."""
+    """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict.
+
+    checks: on what this version of it rests.
+    """
     check_name(name, "name")
     plain = to_plain(value, "value")
     row = _checked(tx, stream, name, expect)
@@ -69,12 +82,13 @@ def put(
     columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0}
     op = Op.SET if row else Op.INSERT
     tx.record(Change("value.set", stream, ENTRIES, op, {"name": name}, columns, plain, mark="seq"))
+    put_checks(tx, stream, Thing.VALUE, name, checks, version)
     ends = None if expires_at is None else to_datetime(expires_at)
     return Entry(name, value, version, to_datetime(tx.now), timedelta(0), ends, tx.actor)
 
 
 def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> bool:
-    """Let a value go; whether there was one. Its versions go on counting."""
+    """Let a value go; whether there was one. Its versions are counted further."""
     check_name(name, "name")
     row = _checked(tx, stream, name, expect)
     if row is None or not _is_live(tx, row):

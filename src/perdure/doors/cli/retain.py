@@ -71,8 +71,8 @@ def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> 
     """Let go of old checkpoints, turns that a summary stands for, old values and emitted events, and what ended. A dry run unless
     --apply.
 
-    The blobs that nothing needs go last. What is kept reads back as before, also in forks; runs that are not over keep
-    everything. It is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
+    The blobs that nothing needs go last. The rest reads back as before, also in forks; runs that are not over keep everything. It
+    is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
     compared. Interrupted, run it again.
     """
     rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})

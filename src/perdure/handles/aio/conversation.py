@@ -12,6 +12,7 @@ from perdure.log.change import Stream
 from perdure.model.records.conversation import (
     Call,
     Cover,
+    Due,
     Ending,
     Pending,
     Pins,
@@ -111,14 +112,31 @@ class AsyncConversation(AsyncStreamHandle):
         """
         return await self._read(turns.pending)
 
-    async def summarise(self, upto: int, text: str, *, from_: int | None = None) -> Cover:
+    async def summarise(
+        self, upto: int, text: str, *, from_: int | None = None, keys: Iterable[str] | None = None
+    ) -> Cover:
         """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
 
+        keys: identifiers (paths, names of code, versions …) that are kept beside the text. By default these are the ones of
+        the range that the text does not say, so that none is lost; the most frequent 200 of them.
         A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or
         part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
         equal ranges stands.
         """
-        return await self._write(covers.summarise, upto, text, from_=from_)
+        names = await self._read(covers.keys_of, upto, text, from_=from_) if keys is None else keys
+        return await self._write(covers.summarise, upto, text, from_=from_, keys=names)
+
+    async def lacking(self, cover: Cover) -> list[str]:
+        """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
+        return await self._read(covers.lacking, cover)
+
+    async def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
+        """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
+
+        As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
+        the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.
+        """
+        return await self._read(covers.due, width=width, fan=fan)
 
     async def covers(self, *, nested: bool = False) -> list[Cover]:
         """The summaries that stand, in the order of what they cover; nested: also those that others have

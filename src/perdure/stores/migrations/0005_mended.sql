@@ -369,3 +369,35 @@ SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WH
 FROM memories m JOIN streams s ON s.id = m.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
 LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;
+
+------------------------------------------------------------------------------------------------------------- checks and boot
+
+-- On what a value, decision or task rests; see docs/decisions/0041-checks-of-everything.md. name: its number, or a value's name.
+CREATE TABLE checks (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  thing TEXT NOT NULL CHECK (thing IN ('value', 'decision', 'task')),
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL, -- of a value; 0 for all else
+  doc_seq INTEGER NOT NULL,
+  PRIMARY KEY (stream, thing, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX checks_by_time ON checks (stream, doc_seq);
+CREATE INDEX checks_by_tenant ON checks (tenant, stream, doc_seq);
+
+-- What the last boots of a session showed, by handle.
+CREATE TABLE boots (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  number INTEGER NOT NULL,
+  made_at INTEGER NOT NULL,
+  manifest TEXT NOT NULL,
+  PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO tables (name, class) VALUES ('checks', 'recorded'), ('boots', 'ephemeral');
+
+CREATE VIEW v_checks AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, c.thing, c.name,
+  c.version, e.actor, iso(e.at) AS at, e.at AS at_us, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM checks c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = c.stream AND e.seq = c.doc_seq;

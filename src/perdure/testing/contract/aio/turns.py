@@ -15,6 +15,26 @@ from perdure.testing.openers import AsyncOpener
 class AsyncTurnContract:
     """Saying, keys, calls and results, reading, what is pending."""
 
+    async def test_a_summary_loses_no_identifier(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            said = ["getUserName fails in src/auth.py", "since v1.2.3, see #42", "so it is"]
+            turns = [await session.say("user", text) for text in said]
+            cover = await session.summarise(turns[1].seq, "src/auth.py was looked at")
+            assert set(cover.keys) == {"getUserName", "v1.2.3", "#42"}
+            assert (await session.covers()) == [cover]
+            assert await session.lacking(cover) == []
+            assert "getUserName" in str(await session.transcript())
+            whole = await session.summarise(turns[2].seq, "all of it, as of v1.2.3")
+            assert set(whole.keys) == {"getUserName", "src/auth.py", "#42"}
+            bare = await session.summarise(turns[2].seq, "all of it", keys=[])
+            assert set(await session.lacking(bare)) == {"getUserName", "src/auth.py", "v1.2.3", "#42"}
+            assert [turn.content for turn in await session.turns(last=3)] == said
+            with pytest.raises(Invalid) as raised:
+                await session.summarise(turns[2].seq, "x", keys="abc")
+            assert raised.value.path == "keys"
+            assert (await store.verify()).ok
+
     async def test_a_turn_comes_back_as_it_was_said(self, opener: AsyncOpener) -> None:
         contents: list[Any] = [
             "hi", "", "é" * 20_000, [{"type": "text", "text": "x"}], {"a": [1, 2.5, None]}, 7, False, b"\xff",

@@ -99,7 +99,7 @@ def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
 def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
     """The numbers and bodies of a run's steps after an event, in order, as they are stored. NotFound when some were pruned."""
     found = _stored(reads, stream, after)
-    gone = sum(body is None for _, body in found)
+    gone = len([seq for seq, body in found if body is None])
     if gone:
         hint = "the result and the effects of the run are still there"
         raise NotFound(f"{gone} steps of run {stream.name} were pruned by retention", path="run", hint=hint)

@@ -63,8 +63,11 @@ def document(
     notes: dict[str, Any],
     *,
     brief: bool = False,
+    shape: str = "",
 ) -> Any:
-    """The document of a step. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    """The document of a step. shape: of its arguments. brief: of its value, the digest alone. Invalid names the path of what
+    cannot be kept.
+    """
     if error is not None:
         became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
     else:
@@ -73,6 +76,7 @@ def document(
         "place": place,
         "name": name,
         "digest": mark,
+        **({"shape": shape} if shape else {}),
         **became,
         **({"notes": to_plain(notes, "notes")} if notes else {}),
     }
@@ -144,6 +148,7 @@ class _Step(msgspec.Struct):
     notes: dict[str, Any] = {}
     input: str | None = None
     gave: str | None = None
+    shape: str = ""
 
 
 def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
@@ -151,7 +156,7 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
     notes = stored_fields(stored_value(found.notes, where), where)
     value = stored_value(found.value, where)
     return StepRecord(
-        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave
+        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave, found.shape
     )  # fmt: skip
 
 

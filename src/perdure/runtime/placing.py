@@ -22,6 +22,7 @@ from perdure.planes import checkpoints, inputs, steps
 from perdure.planes.spans import Duration
 from perdure.runtime import course, resting
 from perdure.runtime.driving import Driving
+from perdure.runtime.journal import shape_of
 from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
 
@@ -123,7 +124,7 @@ def step(
     keep: records it with more than the step.
     """
     mark = digest_of_parts(args=list(args), kwargs=kwargs)
-    place, found = yield from arrive(driving, branch, "step", known.name, mark, (*args, kwargs) if kwargs else args)
+    place, found = yield from arrive(driving, branch, "step", known.name, mark, (args, kwargs))
     driving.replay.steps += 1
     if found is not None:
         return (
@@ -132,13 +133,16 @@ def step(
             else course.replayed(found)
         )
     frozen = inputs.freeze(args, kwargs) if notes else None
+    shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
     driving.activity.begin()
     try:
         came = yield from consult(known, fn, args, kwargs, driving.hold.check_going)
-        value = _given(driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes))
+        value = _given(
+            driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes, shape=shape)
+        )
         noted = notes | {"usage": usage_of(value)} if notes else notes
-        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
+        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
         given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
         if keep is None:
             yield Write(steps.done, (doc, given), keep=True)
@@ -148,7 +152,7 @@ def step(
     except Invalid as error:
         noted = course.unkept_notes(error, value, brief=known.brief)
         said = EffectError(course.UNSTORABLE, text_of(error))
-        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted),), keep=True)
+        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
         raise course.unkept(noted[course.UNKEPT], place) from error
     except Exception:
         raise

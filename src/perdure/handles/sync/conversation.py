@@ -61,16 +61,18 @@ class Conversation(StreamHandle):
         erasure and access. A closed session is open again from the first turn on, in the same commit: nothing that was
         said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is wrong.
         """
+        if self._stream.id in self._caller.heartbeat.spoken:  # of nearly every turn
+            return self._write(turns.say, role, content, key=key, calls=calls, about=about)
         return self._speak(turns.say, role, content, key=key, calls=calls, about=about)
 
     def _speak(self, verb: Callable[Concatenate[Tx, Stream, P], Turn], /, *args: P.args, **kwargs: P.kwargs) -> Turn:
         """Write a turn; the first one of this store in a session looks whether that was closed."""
-        spoken = self._caller.heartbeat.spoken
-        if self._stream.id in spoken:
+        heartbeat = self._caller.heartbeat
+        if self._stream.id in heartbeat.spoken:
             return self._write(verb, *args, **kwargs)
         said = self._write(conversation.reopening(verb), *args, **kwargs)
-        if self._stream.id in self._caller.heartbeat.attended:  # else it is not committed yet
-            spoken.add(self._stream.id)
+        if self._stream.id in heartbeat.attended:  # else it is not committed yet
+            heartbeat.spoken.add(self._stream.id)
         return said
 
     def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:

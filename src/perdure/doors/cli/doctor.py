@@ -41,7 +41,7 @@ STALE_COLUMNS = (
     "perdure doctor --stale",
     "perdure doctor --stale --root . --allow-command 'make -v'",
 )
-@click.option("--stale", is_flag=True, help="What its checks say holds no longer, instead: memories, values, plans.")
+@click.option("--stale", is_flag=True, help="List instead what holds no longer, by its checks.")
 @click.option(
     "--tenant",
     envvar="PERDURE_TENANT",

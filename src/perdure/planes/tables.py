@@ -16,7 +16,8 @@ _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 
 SESSIONS = Table(
     "sessions", _R, (),
-    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin"),
+    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin",
+     "archived_at"),
     tenant=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
 TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
@@ -32,7 +33,9 @@ DECISIONS = Table(
     ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",))
+ENTRIES = Table(
+    "entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",), says_all=True
+)
 LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
 CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
 ARTIFACTS = Table(

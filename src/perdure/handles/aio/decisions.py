@@ -7,13 +7,13 @@ from datetime import datetime
 
 from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncDecision(AsyncStreamHandle):

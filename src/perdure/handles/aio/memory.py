@@ -10,7 +10,6 @@ from typing import Any
 
 from perdure.boot import checking, stale
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.memories import Found, MemoryKind, MemoryRecord, MemoryStatus, Why
@@ -19,6 +18,7 @@ from perdure.planes.memory import making, memories, search
 from perdure.planes.memory.search import Results
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncMemory(AsyncStreamHandle):

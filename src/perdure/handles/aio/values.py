@@ -9,15 +9,15 @@ from typing import Any, Self
 
 from perdure.boot import checking
 from perdure.errors import Conflict, Refused, Stale, TimedOut
-from perdure.handles import fences
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.functions import plain
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes import locks, values
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime import fences
+from perdure.runtime.callers import AsyncCaller
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001

@@ -8,7 +8,6 @@ from typing import Any
 
 from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
@@ -16,6 +15,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncTask(AsyncStreamHandle):

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from perdure.boot import checking
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
@@ -15,6 +14,7 @@ from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Decision(StreamHandle):

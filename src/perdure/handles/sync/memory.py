@@ -10,7 +10,6 @@ from os import PathLike
 from typing import Any
 
 from perdure.boot import checking, stale
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.checks import CheckResult, standing_of
@@ -20,6 +19,7 @@ from perdure.planes.memory import making, memories, search
 from perdure.planes.memory.search import Results
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Memory(StreamHandle):

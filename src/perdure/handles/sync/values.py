@@ -10,8 +10,6 @@ from typing import Any, Self
 
 from perdure.boot import checking
 from perdure.errors import Conflict, Refused, Stale, TimedOut
-from perdure.handles import fences
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
@@ -19,6 +17,8 @@ from perdure.model.records.values import Entry, LockRecord
 from perdure.planes import locks, values
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime import fences
+from perdure.runtime.callers import Caller
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from perdure.boot import checking
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
@@ -17,6 +16,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import Caller
 
 
 class Task(StreamHandle):

@@ -128,7 +128,9 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """A session as listings show it. `last_seq` and `last_at` are of its newest event."""
+    """A session as listings show it. `last_seq` and `last_at` are of its newest event. archived_at: since when listings leave it
+    out, unless they are asked for it.
+    """
 
     name: str
     title: str
@@ -140,6 +142,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     last_seq: int
     last_at: datetime
+    archived_at: datetime | None
 
     def __repr__(self) -> str:
         title = f", {self.title[:60]!r}" if self.title else ""

@@ -4,8 +4,8 @@ Stored text is hostile, so a check can do little: a file is read if it is a regu
 hook, filter, alias or helper and fetches nothing, a command runs only if the reader named that very command, and a page is asked
 for only below an address that the reader named. A check that hangs, fails, lacks its program or is not allowed is unknown.
 
-A few threads look, side by side, at what lies outside the store: each thing once, however many rest on it. A look that has no
-answer at the deadline is unknown; its thread is left. Callers: `making`, and the handles. Keeps P10, P15.
+A few threads look at files, git, programs and pages side by side, at each thing once, however many rest on it. A check without
+an answer at the deadline is unknown; its thread is left. Callers: `making`, and the handles. Keeps P10, P15.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ MEMORIES = Table(
      "superseded_by", "doc_seq", "note_seq"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
-CHECKS = Table("checks", _R, ("thing", "name"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
+CHECKS = Table("checks", _R, ("name", "thing"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)

@@ -372,7 +372,7 @@ LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;
 
 ------------------------------------------------------------------------------------------------------------- checks and boot
 
--- On what a value, decision or task rests; see docs/decisions/0041-checks-of-everything.md. name: its number, or a value's name.
+-- Checks of values, decisions and tasks; see docs/decisions/0041-checks-of-everything.md. name: a number, or a value's name.
 CREATE TABLE checks (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -380,12 +380,12 @@ CREATE TABLE checks (
   name TEXT NOT NULL,
   version INTEGER NOT NULL, -- of a value; 0 for all else
   doc_seq INTEGER NOT NULL,
-  PRIMARY KEY (stream, thing, name)
+  PRIMARY KEY (stream, name, thing)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX checks_by_time ON checks (stream, doc_seq);
 CREATE INDEX checks_by_tenant ON checks (tenant, stream, doc_seq);
 
--- What the last boots of a session showed, by handle.
+-- Manifests of the last boots of a session.
 CREATE TABLE boots (
   stream INTEGER NOT NULL REFERENCES streams (id),
   number INTEGER NOT NULL,

@@ -13,7 +13,7 @@ from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused, TooLarge
+from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, NewerSchema, Parked, Refused, TooLarge
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us, instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
@@ -94,12 +94,16 @@ class Replay:
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
-    """What a run did after an event."""
-    done = ledger.all_effects(reads, stream, after=after)
-    awaited = waits.waits(reads, stream, after)
-    return Journal(
-        steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
-    )
+    """What a run did after an event. Parked when a newer Perdure did some of it: this one cannot read it, and nothing failed."""
+    try:
+        done = ledger.all_effects(reads, stream, after=after)
+        awaited = waits.waits(reads, stream, after)
+        return Journal(
+            steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
+        )
+    except NewerSchema as error:
+        hint = f"upgrade the workers, then `perdure resume {stream.name}`"
+        raise Parked(error.message, path=error.path, hint=hint, reason="newer") from error
 
 
 def cut(

@@ -31,7 +31,7 @@ _WORDS = {
     "postgres": (
         (r"\biso\((\w+\.\w+)\)",
          r"""to_char(TIMESTAMP 'epoch' + \1 * INTERVAL '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""),
-        (r"\bbody\((\w)\)", r"json_of(\1.body)"),
+        (r"\bbody\((\w)\)", r"whole_of(\1.tenant, \1.body)"),
         (r"\bhexed\((\w+\.\w+)\)", r"encode(\1, 'hex')"),
         (r"\bjson\((\w+\.\w+)\)", r"(\1)::jsonb"),
         (r"\bshown\(n\.name\)", r"n.name = coalesce(nullif(current_setting('perdure.tenant', true), ''), n.name)"),

@@ -503,15 +503,18 @@ class AsyncRuns(AsyncStoreHandle):
         agent: str | None = None,
         session: str | None = None,
         parent: str | None = None,
+        errors: bool = False,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncRunHandle]:
-        """The runs of this tenant, newest first."""
+        """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
+        `until` are then of when a run went wrong.
+        """
         found = await self._caller.read(
-            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, since=since, until=until,
-            limit=limit, after=after,
+            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, since=since,
+            until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: AsyncRunHandle(self._caller, each[0], each[1]))
 

@@ -313,7 +313,8 @@ class EffectsAcross(StoreHandle):
     ) -> Page[Effect]:
         """The effects of all sessions and runs of this tenant, newest first.
 
-        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong. Both have
+        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong, the last
+        trouble first; `since` and `until` are then of when that was recorded. Both have
         among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet. what_if: also
         what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
         """

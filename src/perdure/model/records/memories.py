@@ -61,6 +61,7 @@ class ByVectors(enum.StrEnum):
     OFF = "off"  # the store has no embedding: words alone
     SOME = "some"  # not every text has its vector yet: `perdure index` makes them
     ALL = "all"
+    UNREAD = "unread"  # the embedding does not know the language of the query: words alone
     FAILED = "failed"  # the embedding failed, or gave the query no vector: words alone
 
 

@@ -1,7 +1,8 @@
 """The function that makes vectors of texts, checked: whatever it gives is used only if it can be.
 
     open(url, embed=function)    a function of a list of texts that gives one vector each; its name, `sha256` and `dims`, where it
-                                 has them, say which vectors belong together
+                                 has them, say which vectors belong together; `reads(text)`, if it has it, which texts it
+                                 knows the language of: the others are found by words alone
     open(url)                    the extra's own (`minilm`), where that is installed; none else
     open(url, embed=False)       none
 
@@ -61,6 +62,11 @@ class Embedder:
     def dims(self) -> int:
         """How many numbers a vector has."""
         return self._dims or len(self._calibrated()[0])
+
+    def reads(self, text: str) -> bool:
+        """Whether a vector of this text means anything."""
+        knows = getattr(self._function, "reads", None)
+        return bool(text.strip()) and (knows is None or bool(knows(text)))
 
     def vectors(self, texts: Sequence[str]) -> list[list[float] | None]:
         """The vector of each text; None where it points nowhere. Unavailable if the function fails, Invalid if it gives other

@@ -38,11 +38,18 @@ def installed() -> MiniLM:
     return MiniLM(Path(spec.origin).parent)
 
 
+def is_latin(text: str) -> bool:
+    """Whether at least half of a text's letters are Latin: of other scripts this model has seen next to nothing."""
+    letters = [char for char in text if char.isalpha()]
+    return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
+
+
 class MiniLM:
     """A function of texts that gives their vectors: 384 numbers each, of length 1. Threads may share it."""
 
     name = NAME
     dims = DIMS
+    reads = staticmethod(is_latin)
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -75,7 +82,7 @@ class MiniLM:
     def _loaded(self) -> tuple[Any, WordPiece]:
         with self._mutex:
             if self._session is None or self._pieces is None:
-                import onnxruntime  # noqa: PLC0415 - an extra, loaded where it is used
+                import onnxruntime  # noqa: PLC0415 # pyright: ignore[reportMissingImports] - an extra, loaded where it is used
 
                 options = onnxruntime.SessionOptions()
                 options.intra_op_num_threads = 1  # a store's work goes on beside it

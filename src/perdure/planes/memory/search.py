@@ -119,8 +119,8 @@ def recall(
 
 
 def _recall(
-    reads: Reads, stream: Stream | None, sought: list[str], near: Sought | None, count: int, kinds: list[MemoryKind], scopes: Iterable[str] | None,
-    at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
+    reads: Reads, stream: Stream | None, sought: list[str], near: Sought | None, count: int, kinds: list[MemoryKind],
+    scopes: Iterable[str] | None, at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
 ) -> list[Recalled]:  # fmt: skip
     now = store_now(reads)
     moment = now if at is None else instant_us(at, now, "at")
@@ -199,8 +199,8 @@ def search(
 
 
 def _search(
-    reads: Reads, sought: list[str], near: Sought | None, shelves: list[str], session: str | None, actor: str | None, since: Instant | None,
-    until: Instant | None, count: int,
+    reads: Reads, sought: list[str], near: Sought | None, shelves: list[str], session: str | None, actor: str | None,
+    since: Instant | None, until: Instant | None, count: int,
 ) -> list[Found]:  # fmt: skip
     ends = None if session is None else _streams_of(reads, session)
     filters = between(reads, since, until)._asdict() | {"actor": actor}
@@ -327,6 +327,8 @@ def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None
             complete = vectors.catch_up(core, tenant, embedder, texts_max=EMBEDDED_FIRST)
         except ReadOnly:
             complete = core.read(vectors.is_complete, embedder, tenant=tenant)
+        if not embedder.reads(query):
+            return ByVectors.UNREAD, None
         (vector,) = embedder.vectors([query])
         if vector is None:
             return ByVectors.FAILED, None

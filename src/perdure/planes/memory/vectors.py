@@ -100,7 +100,8 @@ def catch_up(
 
 
 def _missing(reads: Reads, embedder: Embedder) -> int:
-    return reads.query(Q.texts_after, tenant=reads.tenant, done=state_of(reads, embedder).done)[0][0]
+    state = state_of(reads, embedder)
+    return reads.query(Q.texts_missing, tenant=reads.tenant, done=state.done, embedding=state.embedding)[0][0]
 
 
 def is_complete(reads: Reads, embedder: Embedder) -> bool:
@@ -138,13 +139,17 @@ def _text(reads: Reads, row: tuple[Any, ...]) -> str:
 
 
 def _packed(embedder: Embedder, waiting: list[Waiting]) -> list[Packed]:
-    texts = [each.text for each in waiting]
-    made = embedder.vectors(texts) if texts else []
-    packed = [(pack(vector) if vector else None) or NONE for vector in made]
-    left_out = sum(each is NONE for each in packed)
-    if left_out:
-        log.warning("%s of %s texts have no vector: %s gave zero or no numbers", left_out, len(texts), embedder.name)
+    texts = [each.text for each in waiting if embedder.reads(each.text)]
+    made = iter(embedder.vectors(texts) if texts else [])
+    packed = [_pack(next(made)) if embedder.reads(each.text) else NONE for each in waiting]
+    empty = packed.count(NONE) - (len(waiting) - len(texts))
+    if empty:
+        log.warning("%s of %s texts have no vector: %s gave zero or no numbers", empty, len(texts), embedder.name)
     return packed
+
+
+def _pack(vector: list[float] | None) -> Packed:
+    return (pack(vector) if vector else None) or NONE
 
 
 def put(tx: Tx, embedder: Embedder, batch: Batch, packed: list[Packed]) -> None:

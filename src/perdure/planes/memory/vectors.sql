@@ -20,8 +20,11 @@ WHERE x.tenant = :tenant AND x.added > :done
     AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
 ORDER BY x.added LIMIT :limit
 
--- texts_after: how many texts there are after a batch of the index.
-SELECT count(*) FROM texts WHERE tenant = :tenant AND added > :done
+-- texts_missing: how many texts after a batch of the index have no vector yet.
+SELECT count(*) FROM texts x
+WHERE x.tenant = :tenant AND x.added > :done
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
+    AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
 
 -- texts_there: which of these texts there are (a list of stream, event, part and shelf).
 SELECT x.in_stream, x.seq, x.part, x.shelf

@@ -34,7 +34,7 @@ _HOME = Statement(
 _COUNTED = Statement(
     "vectors_counted", "How many vectors there are in some streams, up to a limit.",
     "SELECT count(*) FROM (SELECT 1 FROM vectors v WHERE v.tenant = :tenant AND v.embedding = :embedding "
-    "AND v.in_stream = ANY (:streams) LIMIT :limit) some",
+    "AND v.in_stream = ANY (:streams) LIMIT :limit) AS counted",
 )  # fmt: skip
 _SET = Statement(
     "hnsw_set", "For this transaction: look on until enough fit the filters.",
@@ -143,7 +143,7 @@ def _prepared(connection: Any, home: str, embedding: int, dims: int) -> None:
         f"ALTER TABLE vectors ADD COLUMN IF NOT EXISTS near {home}.halfvec GENERATED ALWAYS AS (near_of(vector)) STORED"
     )
     many = Statement("vectors_many", "How many there are, up to a limit.",
-                     "SELECT count(*) FROM (SELECT 1 FROM vectors WHERE embedding = :embedding LIMIT :limit) some")  # fmt: skip
+                     "SELECT count(*) FROM (SELECT 1 FROM vectors WHERE embedding = :embedding LIMIT :limit) AS counted")  # fmt: skip
     count = connection.query(many, {"embedding": embedding, "limit": INDEXED_FROM})[0][0]
     if count >= INDEXED_FROM:
         connection.define("SET statement_timeout = 0")

@@ -50,7 +50,7 @@ class Embedder:
         )
         self.name = str(named)[:NAME_MAX_CHARS]
         self._mutex = threading.Lock()
-        self._unrelated: list[bytes] = []
+        self._sentences: list[bytes] = []
         self._dims = 0
 
     @property
@@ -96,7 +96,7 @@ class Embedder:
             raise Invalid(f"{self.name} gave {len(vector)} numbers and says {self._dims}", path="embed")
         return vector if pack(vector) else None
 
-    def floor(self, query: Sequence[float]) -> tuple[float, float]:
+    def unrelated(self, query: Sequence[float]) -> tuple[float, float]:
         """How near this query is to what has nothing to do with it: the mean, and how far that scatters."""
         near = cosines(query, self._calibrated())
         mean = sum(near) / len(near)
@@ -104,13 +104,13 @@ class Embedder:
 
     def _calibrated(self) -> list[bytes]:
         with self._mutex:
-            if not self._unrelated:
+            if not self._sentences:
                 packed = [pack(vector) for vector in self.vectors(UNRELATED) if vector]
-                self._unrelated = [each.numbers for each in packed if each]
-                if not self._unrelated:
+                self._sentences = [each.numbers for each in packed if each]
+                if not self._sentences:
                     message = f"{self.name} gives no plain sentence a vector: all are zero or not finite"
                     raise Invalid(message, path="embed")
-            return self._unrelated
+            return self._sentences
 
 
 def embedder_of(embed: Any) -> Embedder | None:

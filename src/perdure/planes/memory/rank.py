@@ -17,7 +17,7 @@ LENT_WEIGHT = 0.3
 NEIGHBOURS = 2
 NEAR_EVENTS = 8  # two turns with more events between them are no neighbours
 USER_BONUS = 0.2
-VECTOR_SHARE = 0.6  # of a score, where there are vectors; the rest is of the words
+VECTOR_SHARE = 0.5  # of a score, where there are vectors; the rest is of the words
 
 Place = tuple[int, int, int, str]  # stream, event, part, shelf
 

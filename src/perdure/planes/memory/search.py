@@ -51,9 +51,8 @@ CANDIDATES = 60
 CANDIDATES_MAX = 2_000
 EXCERPT_CHARS = 300
 EMBEDDED_FIRST = 32  # texts that a search embeds before it looks; the others wait for `perdure index`
-CUT_SCATTERS = (
-    2.0  # a text that shares no word with the query must be nearer than what is unrelated by so many times its scatter
-)
+# From the mean of what is unrelated: down to where nearness begins, up to what a text without a common word must reach.
+SCATTERS = 2.0
 log = logging.getLogger("perdure.memory")
 _decode_terms = msgspec.json.Decoder(list[str]).decode
 
@@ -332,14 +331,15 @@ def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None
         (vector,) = embedder.vectors([query])
         if vector is None:
             return ByVectors.FAILED, None
-        floor, scatter = embedder.floor(vector)
+        unrelated, scatter = embedder.unrelated(vector)
     except Unavailable as error:
         if error.path != "embed":
             raise
         log.warning("searched by words alone: %s", error)
         return ByVectors.FAILED, None
     state, near = core.read(_stored, embedder, tenant=tenant)
-    sought = Sought(vector, state, floor, floor + CUT_SCATTERS * scatter, bits_for(core, tenant), near)
+    reach = SCATTERS * scatter
+    sought = Sought(vector, state, unrelated - reach, unrelated + reach, bits_for(core, tenant), near)
     return (ByVectors.ALL if complete else ByVectors.SOME), sought
 
 

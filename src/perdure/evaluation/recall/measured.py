@@ -58,27 +58,30 @@ def legs(url: str, things: Sequence[Thing], questions: Sequence[Question], embed
     """Every way to search, measured on a store that is made at this URL."""
     with perdure.open(url, embed=False) as store:
         ids = tell(store, things)
-        by_words = measure(_searching(store, ids), questions)
+        by_words = measure(searching(store, ids), questions)
     with perdure.open(url, embed=embed) as store:
         store.index()
-        hybrid = measure(_searching(store, ids), questions)
+        hybrid = measure(searching(store, ids), questions)
     return {
         "last": measure(lambda _: [each.id for each in reversed(things)], questions),
-        "fts5": measure(_fts5(things), questions),
+        "fts5": measure(by_fts5(things), questions),
         "words": by_words,
-        "vectors": measure(_by_cosine(things, embed), questions),
+        "vectors": measure(by_cosine(things, embed), questions),
         "hybrid": hybrid,
     }
 
 
-def _searching(store: perdure.Store, ids: dict[tuple[str, int], str]) -> Answer:
+def searching(store: perdure.Store, ids: dict[tuple[str, int], str]) -> Answer:
+    """As `store.search` answers."""
+
     def answer(question: str) -> list[str]:
         return [ids[found.stream, found.seq] for found in store.search(question, limit=AT)]
 
     return answer
 
 
-def _fts5(things: Sequence[Thing]) -> Answer:
+def by_fts5(things: Sequence[Thing]) -> Answer:
+    """As SQLite's full-text search answers, with its defaults."""
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE VIRTUAL TABLE said USING fts5(text)")
     connection.executemany(
@@ -95,7 +98,8 @@ def _fts5(things: Sequence[Thing]) -> Answer:
     return answer
 
 
-def _by_cosine(things: Sequence[Thing], embed: Any) -> Answer:
+def by_cosine(things: Sequence[Thing], embed: Any) -> Answer:
+    """As vectors answer alone."""
     packed = [pack([float(x) for x in vector]) for vector in embed([as_said(each) for each in things])]
 
     def answer(question: str) -> list[str]:

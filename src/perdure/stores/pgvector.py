@@ -142,8 +142,8 @@ def _prepared(connection: Any, home: str, embedding: int, dims: int) -> None:
     connection.define(
         f"ALTER TABLE vectors ADD COLUMN IF NOT EXISTS near {home}.halfvec GENERATED ALWAYS AS (near_of(vector)) STORED"
     )
-    many = Statement("vectors_many", "How many there are, up to a limit.",
-                     "SELECT count(*) FROM (SELECT 1 FROM vectors WHERE embedding = :embedding LIMIT :limit) AS counted")  # fmt: skip
+    some = "SELECT 1 FROM vectors WHERE embedding = :embedding LIMIT :limit"
+    many = Statement("vectors_many", "How many there are, up to a limit.", f"SELECT count(*) FROM ({some}) AS counted")
     count = connection.query(many, {"embedding": embedding, "limit": INDEXED_FROM})[0][0]
     if count >= INDEXED_FROM:
         connection.define("SET statement_timeout = 0")

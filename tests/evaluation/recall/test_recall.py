@@ -1,4 +1,4 @@
-"""How well recall finds, on the labelled set that ships: hybrid is no worse than its better leg, and both databases agree (P9)."""
+"""How well recall finds, on the labelled set that ships: hybrid is no worse than its better leg, and databases agree (P9)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Text(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is to be added. found: where the index was; place: where it is then; until: up to where was read."""
+    """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
 
     found: Place | None
     place: Place

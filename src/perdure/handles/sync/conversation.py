@@ -52,18 +52,20 @@ class Conversation(StreamHandle):
         key: str | None = None,
         calls: Sequence[Call] = (),
         about: Iterable[str] = (),
+        shown: Iterable[object] = (),
     ) -> Turn:
         """Add a turn: role system, user or assistant; content is any value, mostly text or content parts.
 
         key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
-        erasure and access. A closed session is open again from the first turn on, in the same commit: nothing that was
+        erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
+        kept with the turn, as its `shown`. A closed session is open again from the first turn on, in the same commit: nothing that was
         said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is wrong.
         """
         if self._stream.id in self._caller.heartbeat.spoken:  # of nearly every turn
-            return self._write(turns.say, role, content, key=key, calls=calls, about=about)
-        return self._speak(turns.say, role, content, key=key, calls=calls, about=about)
+            return self._write(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
+        return self._speak(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
 
     def _speak(self, verb: Callable[Concatenate[Tx, Stream, P], Turn], /, *args: P.args, **kwargs: P.kwargs) -> Turn:
         """Write a turn; the first one of this store in a session looks whether that was closed."""

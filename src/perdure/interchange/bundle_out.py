@@ -232,7 +232,10 @@ class _Log:
     def lines(self) -> Iterator[bytes]:
         """Streams first, then the events of each."""
         for stream, _, _, parent, _ in self._parts:
-            yield encode(stream_written(stream, self._tenant, parent.uid if parent else b"")) + b"\n"
+            yield (
+                encode(stream_written(stream, stream.uid.hex(), self._tenant, parent.uid.hex() if parent else ""))
+                + b"\n"
+            )
         for part in self._parts:
             yield from self._events(part)
 
@@ -245,7 +248,7 @@ class _Log:
                 try:
                     head = follow(stream.uid, event, head)
                     rebuild.add(event)
-                    lines.append(encode(event_written(stream.uid, event)) + b"\n")
+                    lines.append(encode(event_written(stream.uid.hex(), event)) + b"\n")
                 except Error as error:
                     raise Damaged(error.message, path=f"{stream.kind} {stream.name} {error.path}") from error
             yield b"".join(lines)

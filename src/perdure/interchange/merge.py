@@ -21,7 +21,7 @@ from perdure.errors import Damaged, NotFound, Refused
 from perdure.interchange.views.keeping import accompany
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
-from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.planes import imported, retain
 from perdure.planes.tables import RECORDED, SESSIONS
@@ -303,7 +303,7 @@ class Merging:
         uid = event.stream
         stream, said = self._placed.get(uid) or self._here(uid), self._said.get(uid)
         if stream is None and said is not None:
-            stream = self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+            stream = self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
         if stream is None:
             raise Damaged("the stream that it goes on from is not here", path="events.stream")
         if event.seq > self._tx.head(stream)[0]:
@@ -314,7 +314,10 @@ class Merging:
 
     def _here(self, uid: str) -> Stream | None:
         """A stream by its identity."""
-        rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
+        raw, tenant = split_name(uid, "streams.uid")
+        said = self._said.get(uid)
+        number = self._tenant(said.tenant if said else tenant) if said or tenant else None
+        rows = self._tx.query(LOG.stream_by_uid, uid=raw, tenant=number)
         return Stream(*rows[0]) if rows else None
 
     def _keep(self, blob: WrittenBlob) -> None:
@@ -407,7 +410,7 @@ class Merging:
         if uid not in self._after or event.seq != self._after[uid] + 1:
             return
         said = self._said[uid]
-        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
         if (uid, event.seq - 1) not in self._brought:
             self._note(uid, stream, event.seq - 1)
         self._adopt(uid, stream, [event_read(event, "events")])

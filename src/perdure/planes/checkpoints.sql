@@ -25,7 +25,7 @@ SELECT seq FROM events WHERE stream = :stream AND seq > :after AND seq <= :upto 
 
 -- prunings: what says that checkpoints were pruned, after a sequence number.
 SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
-WHERE s.uid = :uid AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
+WHERE s.uid = :uid AND s.tenant = :tenant AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
 
 -- forks_of: where the forks of a stream, and the forks of those, left it. (UNION: so it ends, also where parents form a circle.)
 WITH RECURSIVE forks (id, seq) AS (

@@ -15,7 +15,7 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
       r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
         AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
-      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
     ELSE s.status END
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
@@ -33,7 +33,7 @@ FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.e
       r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
         AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
-      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
     ELSE s.status END AS state
 FROM
@@ -57,7 +57,7 @@ WHERE s.tenant = :tenant
     UNION ALL SELECT x.id FROM runs r JOIN streams x ON x.tenant = r.tenant AND x.kind = 'session' AND x.name = r.session --? asked
     WHERE r.tenant = :tenant AND r.session IS NOT NULL AND r.status = 'waiting') --? asked
   AND s.stream IN ( --? crashed
-    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.holder = a.holder --? crashed
+    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder --? crashed
     WHERE h.expires_at IS NULL OR h.expires_at <= :now) --? crashed
   AND (s.created_at, s.stream) < (:at, :id) --? at id
 ) AS f

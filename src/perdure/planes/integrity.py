@@ -13,6 +13,7 @@ neighbours of the same stream, transaction ids of a batch, and a whole stream th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -473,11 +474,14 @@ def _pages(heads: list[AnchoredHead]) -> Iterator[list[AnchoredHead]]:
 def check_anchored(reads: Reads, heads: list[AnchoredHead]) -> Findings:
     """Every anchored head must still stand at its place, as an event with exactly that hash."""
     findings = Findings()
-    for uid, seq, digest in heads:
+    for (uid, seq, digest), copies in Counter(heads).items():
         rows = reads.query(Q.anchored, uid=bytes.fromhex(uid), seq=seq)
-        problem = _anchored_problem(uid, seq, bytes.fromhex(digest), rows[0] if rows else None)
-        if problem is not None:
-            findings.add(problem)
+        standing = [row for row in rows if row[2] == bytes.fromhex(digest)]
+        others = [row for row in rows if row not in standing]  # of other tenants, or what became of one of these
+        for row in [*standing, *others, *[None] * copies][:copies]:
+            problem = _anchored_problem(uid, seq, bytes.fromhex(digest), row)
+            if problem is not None:
+                findings.add(problem)
     return findings
 
 
@@ -565,7 +569,7 @@ def check_tenants(reader: Reader) -> Findings:
     said, now = _tenants_said(reader.of_tenant(owner or 0)), _tenants_now(reader)
     for uid, name in said.items():
         found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
-        if found and found[0][0] != name:
+        if found and (name,) not in found:
             what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
             findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
     findings.unnamed = sorted(set(now.values()) - set(said.values()))

@@ -319,7 +319,9 @@ def row_of(reads: Reads, stream: Stream) -> Row:
 
 def run(reads: Reads, stream: Stream) -> RunRecord:
     """How a run stands."""
-    rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id), (HOLDERS, 0)], stream=stream.id)
+    rows = reads.query(
+        Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id), (HOLDERS, stream.tenant)], stream=stream.id
+    )
     if not rows:
         raise Damaged("the run has no row", path=f"run {stream.name}")
     return _record(reads, stream, rows[0])

@@ -4,7 +4,7 @@
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
 FROM runs r
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
@@ -24,7 +24,7 @@ SELECT name FROM streams WHERE tenant = :tenant AND kind = 'run' AND name >= :lo
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r
 JOIN streams s ON s.id = r.stream

@@ -216,7 +216,7 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: 
     that they had then, because its uid follows from its parent's and its place.
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
-    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=None))  # by one that stood here before a retry
+    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
     child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)

@@ -341,9 +341,9 @@ class Tx:
         self._flush_early()
 
     def claim_blobs(self) -> None:
-        """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
+        """Have the tenant's blobs alone until the commit: from here on queries see every blob that anybody refers to."""
         self._flush_early()
-        self._batch.connection.claim_blobs()
+        self._batch.connection.claim_blobs(self.tenant)
 
     def lend(self) -> Connection:
         """The connection itself, for rows that are not ours (`guests`). From here on, failing means failing the whole batch."""
@@ -478,7 +478,7 @@ class Tx:
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
         """Which of these blobs are stored, those kept in this batch included; they stay until the commit."""
         kept = {address for address in addresses if self._kept(address)}
-        self._batch.connection.share_blobs()
+        self._batch.connection.share_blobs(self.tenant)
         return kept | known_blobs(self, set(addresses) - kept)
 
     def fetch(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:

@@ -149,7 +149,7 @@ def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
 
 def put(tx: Tx, batch: Batch) -> bool:
     """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
-    tx.query(Q.index_lock)
+    tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
     found = Place(row["epoch"], row["xid"], row["pos"], row["version"]) if row else None
     if found != batch.found:

@@ -26,11 +26,7 @@ ALTER TABLE subscriptions DROP COLUMN batch_pos;
 ALTER TABLE subscriptions DROP COLUMN expires_at;
 ALTER TABLE subscriptions ADD COLUMN about TEXT NOT NULL DEFAULT '{}';
 
-------------------------------------------------------------------------------------------- views, for people who bring their own SQL
-
--- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
--- `json(c)` a column as JSON, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
-
+-- The views of before show what changes below; they are made anew after it.
 DROP VIEW v_events;
 DROP VIEW v_sessions;
 DROP VIEW v_turns;
@@ -42,6 +38,113 @@ DROP VIEW v_artifacts;
 DROP VIEW v_effects;
 DROP VIEW v_runs;
 DROP VIEW v_waits;
+
+------------------------------------------------------------------------------------------------------------------ tenants
+
+-- Every table that holds rows of a tenant says which (docs/decisions/0032-tenants-in-every-table.md). It follows from the stream.
+ALTER TABLE turns ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE turns SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = turns.stream), 0);
+ALTER TABLE calls ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE calls SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = calls.stream), 0);
+ALTER TABLE covers ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE covers SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = covers.stream), 0);
+ALTER TABLE entries ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE entries SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = entries.stream), 0);
+ALTER TABLE locks ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE locks SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = locks.stream), 0);
+ALTER TABLE checkpoints ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE checkpoints SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = checkpoints.stream), 0);
+ALTER TABLE signals ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE signals SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = signals.stream), 0);
+ALTER TABLE refs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE refs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = refs.stream), 0);
+ALTER TABLE blob_refs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE blob_refs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = blob_refs.stream), 0);
+ALTER TABLE task_needs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE task_needs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = task_needs.stream), 0);
+ALTER TABLE anchors ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE anchors SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = anchors.stream), 0);
+ALTER TABLE attendance ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE attendance SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = attendance.stream), 0);
+ALTER TABLE fold_snapshots ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE fold_snapshots SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = fold_snapshots.stream), 0);
+ALTER TABLE turns ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE calls ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE covers ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE entries ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE locks ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE checkpoints ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE signals ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE refs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE blob_refs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE task_needs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE anchors ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE attendance ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE fold_snapshots ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+
+-- One heartbeat for all that an open store holds: in the tenants whose rows name it.
+ALTER TABLE holders RENAME TO holders_before;
+CREATE TABLE holders (
+  tenant INTEGER NOT NULL,
+  holder TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  host TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (tenant, holder)
+) STRICT, WITHOUT ROWID;
+INSERT INTO holders (tenant, holder, actor, host, started_at, expires_at)
+SELECT x.tenant, h.holder, h.actor, h.host, h.started_at, h.expires_at FROM holders_before h JOIN (
+  SELECT tenant, holder FROM runs UNION SELECT tenant, holder FROM effects UNION SELECT tenant, holder FROM tasks
+  UNION SELECT tenant, holder FROM workers UNION SELECT tenant, holder FROM attendance UNION SELECT tenant, holder FROM blob_pins
+  UNION SELECT tenant, substr(holder, length(holder) - 31) FROM locks
+) x ON x.holder = h.holder;
+DROP TABLE holders_before;
+
+-- Bodies may be emptied (and nothing else) of a tenant whose row stands here, inside one transaction: tenants do not wait for
+-- each other.
+DROP TRIGGER events_fixed; -- @sqlite
+DROP TABLE pruning;
+CREATE TABLE pruning (tenant INTEGER PRIMARY KEY) STRICT;
+CREATE TRIGGER events_fixed BEFORE UPDATE ON events -- @sqlite
+WHEN NOT EXISTS (SELECT 1 FROM pruning p WHERE p.tenant = OLD.tenant) OR NEW.body IS NOT NULL -- @sqlite
+  OR (NEW.pos, NEW.tenant, NEW.stream, NEW.seq, NEW.kind, NEW.tbl, NEW.actor, NEW.at, NEW.codec, NEW.tx, NEW.commitment, NEW.hash) -- @sqlite
+  IS NOT (OLD.pos, OLD.tenant, OLD.stream, OLD.seq, OLD.kind, OLD.tbl, OLD.actor, OLD.at, OLD.codec, OLD.tx, OLD.commitment, OLD.hash) -- @sqlite
+BEGIN SELECT raise(ABORT, 'events are never changed'); END; -- @sqlite
+CREATE OR REPLACE FUNCTION events_guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @postgres
+  IF TG_OP = 'UPDATE' AND NEW.body IS NULL AND EXISTS (SELECT 1 FROM pruning p WHERE p.tenant = OLD.tenant) -- @postgres
+    AND (NEW.pos, NEW.xid, NEW.tenant, NEW.stream, NEW.seq, NEW.kind, NEW.tbl, NEW.actor, NEW.at, NEW.codec, NEW.tx, NEW.commitment, NEW.hash) -- @postgres
+      IS NOT DISTINCT FROM (OLD.pos, OLD.xid, OLD.tenant, OLD.stream, OLD.seq, OLD.kind, OLD.tbl, OLD.actor, OLD.at, OLD.codec, OLD.tx, OLD.commitment, OLD.hash) -- @postgres
+  THEN RETURN NEW; END IF; -- @postgres
+  RAISE EXCEPTION 'events are never changed or deleted'; -- @postgres
+END $$; -- @postgres
+
+-- A chain is unique within a tenant: two may import the same bundle. Nobody is told what another one has.
+ALTER TABLE streams DROP CONSTRAINT streams_uid_key; -- @postgres
+ALTER TABLE streams ADD UNIQUE (uid, tenant); -- @postgres
+CREATE TABLE streams_anew ( -- @sqlite
+  id INTEGER PRIMARY KEY, -- @sqlite
+  uid BLOB NOT NULL CHECK (length(uid) = 16), -- @sqlite
+  tenant INTEGER NOT NULL REFERENCES tenants (id), -- @sqlite
+  kind TEXT NOT NULL CHECK (kind IN ('session', 'run', 'scope', 'tenant', 'store')), -- @sqlite
+  name TEXT NOT NULL, -- @sqlite
+  parent INTEGER REFERENCES streams (id), -- @sqlite
+  fork_seq INTEGER NOT NULL DEFAULT 0, -- @sqlite
+  seq INTEGER NOT NULL CHECK (seq >= 0), -- @sqlite
+  hash BLOB NOT NULL CHECK (length(hash) = 32), -- @sqlite
+  UNIQUE (uid, tenant), -- @sqlite
+  UNIQUE (tenant, kind, name), -- @sqlite
+  CHECK ((parent IS NULL) = (fork_seq = 0)) -- @sqlite
+) STRICT; -- @sqlite
+INSERT INTO streams_anew SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams; -- @sqlite
+DROP TABLE streams; -- @sqlite
+ALTER TABLE streams_anew RENAME TO streams; -- @sqlite
+CREATE INDEX streams_by_parent ON streams (parent) WHERE parent IS NOT NULL; -- @sqlite
+
+------------------------------------------------------------------------------------------- views, for people who bring their own SQL
+
+-- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
+-- `json(c)` a column as JSON, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
 
 CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN -- @postgres
   RETURN replace(convert_from(body, 'UTF8'), '\u0000', '\ufffd')::jsonb; -- @postgres
@@ -112,7 +215,7 @@ CREATE VIEW v_locks AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, k.name,
   k.token, k.holder, h.actor, h.host, iso(k.expires_at) AS expires_at
 FROM locks k JOIN streams s ON s.id = k.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
-LEFT JOIN holders h ON h.holder = substr(k.holder, length(k.holder) - 31);
+LEFT JOIN holders h ON h.tenant = k.tenant AND h.holder = substr(k.holder, length(k.holder) - 31);
 
 CREATE VIEW v_checkpoints AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
@@ -178,12 +281,12 @@ FROM (
   UNION ALL
   SELECT stream, 'session', NULL, NULL, holder, NULL FROM attendance
 ) x JOIN streams s ON s.id = x.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
-LEFT JOIN holders h ON h.holder = x.holder;
+LEFT JOIN holders h ON h.tenant = s.tenant AND h.holder = x.holder;
 
 CREATE VIEW v_workers AS
 SELECT n.name AS tenant, w.holder, h.actor, h.host, iso(h.started_at) AS started_at, iso(h.expires_at) AS heartbeat_expires_at,
   json(w.about) AS about
-FROM workers w JOIN tenants n ON n.id = w.tenant AND shown(n.name) LEFT JOIN holders h ON h.holder = w.holder;
+FROM workers w JOIN tenants n ON n.id = w.tenant AND shown(n.name) LEFT JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder;
 
 CREATE VIEW v_subscriptions AS
 SELECT n.name AS tenant, u.name, u.epoch, u.pos, u.token, json(u.about) AS about
@@ -221,6 +324,7 @@ CREATE INDEX memories_by_kind ON memories (tenant, kind, at, stream, seq);
 -- How often a memory was recalled; a memory without a row was never read.
 CREATE TABLE memory_uses (
   stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
   memory INTEGER NOT NULL,
   uses INTEGER NOT NULL,
   used_at INTEGER NOT NULL,

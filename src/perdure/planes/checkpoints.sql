@@ -8,7 +8,7 @@ SELECT seq, root FROM checkpoints WHERE stream = :stream AND seq = (
 SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq
 
 -- checkpoints_page: the checkpoints of a segment, newest first.
-SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, e.actor, s.uid
+SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, named(e), s.uid
 FROM checkpoints c CROSS JOIN events e CROSS JOIN streams s
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last AND s.id = c.stream

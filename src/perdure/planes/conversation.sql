@@ -70,14 +70,14 @@ ORDER BY
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
 -- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
@@ -92,7 +92,7 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   UNION ALL --? forked
   SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
   WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   line CROSS JOIN --? forked
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.key = :key
@@ -105,7 +105,7 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   UNION ALL --? forked
   SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
   WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   line CROSS JOIN --? forked
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.call = :call
@@ -130,7 +130,7 @@ WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut
 ORDER BY t.seq LIMIT 1
 
 -- cover_before: the outermost cover of all that end before a sequence number and are the last to do so. (`+ 0`: by range.)
-SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE e.stream = c.stream AND e.seq = c.seq AND c.stream = :stream AND c.seq + 0 <= :last AND c.last_seq < :before
 ORDER BY c.last_seq DESC, c.first_seq, c.seq DESC LIMIT 1
@@ -142,7 +142,7 @@ WHERE stream = :stream AND seq + 0 <= :last AND (
 LIMIT 1
 
 -- covers_page: all covers of a range, the swallowed ones too, in the order in which they were made.
-SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last ORDER BY c.seq LIMIT :limit

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from perdure.errors import Damaged, Error, Invalid, NotFound
+from perdure.log.actors import is_random
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
@@ -186,7 +187,7 @@ class Findings:
         self.unverifiable: list[Unverifiable] = []
         self.unnamed: list[str] = []  # tenants
         self.left_out = 0
-        self.streams = self.events = self.rows = self.derived = 0
+        self.streams = self.events = self.rows = self.derived = self.plain_actors = 0
 
     def add(self, problem: Problem) -> None:
         """Keep a problem."""
@@ -207,6 +208,7 @@ class Findings:
         self.events += other.events
         self.rows += other.rows
         self.derived += other.derived
+        self.plain_actors += other.plain_actors
 
     def count_row(self, table: Table) -> None:
         """Count a row that was compared."""
@@ -217,7 +219,7 @@ class Findings:
 
     def report(self, blobs: int, signature: str) -> Report:
         """What verify returns."""
-        counts = Counts(self.streams, self.events, self.rows, self.derived, blobs)
+        counts = Counts(self.streams, self.events, self.rows, self.derived, blobs, self.plain_actors)
         found = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
         return Report(*found)
 
@@ -317,6 +319,7 @@ class StreamCheck:
                 if tenant != self._stream.tenant:
                     self._problem(ProblemKind.EVENT_ALTERED, event.seq, "", "it claims another tenant")
                 self._look_at_place(xid, event)
+                self._findings.plain_actors += bool(event.actor) and not is_random(event.actor)
                 yield event
             self._findings.events += len(page)
             advance(self._findings.events)
@@ -375,9 +378,9 @@ class StreamCheck:
 
 
 def _opened_as(kind: str, body: Body) -> tuple[str, str | None]:
-    """The kind and the name of a stream as its first event has them. The store's own stream is named as its kind."""
+    """The kind and the name of a stream as its first event has them. A store's or tenant's own is named as its kind."""
     what = kind.partition(".")[0]
-    if what == "store":
+    if what in ("store", "tenant"):
         return what, what
     doc = body.doc if isinstance(body.doc, Mapping) else {}
     return what, body.set.get("name", doc.get("name"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perdure.log.actors import ACTORS
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass, declare
@@ -99,7 +100,7 @@ SHELVES = Table("shelves", _E, ("shelf",), ("texts", "words", "shorts"), tenant=
 
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
-    SIGNALS, MEMORIES, REFS, BLOB_REFS, CALLS, TAGS,
+    SIGNALS, MEMORIES, ACTORS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
     MEMORY_USES, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES,
 )  # fmt: skip

@@ -12,5 +12,8 @@ ORDER BY seq LIMIT :limit
 -- events_emptied: how many events of a stream, up to a sequence number, have lost their bodies.
 SELECT count(*) FROM events WHERE stream = :stream AND seq <= :upto AND body IS NULL
 
+-- actors_all: what the headers of all events call their actors; asked of what was replayed into a store of its own.
+SELECT DISTINCT actor FROM events
+
 -- holders_named: who holds a task or a run.
 SELECT holder FROM tasks WHERE holder IS NOT NULL UNION SELECT holder FROM runs WHERE holder IS NOT NULL

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.errors import NotFound, Refused
-from perdure.log.change import Change, Stream
+from perdure.log.actors import ACTORS, NAMED, RANDOM_BYTES, random_name
+from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
 from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
 from perdure.log.fold import step
@@ -37,6 +38,9 @@ HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
 _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
 _Key = tuple[Any, ...]
+Actor = tuple[int, str]  # tenant and name
+_NOBODY: Mapping[Actor, str] = {}
+_TENANTS_OWN = ("tenant", "tenant")  # kind and name of a tenant's own stream
 
 
 def _nobody(holder: str) -> bool:  # noqa: ARG001 - nothing is proved about anybody
@@ -99,14 +103,29 @@ _EMPTY = Buffer()  # never changed
 class Batch:
     """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
 
-    __slots__ = ("blobs", "buffer", "connection", "entropy", "exact", "flushed", "hints", "read", "trail")
+    __slots__ = (
+        "actors",
+        "blobs",
+        "buffer",
+        "connection",
+        "entropy",
+        "exact",
+        "flushed",
+        "hints",
+        "named",
+        "read",
+        "trail",
+    )
 
     def __init__(
-        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None
-    ) -> None:
+        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
+        actors: Mapping[Actor, str] = _NOBODY,
+    ) -> None:  # fmt: skip
         self.connection = connection
         self.blobs = blobs
         self.hints = hints or {}
+        self.actors = actors  # by which random names headers know them, as far as this process was told
+        self.named: dict[Actor, str] = {}  # those that this batch looked up or introduced
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
@@ -150,6 +169,8 @@ class Batch:
                 self.read |= tx.read
             return
         self.read |= tx.read
+        if tx.named:
+            self.named |= tx.named
         if self.buffer is _EMPTY:  # mostly: one job, or the first
             self.buffer = tx.buffer
         else:
@@ -212,8 +233,8 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "now", "pin",
-                 "read", "seen", "tenant", "uid")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "named", "now",
+                 "pin", "read", "seen", "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -230,6 +251,7 @@ class Tx:
         self.looks = 0  # how often it looked at one: twice may be two states
         self.seen: dict[tuple[Table, int, _Key], Row | None] = {}  # rows as they were read
         self.flushed_early = False
+        self.named: dict[Actor, str] = {}
 
     # -- writing ---------------------------------------------------------------------------------------------------------
 
@@ -254,18 +276,46 @@ class Tx:
 
     def _append(self, stream: Stream, kind: str, table: str, body: bytes) -> int:
         """The next event of a stream, numbered and hashed."""
+        actor = self._batch.actors.get((stream.tenant, self.actor)) or self._known_as(stream.tenant, self.actor)
         last, previous = self._head(stream.id)
         seq = last + 1
         salt = self._batch.entropy.take(SALT_BYTES)
         commitment = commit_to(salt, body)
-        digest = hash_header(stream.uid, seq, previous, kind, table, self.actor, self.now, CODEC_JSON, commitment)
+        digest = hash_header(stream.uid, seq, previous, kind, table, actor, self.now, CODEC_JSON, commitment)
         event = NewEvent(
-            stream.tenant, stream.id, seq, kind, table, self.actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
+            stream.tenant, stream.id, seq, kind, table, actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
             body,
         )  # fmt: skip
         self.buffer.events.append((stream, event))
         self.buffer.heads[stream.id] = (seq, digest)
         return seq
+
+    def _known_as(self, tenant: int, name: str) -> str:
+        """By which random name headers know an actor; one that is new here is introduced, in the same transaction."""
+        who = (tenant, name)
+        known = self.named.get(who) or self._batch.named.get(who)
+        if known or not name:
+            return known or ""
+        own = self.own_stream(tenant)
+        if own.id not in self.buffer.streams:
+            self._decide_by(own.id)  # before the look: if two introduce it at once, the second one looks again
+        found = self.query(LOG.actor_of, tenant=tenant, name=name)
+        self.named[who] = found[0][0] if found else random_name(self._batch.entropy.take(RANDOM_BYTES))
+        if not found:
+            self.introduce(own, self.named[who], name)
+        return self.named[who]
+
+    def introduce(self, own: Stream, actor: str, name: str) -> None:
+        """Say in a tenant's own stream who is meant by a random name."""
+        self.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
+
+    def own_stream(self, tenant: int) -> Stream:
+        """The stream of a tenant itself; it is begun if there is none."""
+        before, self.tenant = self.tenant, tenant
+        try:
+            return self.find_stream(*_TENANTS_OWN) or self.new_stream(*_TENANTS_OWN)
+        finally:
+            self.tenant = before
 
     def adopt(
         self, stream: Stream, event: Event, table: Table | None, body: Body | None, *, pruned: bool = False

@@ -59,8 +59,8 @@ PRAGMA wal_checkpoint(TRUNCATE)
 -- unwritable: a log that was read into memory is not to be changed there.
 PRAGMA query_only = ON
 
--- tenants_said: whether any tenant has a stream of its own: only then can a stream be an imported one.
-SELECT 1 FROM streams WHERE kind = 'tenant' LIMIT 1
+-- tenants_said: whether any tenant said that it imported something: only then does a stream mean something else here.
+SELECT 1 FROM tenants n JOIN events e ON e.tenant = n.id AND e.kind = 'tenant.imported' LIMIT 1
 
 -- tenants_whole: every tenant, as a line says it.
 SELECT id, uid, name FROM tenants ORDER BY id

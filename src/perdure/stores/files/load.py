@@ -41,6 +41,9 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
+_IMPORTED = "tenant.imported"  # what says that a stream means something else here (planes/imported)
+
+
 class Loader:
     """Loads lines into one cache, whose transaction is open. `facts` is what the log said of the store itself."""
 
@@ -210,14 +213,14 @@ class Loader:
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
+        if said.kind == _IMPORTED:
+            self._tenants_said = True
+            self._seen.clear()
         seen = self._seen.get(stream.id) or self._meaning(tx, stream)
         adopt_event(tx, stream, event, tx.head(stream), self._tables, seen, pruned=event.table in pruned)
 
     def _meaning(self, tx: Tx, stream: Stream) -> Seen:
         """Tenants' own streams say which others were imported: what they said in this very line counts too."""
-        if stream.kind == "tenant":
-            self._seen.clear()
-            self._tenants_said = True
         seen = self._looked_up(tx, stream) if self._tenants_said else verbatim
         if stream.kind != "tenant":  # of which each event may change what the others mean
             self._seen[stream.id] = seen

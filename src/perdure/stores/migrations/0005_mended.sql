@@ -141,10 +141,25 @@ DROP TABLE streams; -- @sqlite
 ALTER TABLE streams_anew RENAME TO streams; -- @sqlite
 CREATE INDEX streams_by_parent ON streams (parent) WHERE parent IS NOT NULL; -- @sqlite
 
+------------------------------------------------------------------------------------------------------------------- actors
+
+-- Who is meant by the random name in the header of an event; in the tenant's own stream (docs/decisions/0033-actors.md).
+CREATE TABLE actors (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  name TEXT NOT NULL,
+  seq INTEGER NOT NULL, -- the event that says it
+  PRIMARY KEY (stream, actor)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX actors_by_actor ON actors (tenant, actor);
+CREATE INDEX actors_by_name ON actors (tenant, name);
+INSERT INTO tables (name, class) VALUES ('actors', 'recorded');
+
 ------------------------------------------------------------------------------------------- views, for people who bring their own SQL
 
 -- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
--- `json(c)` a column as JSON, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
+-- `json(c)` a column as JSON, `named(e)` the actor of an event, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
 
 CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN -- @postgres
   RETURN replace(convert_from(body, 'UTF8'), '\u0000', '\ufffd')::jsonb; -- @postgres
@@ -153,7 +168,7 @@ END $$; -- @postgres
 
 CREATE VIEW v_events AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
-  e.seq, e.kind, e.tbl, e.actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
+  e.seq, e.kind, e.tbl, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
   hexed(e.hash) AS hash, body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, e.pos
 FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name);
 
@@ -167,19 +182,19 @@ LEFT JOIN events p ON p.stream = v.stream AND p.seq = v.pin_seq
 LEFT JOIN streams f ON f.id = s.parent;
 
 CREATE VIEW v_turns AS
-SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
 
 CREATE VIEW v_calls AS
-SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, e.actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
+SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
 FROM calls c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq
 LEFT JOIN turns t ON t.stream = c.stream AND t.call = c.call;
 
 CREATE VIEW v_covers AS
-SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM covers c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
@@ -204,7 +219,7 @@ LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq;
 
 CREATE VIEW v_entries AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, v.name,
-  v.version, e.actor, iso(v.updated_at) AS updated_at, v.updated_at AS updated_at_us, iso(v.expires_at) AS expires_at, v.seq,
+  v.version, named(e) AS actor, iso(v.updated_at) AS updated_at, v.updated_at AS updated_at_us, iso(v.expires_at) AS expires_at, v.seq,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM entries v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = v.stream AND e.seq = v.seq
@@ -219,7 +234,7 @@ LEFT JOIN holders h ON h.tenant = k.tenant AND h.holder = substr(k.holder, lengt
 
 CREATE VIEW v_checkpoints AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
-  c.seq, c.name, c.parent, c.root, c.size, e.actor, iso(c.at) AS at, c.at AS at_us
+  c.seq, c.name, c.parent, c.root, c.size, named(e) AS actor, iso(c.at) AS at, c.at AS at_us
 FROM checkpoints c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
 
@@ -263,7 +278,7 @@ JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq;
 
 CREATE VIEW v_signals AS
-SELECT n.name AS tenant, s.name AS run, g.seq, g.name, g.taken_by, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS run, g.seq, g.name, g.taken_by, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM signals g JOIN streams s ON s.id = g.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = g.stream AND e.seq = coalesce(g.doc_seq, g.seq);

@@ -11,8 +11,10 @@ LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.stream = :stream
 
 -- run_by_key: the stream of the run that was started under a key.
-SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest
-FROM runs r JOIN streams s ON s.id = r.stream WHERE r.tenant = :tenant AND r.agent = :agent AND r.key = :key
+SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest, a.body
+FROM runs r JOIN streams s ON s.id = r.stream
+LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
+WHERE r.tenant = :tenant AND r.agent = :agent AND r.key = :key
 
 -- run_by_name: the stream of a run.
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE tenant = :tenant AND kind = 'run' AND name = :name

@@ -92,7 +92,7 @@ def _observed(check: object, path: str) -> object:
 
 
 def judged(core: Core, tenant: int, found: Sequence[tuple[Stream, MemoryRecord]], looking: Looking) -> list[Outcomes]:
-    """What comes of the checks of each of these memories, one by one. Blocks, at most as long as `looking` says."""
+    """The outcome of the checks of each of these memories, one by one. Blocks, at most as long as `looking` says."""
     if not any(record.checks for _, record in found):
         return [()] * len(found)
     deadline = time.monotonic() + looking.seconds
@@ -101,7 +101,7 @@ def judged(core: Core, tenant: int, found: Sequence[tuple[Stream, MemoryRecord]]
 
 
 def looking_at(root: object, commands: object) -> Looking:
-    """What a reader says about how checks are run. Invalid with the path of what makes no sense."""
+    """The reader's settings for running checks. Invalid with the path of what makes no sense."""
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise Invalid(f"expected a folder, got {type(root).__name__}", path="root")
     if isinstance(commands, (str, bytes)) or not isinstance(commands, Iterable):

@@ -52,7 +52,7 @@ Known = tuple[Stream, MemoryRecord]
 
 
 class Gathered(NamedTuple):
-    """What was found. tail: newest first."""
+    """The candidates for a pack. tail: newest first."""
 
     info: SessionRecord
     now: int
@@ -63,7 +63,7 @@ class Gathered(NamedTuple):
 
 @one_state
 def gather(reads: Reads, stream: Stream, turns_max: int, *, remembered: bool) -> Gathered:
-    """What could be in the pack of a session. remembered: also memories that are not rules."""
+    """The candidates for the pack of a session. remembered: also memories that are not rules."""
     info, now = conversation.info(reads, stream), store_now(reads)
     items = [
         *_plan(reads, stream, info),

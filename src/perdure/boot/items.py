@@ -1,4 +1,4 @@
-"""What a pack is made of: items, each one thing that is stored, quoted as data in one block.
+"""The parts of a pack: items, each one thing that is stored, quoted as data in one block.
 
     ~~~ decision issue-42/17 by "alice", 3 d old
     Use approach A

@@ -30,7 +30,7 @@ FOUND_KINDS = (SearchKind.TURN.value,)
 
 
 class Answers(NamedTuple):
-    """What was found for a task: memories, and the numbers of turns."""
+    """The findings for a task: memories, and the numbers of turns."""
 
     memories: list[Known]
     turns: list[int]
@@ -38,7 +38,7 @@ class Answers(NamedTuple):
 
 
 def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> Asked:
-    """What a pack is to be. Invalid with the path of what makes no sense."""
+    """The pack that is asked for. Invalid with the path of what makes no sense."""
     if type(budget) is not int or not 0 < budget <= BUDGET_MAX:
         raise Invalid(f"expected a number of tokens from 1 to {BUDGET_MAX}, got {budget!r}"[:200], path="budget")
     if max_chars is not None and (type(max_chars) is not int or max_chars < 1):
@@ -59,7 +59,7 @@ def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
             number = found if isinstance(found, int) else len(found)
         except Error:
             raise
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             raise Invalid(f"the tokenizer failed: {type(error).__name__}: {error}"[:500], path="tokenizer") from error
         if isinstance(number, bool) or number < 0:
             raise Invalid(f"the tokenizer gave {found!r} for a text"[:200], path="tokenizer")
@@ -85,7 +85,7 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked
 
 
 def _made(stream: Stream, gathered: Gathered, recalled: list[Item], notes: list[str], head: tuple[str, str]) -> Made:
-    """What the pack is made of. head: the commit and branch that the workspace is at now, if it was looked at."""
+    """The material of the pack. head: the commit and branch that the workspace is at now, if it was looked at."""
     info = gathered.info
     last_asked = next((each.turn.seq for each in gathered.tail if each.turn.role is Role.USER), 0)
     tail = {(item := exchange_item(stream, each, last_asked)).id: (item, each) for each in gathered.tail}
@@ -100,14 +100,14 @@ def _made(stream: Stream, gathered: Gathered, recalled: list[Item], notes: list[
 
 
 def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *, turns: bool) -> Answers:
-    """What answers the task; turns: also what was said. A backlog of the index costs that, never the pack."""
+    """The answers to the task; turns: also what was said. A backlog of the index costs that, never the pack."""
     k = min(RECALLED_MAX, 10 + asked.budget // 100)
     try:
         recalled = search.recall(core, tenant, stream, query, k=k)
         said = search.search(core, tenant, query, kinds=FOUND_KINDS, session=stream.name, limit=k) if turns else []
     except TimedOut:
         return Answers([], [], ["Nothing was recalled: the index is behind. Boot again."])
-    notes = [] if recalled.complete else ["What was said last is not in the index: the store can only be read."]
+    notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
     return Answers(memories, [each.seq for each in said if each.stream_kind == "session"], notes)

@@ -45,7 +45,7 @@ class Caller:
         self.heartbeat = heartbeat or Heartbeat(core, actor)
 
     def acting_as(self, actor: str) -> Caller:
-        """The same for another actor."""
+        """This caller, for another actor."""
         return Caller(self.core, actor, self.tenant, self.heartbeat)
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
@@ -53,7 +53,7 @@ class Caller:
         return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, as a call."""
+        """Run a write verb, as a call."""
         return self.run(verb, args, kwargs, "")
 
     def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
@@ -131,7 +131,7 @@ class AsyncCaller:
         self.heartbeat = heartbeat or Heartbeat(core, actor)
 
     def acting_as(self, actor: str) -> AsyncCaller:
-        """The same for another actor."""
+        """This caller, for another actor."""
         return AsyncCaller(self.core, actor, self.tenant, self.heartbeat)
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:
@@ -139,7 +139,7 @@ class AsyncCaller:
         return self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     async def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, as a call."""
+        """Run a write verb, as a call."""
         return await self.run(verb, args, kwargs, "")
 
     async def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:

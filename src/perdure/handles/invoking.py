@@ -62,7 +62,7 @@ class Flight:
             return not self._over
 
     def outcome(self) -> Any:
-        """What the call returned, or raised."""
+        """The call's result, or its exception."""
         if self.error is not None:
             raise self.error
         return self.result

@@ -43,7 +43,7 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
 
 
 def _check_once(table: Table, row: Row, fresh: Row, seq: int) -> None:
-    """What is said once stays as it is: the store does not write it again (`Table.once`)."""
+    """A column that is said once stays as it is: the store does not write it again (`Table.once`)."""
     for column in table.once:
         if fresh[column] != row[column]:
             raise Damaged(f"{column} of a row of {table.name} is said twice", path=f"seq {seq}")
@@ -60,7 +60,7 @@ def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
 
 
 class Step(NamedTuple):
-    """What one event does to its row: the key, the row before, the row after."""
+    """One event's effect on its row: the key, the row before, the row after."""
 
     key: tuple[Any, ...]
     old: Row | None

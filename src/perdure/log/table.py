@@ -15,11 +15,11 @@ Row = dict[str, Any]
 
 
 class TableClass(enum.StrEnum):
-    """What may happen to a table (DESIGN §3)."""
+    """The changes that a table may see (DESIGN §3)."""
 
     RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
     DERIVED = "derived"  # rebuilt from recorded state at any time
-    EPHEMERAL = "ephemeral"  # changed by tx.touch; outside verify and move
+    EPHEMERAL = "ephemeral"  # changed by tx.touch; neither verified nor moved
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
@@ -48,7 +48,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     documents: tuple[str, ...] = ()
     rowless: bool = False
     announces: tuple[str, str] | None = None
-    # What follows from the above, worked out once because every write asks for it:
+    # These follow from the above, worked out once because every write asks for them:
     sequenced: bool = False  # an insert's key is the sequence number of its own event
     implied: tuple[str, ...] = ()  # columns that the store fills in from the stream
     all_columns: tuple[str, ...] = ()  # implied, key and other columns, in the order in which rows are written

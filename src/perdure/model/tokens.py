@@ -32,7 +32,7 @@ _WORD_CHARS, _LONG_CHARS = 5, 12  # of a word that is one token; of one that is 
 _PIECE_CHARS = 3  # of each further token of a word
 _SPACES = 4  # in a row, that are one token
 _USUAL_SIGNS = "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u2022\u2192"
-# The first character of a block, and what one of it costs. What stands in no block costs its bytes.
+# The first character of a block, and what one of it costs. A character of no block costs its bytes.
 _BLOCKS = (
     (0x0080, 30),
     (0x0250, 40),
@@ -93,7 +93,7 @@ def _character(run: str) -> int:
     return 30 if run in _USUAL_SIGNS else next(cost for first, cost in reversed(_BLOCKS) if code >= first)
 
 
-# What a run of characters of each class costs: at most its bytes.
+# The cost of a run of characters of each class: at most its bytes.
 _COSTS: dict[str, Callable[[str], int]] = {
     "accented": _accented,
     "mixed": lambda run: max(_UNIT, 17 * len(run)),

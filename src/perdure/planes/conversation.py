@@ -89,7 +89,7 @@ def mark_waiting(tx: Tx, stream: Stream) -> None:
 
 
 def mark_active(tx: Tx, stream: Stream) -> None:
-    """The session goes on after waiting."""
+    """The session continues after waiting."""
     _move(tx, stream, "session.resumed", OPEN, Status.ACTIVE)
 
 
@@ -216,7 +216,7 @@ def _checked_pins(pins: object) -> dict[str, Any]:
     given = {name: value for name, value in pins.items() if value is not None}
     for name, value in given.items():
         if name not in PIN_NAMES:
-            raise Invalid(f"what can be pinned is {', '.join(PIN_NAMES)}", path=f"pins.{str(name)[:40]}")
+            raise Invalid(f"only these can be pinned: {', '.join(PIN_NAMES)}", path=f"pins.{str(name)[:40]}")
         given[name] = _checked_tools(value) if name == "tools" else check_text(value, f"pins.{name}")
     return given
 
@@ -232,7 +232,7 @@ def _checked_tools(tools: object) -> dict[str, str]:
 
 
 def get_status(reads: Reads, stream: Stream) -> Status:
-    """What the session is at now; crashed if whoever attended it has died."""
+    """The state of the session now; crashed if its attending process has died."""
     return _header(reads, stream).status
 
 

@@ -21,8 +21,8 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
--- sessions_page: sessions of a tenant, newest first; by a label, through its tags. What reads as waiting or crashed is narrowed
--- down (`asked`, `crashed`) before it is looked at one by one.
+-- sessions_page: sessions of a tenant, newest first; by a label, through its tags. A session that reads as waiting or crashed is
+-- narrowed down (`asked`, `crashed`) before it is looked at one by one.
 SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.seq, f.at, f.state, f.stream
 FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at, s.stream,
   g.at AS tagged_at, g.stream AS tagged, --? label
@@ -66,7 +66,7 @@ ORDER BY
   f.tagged_at DESC, f.tagged DESC, --? label
   f.created_at DESC, f.stream DESC LIMIT :limit
 
--- body_at: what one event says.
+-- body_at: the body of one event.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
 -- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).

@@ -208,7 +208,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
 def referring(
     reads: Reads, stream: Stream, thing: object, *, limit: int = 100, after: str | None = None
 ) -> Page[Reference]:
-    """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+    """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
     ref = settled(reads, stream, to_ref(thing))
     count = check_page(limit)
     in_stream, seq = (None, None) if after is None else decode_cursor(after, 2)

@@ -47,7 +47,7 @@ def stored_value(tree: Any, path: str = "event") -> Any:
     try:
         return from_plain(tree, path)
     except Invalid as error:
-        raise Damaged(f"what is stored is not a value: {error.message}", path=error.path) from None
+        raise Damaged(f"the stored data is no value: {error.message}", path=error.path) from None
 
 
 def _decode(data: bytes, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Pages: lists that go on where they ended, by the key of the last row, never by counting rows (P8, P15).
+"""Pages: lists that continue where they ended, by the key of the last row, never by counting rows (P8, P15).
 
 Every listing verb returns a `Page`; its cursor is opaque, and refused when it was not made here.
 """

@@ -55,11 +55,11 @@ class Judged(NamedTuple):
     labels: tuple[str, ...]
     session: str | None
     ended_at: int | None
-    last_at: int  # what was said after the end is kept as long
+    last_at: int  # turns after the end are kept as long
 
 
 class Doomed(NamedTuple):
-    """What one rule lets go of one stream, by number, and where forks had left it when that was looked at."""
+    """The parts of one stream that a rule lets go, by number, and where forks had left it when that was looked at."""
 
     stream: Stream
     rule: Retention
@@ -125,7 +125,7 @@ def _is_for(rule: Retention, found: Judged) -> bool:
 
 
 def last_stream(reads: Reads) -> int:
-    """What begins after this is not judged: so judging ends."""
+    """A stream that begins after this is not judged: so judging ends."""
     return reads.query(Q.streams_last)[0][0]
 
 
@@ -137,7 +137,7 @@ def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
 
 @one_state
 def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
-    """What a rule lets go of a session or run. Reads its turns, summaries and checkpoints, not what they say."""
+    """The parts of a session or run that a rule lets go. Reads its turns, summaries and checkpoints, not what they say."""
     stream = found.stream
     nothing = Doomed(stream, rule, [], [], set(), [])
     if not _is_for(rule, found) or _is_small(reads, stream, rule):
@@ -204,7 +204,7 @@ def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:
 
 
 def size_of(reads: Reads, stream: Stream) -> int:
-    """What a session or run takes in bytes: what its events say, and the blobs that they lead to."""
+    """The bytes of a session or run: of its events, and of the blobs that they lead to."""
     named = {bytes(address) for (address,) in reads.query(Q.stream_blobs, stream=stream.id)}
     roots = [stored_address(root, "checkpoints.root") for (root,) in reads.query(Q.stream_roots, stream=stream.id)]
     said = reads.query(Q.stream_size, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
@@ -253,7 +253,7 @@ def _named_otherwise(reads: Reads, addresses: Collection[bytes], gone: set[tuple
 
 
 def united(doomed: Iterable[Doomed]) -> list[Doomed]:
-    """What several rules let go of the same stream, once."""
+    """The parts of a stream that several rules let go, once."""
     found: dict[int, Doomed] = {}
     for each in doomed:
         known = found.get(each.stream.id, each)
@@ -265,7 +265,7 @@ def united(doomed: Iterable[Doomed]) -> list[Doomed]:
 
 
 def weigh(reads: Reads, doomed: Doomed) -> Retained:
-    """What would go of a stream, with the bytes of what these events say."""
+    """The parts of a stream that would go, with the bytes of their events."""
     sizes = _sizes(reads, doomed.stream, doomed.seqs)
     return retained(doomed.stream, doomed.checkpoints, doomed.turns, doomed.events, sum(sizes.values()))
 
@@ -279,7 +279,7 @@ def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
 
 
 def retained(stream: Stream, saved: Iterable[int], turns: Iterable[int], events: Iterable[int], size: int) -> Retained:
-    """What is told of one stream."""
+    """The report about one stream."""
     return Retained(stream.kind, stream.name, tuple(saved), tuple(turns), size, tuple(events))
 
 
@@ -292,7 +292,7 @@ def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:
 
 
 class Taken(NamedTuple):
-    """What one transaction took, and the bytes of what it emptied."""
+    """The result of one transaction, and the bytes of what it emptied."""
 
     seqs: list[int]
     bytes: int
@@ -310,8 +310,8 @@ def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
 def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
     """Take away turns that were chosen outside the lane, if they are still there. May be run again.
 
-    What was said since only makes them older, and a summary that stands for them stays: only a new fork makes us choose
-    again. Recorded by one event that names them.
+    New turns only make them older, and a summary that stands for them stays: only a new fork makes us choose again. Recorded by
+    one event that names them.
     """
     stream = doomed.stream
     if not _is_still_for(tx, doomed):

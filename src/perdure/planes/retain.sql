@@ -42,7 +42,7 @@ WHERE stream = :stream AND body IS NOT NULL AND seq IN (SELECT value FROM json_e
 SELECT seq, length(body) FROM events WHERE stream = :stream AND body IS NOT NULL
   AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
 
--- stream_size: what all events of a stream say, in bytes.
+-- stream_size: the bytes of all events of a stream.
 SELECT CAST(coalesce(sum(length(body)), 0) AS BIGINT) FROM events WHERE stream = :stream
 
 -- stream_blobs: the blobs that events of a stream name.
@@ -54,7 +54,7 @@ SELECT DISTINCT root FROM checkpoints WHERE stream = :stream
 -- roots_named: every checkpoint of a tenant and its root.
 SELECT c.stream, c.seq, c.root FROM checkpoints c JOIN streams s ON s.id = c.stream WHERE s.tenant = :tenant
 
--- blobs_named: what these events (a JSON list of numbers) of a stream name.
+-- blobs_named: the blobs that these events (a JSON list of numbers) of a stream name.
 SELECT DISTINCT address FROM blob_refs WHERE stream = :stream AND seq IN (SELECT value FROM json_each(:seqs))
 
 -- blobs_named @postgres: lists come in by another function.
@@ -75,7 +75,7 @@ UNION ALL
 SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
   AND p.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
 
--- blobs_size: what these blobs (a JSON list in hex) hold: how many there are, and their bytes.
+-- blobs_size: the size of these blobs (a JSON list in hex): how many there are, and their bytes.
 SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs
 WHERE tenant = :tenant AND address IN (SELECT unhex(value) FROM json_each(:addresses))
 

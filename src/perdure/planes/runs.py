@@ -7,7 +7,7 @@
              └── met, woken ── waiting ◀── wait                        ▼
                                                                      ready
 
-Who has a run is in `leasing`. What it did is its journal: `steps`, `waits` and, above, the ledger of effects. Callers: the
+The holder of a run is in `leasing`. Its journal is in `steps`, `waits` and, above, the ledger of effects. Callers: the
 handles and the worker.
 """
 
@@ -53,7 +53,7 @@ UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
 class Wanted(NamedTuple):
-    """What a run is started with."""
+    """The arguments with which a run is started."""
 
     agent: str
     args: Any
@@ -166,14 +166,14 @@ def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
 
 
 def release(tx: Tx, stream: Stream) -> None:
-    """Give a run back that can go on at once, elsewhere."""
+    """Give a run back that can continue at once, elsewhere."""
     _give_up(tx, stream, "run.released", READY, wake_at=tx.now)
 
 
 def park(
     tx: Tx, stream: Stream, reason: str, why: str, facts: Mapping[str, Any] | None = None, program: str | None = None
 ) -> None:
-    """The machine must not go on by itself. The reason is a short code; `why` and the facts are for people.
+    """The machine must not continue by itself. The reason is a short code; `why` and the facts are for people.
 
     program: the one that did what is recorded, if another was tried with it: the run stays its own, and can be pinned to it.
     """
@@ -237,7 +237,7 @@ def call_off(tx: Tx, stream: Stream) -> None:
 def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
     """Let a waiting or parked run be looked at again.
 
-    vouched: the store's epoch, if somebody says that up to here all that it did outside is recorded: it is trusted again.
+    vouched: the store's epoch, if somebody says that up to here all its external calls are recorded: it is trusted again.
     """
     check_here(tx, stream)
     _reopen(
@@ -250,7 +250,7 @@ def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """Let a parked run go on. The one way to take one back that was handed over: only if it was adopted nowhere."""
+    """Let a parked run continue. The one way to take one back that was handed over: only if it was adopted nowhere."""
     _reopen(tx, stream, "run.unparked", {PARKED})
 
 
@@ -271,7 +271,7 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
 
 
 def check_here(reads: Reads, stream: Stream) -> None:
-    """Conflict for a run that was handed over, and for a copy: another goes on with it, and it must not go on twice (P3)."""
+    """Conflict for a run that was handed over, and for a copy: another continues it, and it must not continue twice (P3)."""
     if was_moved(reads, stream):
         reason = row_of(reads, stream)["reason"]
         hint = elsewhere.ways_on(stream.name, reason)
@@ -279,7 +279,7 @@ def check_here(reads: Reads, stream: Stream) -> None:
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
-    """Whether a run may go on elsewhere: it was handed over and not taken back, or is a copy that nobody let go on here."""
+    """Whether a run may continue elsewhere: it was handed over and not taken back, or is a copy that nobody let continue here."""
     row = row_of(reads, stream)
     return row["status"] == PARKED and row["reason"] in elsewhere.AWAY
 
@@ -336,7 +336,7 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
 
 
 def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
-    """What a run was given (4), or what became of it (5)."""
+    """The input of a run (4), or its outcome (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
     where = f"run {stream.name}"
     return stored_fields(doc_of(reads, rows[0][column], where), where) if rows else {}

@@ -1,6 +1,6 @@
 """Values: names with versions, per session and per scope. The plane of `set get entry update unset entries`.
 
-A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a
+A row is never deleted: a name that was deleted or has expired keeps counting its versions, so that a
 version once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set,
 because streams are serial. Keeps P5, P9, P10.
 """
@@ -73,7 +73,7 @@ def put(
 
 
 def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> bool:
-    """Let a value go; whether there was one. Its versions go on counting."""
+    """Let a value go; whether there was one. Its versions are counted further."""
     check_name(name, "name")
     row = _checked(tx, stream, name, expect)
     if row is None or not _is_live(tx, row):

@@ -294,7 +294,7 @@ def edit(
 
 
 def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
-    """Whoever claimed a task must still hold it; whoever did not must not move it while somebody does."""
+    """A caller that claimed a task must still hold it; any other must not move it while somebody does."""
     if token is not None and (found.status is not DOING or found.token != token):
         raise Stale(f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status)
     if token is None and found.status is DOING and not found.abandoned and not anybody:
@@ -326,7 +326,7 @@ def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
 
 @one_state
 def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> list[TaskRecord]:
-    """What can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
+    """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []
     dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
@@ -346,7 +346,7 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
 
 
 def _claimers(reads: Reads, stream: Stream) -> list[str]:
-    """Who has claimed tasks of a session, dead or alive."""
+    """The claimers of tasks of a session, dead or alive."""
     return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
 
 

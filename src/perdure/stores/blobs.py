@@ -1,6 +1,6 @@
 """Blobs as the log uses them: small ones in the database, large ones in the artifact place, each once for a tenant.
 
-A blob outside is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
+A blob in the place is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Blobs:
     def __init__(self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES) -> None:
         self.place = place
         self.elsewhere: str | None = None  # a place that the store has, and that it was not given
-        self.inside_max_bytes = inside_max_bytes  # what is larger goes outside; -1: everything does
+        self.inside_max_bytes = inside_max_bytes  # larger blobs go to the place; -1: all do
         self._owner = owner
 
     def partition(self, tenant: int) -> str:
@@ -32,7 +32,7 @@ class Blobs:
         return f"{self._owner}-{tenant}"
 
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
-        """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
+        """The address of these bytes and the row that keeps them; a large one is put into the place first, durably."""
         address = hashlib.sha256(data).digest()
         if (self.place is not None or self.elsewhere) and len(data) > self.inside_max_bytes:
             self._outside(address).put(self.partition(tenant), [data])
@@ -55,7 +55,7 @@ class Blobs:
         return data
 
     def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:
-        """The same piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
+        """Read a blob piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
         if _standing(address, row)[2] is not None:
             return iter([self.read(tenant, address, row)])
         with self._expected(address):
@@ -83,7 +83,7 @@ class Blobs:
 
     @contextmanager
     def _expected(self, address: bytes) -> Iterator[None]:
-        """A row says that the blob lies outside. If it does not, it was lost; if nothing of this store does, it is elsewhere."""
+        """A row names the place. If the blob is not there, it was lost; if nothing of this store does, it is elsewhere."""
         try:
             yield
         except NotFound as error:
@@ -95,7 +95,7 @@ class Blobs:
 
 
 def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    """Whoever asks found the address in an event: a row that is not there was lost."""
+    """The caller found the address in an event: a row that is not there was lost."""
     if row is None:
         raise Damaged("the blob is missing", path=name_of(address.hex()), hint=RESTORE)
     return row

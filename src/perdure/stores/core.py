@@ -21,7 +21,7 @@ from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
-from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 from perdure.stores import placing, scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.flights import Flights
@@ -83,11 +83,11 @@ class Reader:
 
     @property
     def connection(self) -> Connection:
-        """What is read from: only for what looks after the whole store."""
+        """The connection that is read from: only for upkeep of the whole store."""
         return self._connection
 
     def of_tenant(self, tenant: int) -> Reader:
-        """The same reader for the blobs of another tenant: only for what looks after the whole store."""
+        """This reader for the blobs of another tenant: only for upkeep of the whole store."""
         return Reader(self._connection, self.clocks, tenant, self.blobs, steady=self._steady)
 
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
@@ -100,7 +100,7 @@ class Reader:
         return self.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Read a blob piece by piece."""
         return self.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
@@ -118,9 +118,6 @@ class Reader:
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=bytes.fromhex(address))
         return rows[0] if rows else None
-
-
-KEEP_SECONDS = 600.0
 
 
 class Core:
@@ -197,7 +194,7 @@ class Core:
                 if fault.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise fault.as_error("store") from fault
                 if fault.kind is FaultKind.LOST:
-                    self._drop_idle()  # what lost one connection has mostly lost them all
+                    self._drop_idle()  # a fault that lost one connection has mostly lost them all
             pause(attempt)
         raise AssertionError
 
@@ -220,7 +217,7 @@ class Core:
         return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """The same for async callers, on a thread of the store."""
+        """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
 
     async def awork(self, task: Callable[..., T], *args: Any) -> T:
@@ -246,7 +243,7 @@ class Core:
             return self._threads
 
     def _reader(self, connection: Connection, tenant: int) -> Reader:
-        """What a read verb gets. A borrowed lane is a transaction already."""
+        """The argument of a read verb. A borrowed lane is a transaction already."""
         return Reader(connection, self.clocks, tenant, self.blobs, steady=self.engine.one_connection)
 
     def _take(self) -> Connection:

@@ -1,4 +1,4 @@
-"""What differs between the databases, in one place: types, table options, and statements made from declarations.
+"""The differences between the databases, in one place: types, table options, and statements made from declarations.
 
 Callers: the stores and the migrations. Only identifiers from our own declarations ever enter a text here.
 """
@@ -19,7 +19,7 @@ _POSTGRES_WORDS = (
     (re.compile(r"\bBLOB\b"), "BYTEA"),
     (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?;"), ");"),
 )
-# What the views of migrations are written with, since schema 5.
+# The words in which the views of migrations are written, since schema 5.
 _WORDS = {
     "sqlite": (
         NAMED,
@@ -73,7 +73,7 @@ def conflict_key(table: Table) -> tuple[str, ...]:
 
 
 def upsert_tail(table: Table) -> str:
-    """What a put does when the row exists: what may have changed is set anew. A fixed row never exists before."""
+    """The end of a put, for a row that exists: columns that may have changed are set anew. A fixed row never exists before."""
     if table.fixed and table.table_class is TableClass.RECORDED:
         return ""
     key = conflict_key(table)
@@ -107,7 +107,7 @@ def copy_out(table: str, columns: Iterable[str]) -> str:
 
 
 def copy_in(table: str, columns: Iterable[str]) -> str:
-    """The same back."""
+    """The statement that copies rows back."""
     return f"COPY {_checked(table)} ({listed(map(_checked, columns))}) FROM STDIN (FORMAT binary)"
 
 

@@ -77,7 +77,7 @@ class Lane:
         self._blobs = blobs
         self._clocks = clocks
         self._timeout_seconds = timeout_seconds
-        self.told: Callable[[], None] | None = None  # called after each batch, when everybody has his outcome
+        self.told: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
         self._entropy = Entropy()
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
@@ -216,7 +216,7 @@ class Lane:
         first.batch = jobs = [first]
         try:
             self._owner = threading.get_ident()
-            if self._queue or first.future is not None:  # who comes after this look is in the next batch
+            if self._queue or first.future is not None:  # a job that comes after this look is in the next batch
                 jobs = self._gather(jobs)
             if jobs:
                 self._commit(jobs)
@@ -366,7 +366,7 @@ class Lane:
             self.actors.update(batch.named)
 
     def _run(self, job: Job, batch: Batch) -> None:
-        """Run one verb. What comes of it is the job's outcome if the batch is committed, and is forgotten otherwise."""
+        """Run one verb. Its result is the job's outcome if the batch is committed, and is forgotten otherwise."""
         tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
         try:
             job.result, job.error = job.verb(tx, *job.args, **job.kwargs), None
@@ -475,7 +475,7 @@ def _may_pass(error: Exception, attempt: int = 0) -> bool:
 
 
 def _error_of(error: Exception) -> BaseException:
-    """What the caller of a failed job gets."""
+    """The error that the caller of a failed job gets."""
     if isinstance(error, Tainted):
         return error.error
     return error.as_error() if isinstance(error, (Fault, Unknown)) else error

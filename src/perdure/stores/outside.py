@@ -18,7 +18,7 @@ GROUP = "perdure.stores"
 
 
 class StoreKind(Protocol):
-    """What a package declares for the scheme of its URLs."""
+    """A package's declaration for the scheme of its URLs."""
 
     def parse(self, url: str) -> Address:
         """Read a URL of this scheme. Raises Invalid with the path of what is wrong."""

@@ -71,18 +71,18 @@ _HINTS = {
     " target_session_attrs=read-write",
 }
 
-# While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
+# While connecting there is no SQLSTATE, only the server's words. A failure that is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
-_QUOTED = re.compile(r'"[^"]*"?')  # what libpq repeats of a URL may be a part of its password
+_QUOTED = re.compile(r'"[^"]*"?')  # a part of a URL that libpq repeats may be a part of its password
 _CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
 _CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
 _COMING_PAUSE_SECONDS = 0.05
 
 
 def fault_of(error: psycopg.Error) -> Fault:
-    """What kind of failure this is, by its SQLSTATE."""
+    """The kind of a failure, by its SQLSTATE."""
     state = error.sqlstate or ""
     for length in (5, 4, 2):
         kind = _FAULTS.get(state[:length])
@@ -139,7 +139,8 @@ _EMPTY = (
 _PRUNE = """INSERT INTO pruning (tenant) SELECT DISTINCT tenant FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY 1
 RETURNING tenant"""
 _LOCK_INDEX = "SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema() || '.' || %s::bigint))"
-# Who keeps blobs, or builds on stored ones, shares; who collects has them alone. Taken before the rows are looked at: in a
+# A job that keeps blobs, or builds on stored ones, shares the lock; a collection has it alone. Taken before the rows are looked
+# at: in a
 # statement of its own, because a statement sees what was committed when it began.
 _SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema() || '.{:d}')); "
 _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema() || '.{:d}'))"
@@ -414,7 +415,7 @@ class PostgresEars:
             raise fault_of(error) from error
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The descriptor to wait for."""
         return self._raw.fileno()
 
     def heard(self) -> bool:
@@ -503,7 +504,7 @@ class PostgresEngine(WithoutLines):
             self._spare.append(reader)
 
     def ears(self) -> PostgresEars:
-        """A connection that hears of what commits announce. Who listens comes again by himself: nothing is waited for."""
+        """A connection that hears of what commits announce. A listener comes again by itself: nothing is waited for."""
         return PostgresEars(self._connect_now("perdure-listener"))
 
     def _connect(self, name: str) -> psycopg.Connection[Any]:
@@ -539,7 +540,7 @@ class PostgresEngine(WithoutLines):
         return raw
 
     def _options(self) -> str:
-        """What he asked of the server himself, and after it what must be so whatever he, his role or his database say."""
+        """The user's own `options`, then the settings that we always enforce."""
         settings = {
             "search_path": self.schema,
             "statement_timeout": self._timeout_ms,

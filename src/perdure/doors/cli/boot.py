@@ -46,13 +46,13 @@ SHOWN_COLUMNS = (
 @argument("session", session_names, required=False)
 @click.option("--budget", type=click.IntRange(1), default=4_000, show_default=True, metavar="N", help="Tokens at most.")
 @click.option("--max-chars", type=click.IntRange(1), metavar="N", help="Characters at most.")
-@click.option("--task", metavar="TEXT", help="What is to be done: memories and turns are recalled for it.")
+@click.option("--task", metavar="TEXT", help="The task: memories and turns are recalled for it.")
 @click.option("--profile", type=click.Choice(PROFILES), default="full", show_default=True, help="Which sections.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="As what.")
 @click.option("--part", type=click.IntRange(1), metavar="N", help="Only part N, of at most 10,000 characters.")
-@click.option("--explain", is_flag=True, help="What is in it, what it takes, and what was left out.")
+@click.option("--explain", is_flag=True, help="List what is in it, what each part takes, and what was left out.")
 @click.option(
-    "--diff", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="What changed since this text."
+    "--diff", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Show the difference to this text."
 )
 @click.option("--check", is_flag=True, help="Whether the section in AGENTS.md is up to date; exits with 4 if not.")
 @click.option(

@@ -51,8 +51,8 @@ STALE_COLUMNS = (
 )
 @whole
 def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...]) -> None:
-    """Look at a store from outside and inside: library, settings, disk, structure, heads; and what it suffers from while it
-    lives: writers that wait, growth, leases of the dead, runs that stand still. Says when it is outgrown.
+    """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
+    stalled runs. Says when the store is outgrown.
 
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
     tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, lists those that do not

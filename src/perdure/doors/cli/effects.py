@@ -1,4 +1,4 @@
-"""`perdure effects`, `settle` and `errors`: what was done outside, what is in doubt, what went wrong and what came of it."""
+"""`perdure effects`, `settle` and `errors`: calls to external systems, those in doubt, errors, and what came of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ COLUMNS = (
 @pages
 @reads
 def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
-    """List what was done outside, newest first: meant, sent, known to have happened, or in doubt."""
+    """List calls to external systems, newest first: planned, sent, known to have happened, or in doubt."""
     if in_doubt:
         if filters["state"] is not None:
             raise click.UsageError("--in-doubt is a state of its own: leave --state out")
@@ -106,7 +106,7 @@ def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecor
 @click.argument("verdict", type=click.Choice(["happened", "absent", "failed"]))
 @click.option("--result", metavar="JSON", help="With happened: what it gave.")
 @click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how that is known.")
-@click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
+@click.option("--by", metavar="NAME", help="Person who settles it; default: the actor.")
 @click.option("--dry-run", is_flag=True, help="Only show what is in doubt.")
 @click.option("--force", is_flag=True, help="With absent: also while the process that sent it lives on this machine.")
 @writes
@@ -121,7 +121,7 @@ def settle(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Say what became of EFFECT, which is in doubt; its run goes on.
+    """Say what became of EFFECT, which is in doubt; its run continues.
 
     happened: it did, and the result is recorded. absent: it did not, and may be tried again. failed: it did not, and shall not
     be tried again. You are believed: look before you say so.
@@ -144,7 +144,7 @@ def settle(
 
 
 def _next(record: EffectRecord, verdict: str) -> str:
-    """What comes of a verdict, and who does it."""
+    """The consequence of a verdict, and the process that carries it out."""
     if record.stream_kind == "run":
         then = "sends it again" if verdict == "absent" else "continues its run"
         return f"a worker {then} (`perdure worker MODULE`); `perdure show run:{record.stream}` shows how it stands"
@@ -212,7 +212,7 @@ class Mishap(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What was done about it, as a table has room for it."""
+        """The treatment of an error, as a table has room for it."""
         if len(self.done) <= DONE_MAX_CHARS:
             return self.done
         return f"{self.done.partition(';')[0]}; `perdure show {self.where}` says what to do"
@@ -285,10 +285,12 @@ def _of_left(record: EffectRecord) -> Mishap:
 
 
 def _way_out(record: EffectRecord) -> str:
-    """What may settle doubt: always a person; the tool's rule only where it has one."""
+    """The ways to settle doubt: always a person; the tool's rule only where it has one."""
     if record.kind is ToolKind.UNSAFE:
         return "`perdure settle` it"
-    return f"`perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
+    return (
+        f"`perdure settle` it, or {'let its run continue' if record.stream_kind == 'run' else 'act again with its key'}"
+    )
 
 
 def _of_runs(store: Store, agent: str | None, limit: int, span: dict[str, Any]) -> list[Mishap]:

@@ -59,8 +59,8 @@ COLUMNS = (
 def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
     """Let old checkpoints and turns that a summary stands for go, and what ended. A dry run unless --apply.
 
-    The blobs that nothing needs go last. What is kept reads back as before, also in forks; runs that are not over keep
-    everything. It is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
+    The blobs that nothing needs go last. The rest reads back as before, also in forks; runs that are not over keep everything. It
+    is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
     compared. Interrupted, run it again.
     """
     rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})

@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """What a case showed. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
+    """The result of a case. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
 
     case: Case
     score: Score
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _keep_to(place: Path) -> None:
-    """What lives that are killed leave in the temporary folder, the proof of their deaths above all, goes with this host."""
+    """Files that killed lives leave in the temporary folder, the proof of their deaths above all, go with this host."""
     place.mkdir(parents=True, mode=0o700, exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place)
 

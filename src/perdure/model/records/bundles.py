@@ -38,9 +38,9 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a bundle holds. Nothing in it depends on the store, the machine or the time of its making.
+    """The contents of a bundle. Nothing in it depends on the store, the machine or the time of its making.
 
-    actors: who is meant by the random names in the headers of its events, as far as its store knew.
+    actors: the names behind the random names in the headers of its events, as far as its store knew.
     """
 
     format: int
@@ -65,8 +65,8 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """What an import did with one stream: `added` events, and what it is called here. without: the session that a run had where
-    it comes from, if that is not here.
+    """The outcome of an import for one stream: `added` events, and its name here. without: the session that a run had where it
+    comes from, if that is not here.
     """
 
     uid: str

@@ -1,6 +1,6 @@
 """Records of checks: what a memory says must be so for it to hold, and what came of looking.
 
-A check is data. What is looked at, and whether a program may be run for it, is decided by `boot.checking`.
+A check is data. `boot.checking` decides what is looked at, and whether a program may be run for it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Check: TypeAlias = FileHash | GitRef | Command | Age | ValueIs | Unreadable
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What came of one check: whether what it says is so, and why not or why this is not known."""
+    """The outcome of one check: whether its statement holds, and why not or why this is not known."""
 
     check: Check
     standing: Validity

@@ -1,4 +1,4 @@
-"""What the conversation plane returns: sessions, turns, summaries, pins. Frozen; instants are aware, in
+"""The records of the conversation plane: sessions, turns, summaries, pins. Frozen; instants are aware, in
 UTC.
 """
 
@@ -14,7 +14,7 @@ from perdure.model.types import registered
 
 
 class Status(enum.StrEnum):
-    """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has
+    """The state of a session. CRASHED is never stored: it is how an open session reads when who was at it has
     died.
 
         active ⇄ waiting        mark_waiting, mark_active
@@ -33,7 +33,7 @@ StatusName: TypeAlias = Literal["active", "waiting", "completed", "failed", "cra
 
 
 class Role(enum.StrEnum):
-    """Who says a turn. TOOL turns are made by `result` only."""
+    """The speaker of a turn. TOOL turns are made by `result` only."""
 
     SYSTEM = "system"
     USER = "user"
@@ -89,16 +89,14 @@ class Cover(msgspec.Struct, frozen=True):
 
 
 class PendingKind(enum.StrEnum):
-    """What a session waits for."""
+    """The kind of thing that a session waits for."""
 
     ANSWER = "answer"  # the assistant's
     RESULTS = "results"  # of tool calls
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What is open in a conversation: `turn` waits for an answer, or made the `calls` that have no result
-    yet.
-    """
+    """The open end of a conversation: `turn` waits for an answer, or made the `calls` that have no result yet."""
 
     kind: PendingKind
     turn: Turn
@@ -138,7 +136,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What a session went on from: its name (None: it is not here), its uid, and the last event that both have.
+    """The session that a session continues: its name (None: it is not here), its uid, and the last event that both have.
 
     branch: whose way on this is, if it came by a merge; "" for a fork.
     """

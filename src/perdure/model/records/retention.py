@@ -6,7 +6,7 @@ import msgspec
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule of what may go. What it does not name stays.
+    """One rule of what may go. Everything else stays.
 
     checkpoints: how many of each name are kept, of sessions and of runs that are over (also what models were given).
     turns: turns that a summary stands for go, but for the newest so many turns of the session.
@@ -31,7 +31,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What went of one session or run: sequence numbers, oldest first, and the bytes of what their events said."""
+    """The parts of one session or run that went: sequence numbers, oldest first, and the bytes of what their events said."""
 
     kind: str
     name: str
@@ -42,7 +42,8 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class RetainReport(msgspec.Struct, frozen=True):
-    """What retention took away, or with `dry_run` would: of each session and run, and the blobs that nothing needs then.
+    """The parts that retention took away, or with `dry_run` would: of each session and run, and the blobs that nothing needs
+    then.
 
     bytes: of all of it. lingering: bodies that went and still stand in the lines of a files store's log, because a retention was
     interrupted (the next one takes them out) or a file is damaged. Headers and hashes stay: the chain verifies, and `verify`

@@ -32,7 +32,7 @@ ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class WaitKind(enum.StrEnum):
-    """What a run can wait for."""
+    """The kind of thing that a run can wait for."""
 
     ASK = "ask"
     APPROVAL = "approval"
@@ -54,9 +54,9 @@ WaitStateName: TypeAlias = Literal["open", "met", "expired", "withdrawn"]
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a run supposes: that another run had another result at a place (`seq`: its entry there).
+    """The supposition of a run: that another run had another result at a place (`seq`: its entry there).
 
-    uid: of the run by which both draw random numbers. acts: it may act outside like any other run; else a person approves of
+    uid: of the run by which both draw random numbers. acts: it may act like any other run; else a person approves of
     whatever it would do.
     """
 
@@ -113,7 +113,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 class WaitRecord(msgspec.Struct, frozen=True):
-    """What a run waits for, or waited for. `id` names it on its store: `perdure answer` takes it.
+    """A wait of a run, open or over. `id` names it on its store: `perdure answer` takes it.
 
     question: what a person is asked. choices: what may be answered; any text when there are none. name: of the signal or
     the child. effect: the number of the effect that an approval is for.

@@ -168,7 +168,7 @@ class Machine:
 
 
 class _Gate:
-    """What stands before one connection: it answers only the living, and writes in its turn."""
+    """The gate before one connection: it answers only the living, and writes in its turn."""
 
     def __init__(self, machine: Machine, process: Process, connection: Any) -> None:
         self._machine = machine
@@ -229,7 +229,7 @@ class _Gate:
 
 
 def _threading(scheduler: Scheduler) -> Any:
-    """What a lane takes for the module `threading`: its locks give the baton away."""
+    """A lane's replacement for the module `threading`: its locks give the baton away."""
     return SimpleNamespace(
         Lock=lambda: Lock(scheduler),
         get_ident=threading.get_ident,

@@ -18,7 +18,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class AsyncBootContract:
-    """What every store must do when a session is booted."""
+    """The duties of every store when a session is booted."""
 
     async def test_a_pack_holds_what_is_needed_to_continue(self, opener: AsyncOpener) -> None:
         async with await opener(actor="agent") as store:

@@ -267,7 +267,7 @@ class AsyncSessionContract:
 
 
 class AsyncPresenceContract:
-    """Who attends a session, and how a crash shows."""
+    """Attendance of a session, and how a crash shows."""
 
     async def test_a_lapsed_heartbeat_reads_as_crashed(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -64,7 +64,7 @@ def probing(outside: Outside, answers: list[Any], **rule: Any) -> Any:
 
 
 class AsyncDoubtContract:
-    """What becomes of what is not known."""
+    """The fate of an effect whose outcome is not known."""
 
     # -- deadlines -------------------------------------------------------------------------------------------------
 
@@ -335,7 +335,8 @@ class AsyncDoubtContract:
                 if name in ("t1", "t5"):
                     why = EffectError("OSError", "reset")
                     await here._write(ledger.doubt, effect.record.seq, effect.record.attempt, why)
-            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]  # who sends the others lives
+            # The sender of the others lives.
+            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]
             opener.clock.advance("1h")  # no heartbeat comes any more
             await b.beat()
             ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]
@@ -386,7 +387,7 @@ class AsyncDoubtContract:
 
 
 class AsyncGuardsContract:
-    """What must be allowed before it happens."""
+    """Effects that must be allowed before they happen."""
 
     async def test_verdicts_of_guards_are_recorded_also_when_they_pass(self, opener: AsyncOpener) -> None:
         outside = Outside()

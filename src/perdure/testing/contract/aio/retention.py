@@ -1,4 +1,4 @@
-"""What every store promises about letting old state go: what is kept reads as before, from everywhere, and the chain holds."""
+"""The promises of every store about letting old state go: the rest reads as before, from everywhere, and the chain holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def talked(store: AsyncStore, name: str = "a", rounds: int = 6) -> AsyncSe
 
 
 async def kept(session: AsyncSession) -> dict[str, Any]:
-    """What every read verb says, but for what a rule lets go."""
+    """The answers of every read verb, but for what a rule lets go."""
     return {
         "openai": await session.transcript(format="openai"),
         "anthropic": await session.transcript(format="anthropic"),
@@ -170,7 +170,7 @@ class AsyncRetentionContract:
                 await session.transcript(full=True)
 
     async def test_a_fork_made_there_since_waits_for_nothing_that_was_answered(self, opener: AsyncOpener) -> None:
-        """Whoever does what is pending would do it again; once the fork has said something of its own, it is decided by that."""
+        """A caller that does what is pending would do it again; once the fork has said something of its own, that decides."""
         async with await opener() as store:
             session = await store.session("a")
             await session.say("assistant", calls=[Call("lost", "noop", {})])

@@ -266,7 +266,7 @@ class AsyncWaitsContract:
                 assert refused.code == expected
                 (handle,) = await store.runs()
                 await handle.retry()
-            assert type(await driven(store, made)) is Waiting  # what was approved was tried; it must be approved anew
+            assert type(await driven(store, made)) is Waiting  # the approved attempt was made; it must be approved anew
             await store.answer((await store.asks())[0].id, "approve")
             assert await store.drive(made, key="k") == 5
             assert outside.count == 2

@@ -31,8 +31,9 @@ BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
 class Heartbeat:
     """What one open store holds, and the proof that it lives. Shared by all handles of the store."""
 
-    def __init__(self, core: Core, actor: str) -> None:
+    def __init__(self, core: Core, actor: str, tenant: int) -> None:
         self.core = core
+        self._tenant = tenant
         self.attended: MutableMapping[int, Stream] = {}
         self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
         self._actor = actor
@@ -67,7 +68,7 @@ class Heartbeat:
         """
         streams = list(self.attended.values())
         try:
-            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
+            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=self._tenant)
         except NewerSchema as newer:
             self.core.lane.refuse(newer)
             raise
@@ -85,7 +86,9 @@ class Heartbeat:
             return
         self._seen = False
         try:
-            self.core.write(presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0)
+            self.core.write(
+                presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=self._tenant
+            )
         except Error as error:
             self.core.living.stay_named()
             log.warning("the heartbeat could not be ended and will lapse: %s", error)

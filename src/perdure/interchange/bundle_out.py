@@ -106,7 +106,7 @@ def _write(
 
 
 def _known(reads: Reads, actors: Iterable[str]) -> dict[str, str]:
-    """Who is meant by the random names among these, as far as the directory says."""
+    """The names behind these random ones, as far as the directory has them."""
     asked = {
         actor: reads.query(LOG_STATEMENTS.actor_named, tenant=reads.tenant, actor=actor) for actor in sorted(actors)
     }

@@ -1,6 +1,6 @@
 -- The directory of actors.
 
--- actors_all: who is meant by which random name.
+-- actors_all: every actor with its random name.
 SELECT actor, name FROM actors WHERE tenant = :tenant ORDER BY name, actor
 
 -- actor_places: where the directory says who an actor is.

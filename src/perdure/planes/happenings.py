@@ -336,15 +336,14 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
 
 def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[str]:
     emitted = filters["emitted"]
-    actors = (
-        [None] if emitted else _known_as(reads, filters["actor"])
-    )  # the index of emitted events does not know actors
+    # The index of emitted events does not know actors.
+    actors = [None] if emitted else _known_as(reads, filters["actor"])
     asked = {"tenant": reads.tenant, "low": low, "high": high, "emitted": emitted}
     return sorted({kind for actor in actors for (kind,) in reads.query(Q.kinds_across, actor=actor, **asked)})
 
 
 def _known_as(reads: Reads, actor: str | None) -> list[str | None]:
-    """What headers call an actor: as it was given, in chains of before, and by random names. [None]: whoever it was."""
+    """The names that headers have for an actor: random ones, and in chains of before the given one. [None]: any actor."""
     if actor is None:
         return [None]
     return [*(known for (known,) in reads.query(LOG.actor_of, tenant=reads.tenant, name=actor)), actor]

@@ -34,7 +34,7 @@ from perdure.stores.past import Past
 from perdure.stores.replay import Slice, replay
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx, introduce
 
 Q = Statements("perdure.planes", "time.sql")
 
@@ -196,7 +196,7 @@ def _acquaint(tx: Tx, names: Mapping[str, str]) -> None:
     if names:
         own = tx.new_stream(imported.TENANT, imported.TENANT)
         for actor, name in names.items():
-            tx.introduce(own, actor, name)
+            introduce(tx, own, actor, name)
 
 
 def _hold_on(tx: Tx) -> None:

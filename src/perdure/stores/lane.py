@@ -82,7 +82,7 @@ class Lane:
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
         self._hints: OrderedDict[int, Head] | None = None if engine.exact_heads else OrderedDict()
-        self.actors: dict[Actor, str] = {}  # by which random names headers know them (log/actors.py)
+        self.actors: dict[Actor, str] = {}  # their random names in headers (log/actors.py)
         self._mutex = threading.Lock()
         self._free = True
         self._owner = 0  # the thread that holds the lane
@@ -357,7 +357,7 @@ class Lane:
             raise interrupt
 
     def _remember(self, batch: Batch) -> None:
-        """What the next batch can begin with, now that it is committed: heads, and by which random names headers know actors."""
+        """Keep for the next batch what is committed now: heads, and the random names of actors."""
         if self._hints is not None:
             _remember(batch.flushed, self._hints)
         if batch.named:

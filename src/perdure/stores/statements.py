@@ -22,7 +22,7 @@ from typing import Any
 _HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
 _OPTIONAL = re.compile(r"\s*--\? ([\w ]+)$")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
-# `named(e)` in a statement or view: who wrote the event `e`, by the directory of its tenant (log/actors.py).
+# `named(e)` in a statement or view: the actor of the event `e`, by the directory of its tenant (log/actors.py).
 NAMED = (
     r"\bnamed\((\w+)\)",
     r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",

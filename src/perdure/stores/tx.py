@@ -124,7 +124,7 @@ class Batch:
         self.connection = connection
         self.blobs = blobs
         self.hints = hints or {}
-        self.actors = actors  # by which random names headers know them, as far as this process was told
+        self.actors = actors  # their random names in headers, as far as this process knows them
         self.named: dict[Actor, str] = {}  # those that this batch looked up or introduced
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
@@ -276,7 +276,7 @@ class Tx:
 
     def _append(self, stream: Stream, kind: str, table: str, body: bytes) -> int:
         """The next event of a stream, numbered and hashed."""
-        actor = self._batch.actors.get((stream.tenant, self.actor)) or self._known_as(stream.tenant, self.actor)
+        actor = self._batch.actors.get((stream.tenant, self.actor)) or _known_as(self, stream.tenant)
         last, previous = self._head(stream.id)
         seq = last + 1
         salt = self._batch.entropy.take(SALT_BYTES)
@@ -289,33 +289,6 @@ class Tx:
         self.buffer.events.append((stream, event))
         self.buffer.heads[stream.id] = (seq, digest)
         return seq
-
-    def _known_as(self, tenant: int, name: str) -> str:
-        """By which random name headers know an actor; one that is new here is introduced, in the same transaction."""
-        who = (tenant, name)
-        known = self.named.get(who) or self._batch.named.get(who)
-        if known or not name:
-            return known or ""
-        own = self.own_stream(tenant)
-        if own.id not in self.buffer.streams:
-            self._decide_by(own.id)  # before the look: if two introduce it at once, the second one looks again
-        found = self.query(LOG.actor_of, tenant=tenant, name=name)
-        self.named[who] = found[0][0] if found else random_name(self._batch.entropy.take(RANDOM_BYTES))
-        if not found:
-            self.introduce(own, self.named[who], name)
-        return self.named[who]
-
-    def introduce(self, own: Stream, actor: str, name: str) -> None:
-        """Say in a tenant's own stream who is meant by a random name."""
-        self.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
-
-    def own_stream(self, tenant: int) -> Stream:
-        """The stream of a tenant itself; it is begun if there is none."""
-        before, self.tenant = self.tenant, tenant
-        try:
-            return self.find_stream(*_TENANTS_OWN) or self.new_stream(*_TENANTS_OWN)
-        finally:
-            self.tenant = before
 
     def adopt(
         self, stream: Stream, event: Event, table: Table | None, body: Body | None, *, pruned: bool = False
@@ -364,7 +337,8 @@ class Tx:
         assert table.table_class is TableClass.EPHEMERAL
         assert table.streamed == (stream is not None)
         owner = stream.id if stream else self.tenant if table.tenant else 0
-        row = None if values is None else {**key, **values, "stream": owner, "tenant": self.tenant}
+        tenant = stream.tenant if stream else self.tenant
+        row = None if values is None else {**key, **values, "stream": owner, "tenant": tenant}
         self.buffer.rows.setdefault((table, owner), {})[tuple(key[column] for column in table.key)] = row
 
     def keep(self, data: bytes) -> str:
@@ -562,6 +536,37 @@ class Tx:
         """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""
         del self._batch  # a handle that is kept must not keep everybody's writes
         self.__class__ = Ended  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
+
+
+def _known_as(tx: Tx, tenant: int) -> str:
+    """The random name by which headers know the actor of a transaction; a new actor is introduced in the same commit."""
+    who = (tenant, tx.actor)
+    batch = tx._batch
+    known = tx.named.get(who) or batch.named.get(who)
+    if known or not tx.actor:
+        return known or ""
+    own = own_stream(tx, tenant)
+    if own.id not in tx.buffer.streams:
+        tx._decide_by(own.id)  # before the look: if two introduce it at once, the second one looks again
+    found = tx.query(LOG.actor_of, tenant=tenant, name=tx.actor)
+    tx.named[who] = found[0][0] if found else random_name(batch.entropy.take(RANDOM_BYTES))
+    if not found:
+        introduce(tx, own, tx.named[who], tx.actor)
+    return tx.named[who]
+
+
+def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
+    """Record in a tenant's own stream whose random name this is."""
+    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
+
+
+def own_stream(tx: Tx, tenant: int) -> Stream:
+    """The stream of a tenant itself; it is begun if there is none."""
+    before, tx.tenant = tx.tenant, tenant
+    try:
+        return tx.find_stream(*_TENANTS_OWN) or tx.new_stream(*_TENANTS_OWN)
+    finally:
+        tx.tenant = before
 
 
 class Ended(Tx):

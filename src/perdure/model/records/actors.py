@@ -6,7 +6,7 @@ import msgspec
 
 
 class ActorRecord(msgspec.Struct, frozen=True):
-    """Who is meant by a random name: `actor` stands in the headers of events, `name` is what was given to `perdure.open`."""
+    """An actor: `actor` is the random name in the headers of events, `name` the one that was given to `perdure.open`."""
 
     actor: str
     name: str

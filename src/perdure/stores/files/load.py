@@ -41,7 +41,7 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
-_IMPORTED = "tenant.imported"  # what says that a stream means something else here (planes/imported)
+_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/imported)
 
 
 class Loader:

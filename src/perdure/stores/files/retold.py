@@ -106,7 +106,7 @@ def _blobs(tables: SqliteConnection, tenants: dict[int, str], told: Told) -> lis
 
 
 def _names(tables: SqliteConnection, tenants: dict[int, str]) -> dict[int, str]:
-    """What a line calls each stream: of several with one uid the first has the plain name."""
+    """The name of each stream in lines: of several with one uid the first has the plain one."""
     first: dict[bytes, int] = {}
     return {
         number: name_of(bytes(uid), "" if first.setdefault(bytes(uid), number) == number else tenants[tenant])

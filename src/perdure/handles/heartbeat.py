@@ -136,7 +136,7 @@ class HeldBack(Heartbeat):
     """
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        super().__init__(heartbeat.core, "")
+        super().__init__(heartbeat.core, "", heartbeat._tenant)
         self.attended = ChainMap({}, heartbeat.attended)
         self.begun = heartbeat.begun
         self._heartbeat = heartbeat

@@ -125,8 +125,10 @@ def _of_page(text: str) -> Paragraphs:
 
 
 def pages(root: Path) -> list[Path]:
-    written = [path for path in sorted((root / "src").rglob("*")) if path.suffix in (".py", ".sql")]
-    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md")), *written]
+    """Everything that is held: pages for people, the source, the examples and the tools."""
+    written = [path for part in ("src", "examples", "tools") for path in sorted((root / part).rglob("*"))]
+    text = [path for path in written if path.suffix in (".py", ".sql")]
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md")), *text]
 
 
 def measure(root: Path, only: tuple[str, ...] = ()) -> tuple[int, list[tuple[str, Sentence, str]]]:

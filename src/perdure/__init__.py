@@ -74,10 +74,22 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
     from perdure.model.records.bundles import Exported, Imported
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
-    from perdure.model.records.checks import Age, CheckResult, Command, FileHash, GitRef, ValueIs
+    from perdure.model.records.checks import (
+        Age,
+        AtCommit,
+        CheckResult,
+        ClaimerAlive,
+        Command,
+        FileHash,
+        GitRef,
+        ModelOffered,
+        UrlEtag,
+        ValueIs,
+    )
     from perdure.model.records.conversation import (
         Call,
         Cover,
+        Due,
         Origin,
         Pending,
         PendingKind,
@@ -160,9 +172,12 @@ _HOMES = {
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
     "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
-    "perdure.model.records.checks": ("Age", "CheckResult", "Command", "FileHash", "GitRef", "ValueIs"),
+    "perdure.model.records.checks": (
+        "Age", "AtCommit", "CheckResult", "ClaimerAlive", "Command", "FileHash", "GitRef", "ModelOffered", "UrlEtag", "ValueIs",
+    ),
     "perdure.model.records.conversation": (
-        "Call", "Cover", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
+        "Call", "Cover", "Due", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status",
+        "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
@@ -225,6 +240,7 @@ __all__ = [
     "AsyncStore",
     "AsyncSubscription",
     "AsyncTask",
+    "AtCommit",
     "Atomic",
     "Backup",
     "Batch",
@@ -235,6 +251,7 @@ __all__ = [
     "Checked",
     "CheckpointRecord",
     "Child",
+    "ClaimerAlive",
     "CollectReport",
     "Command",
     "Conflict",
@@ -245,6 +262,7 @@ __all__ = [
     "DecisionStatus",
     "Declined",
     "Difference",
+    "Due",
     "Effect",
     "EffectError",
     "EffectRecord",
@@ -271,6 +289,7 @@ __all__ = [
     "MemoryKind",
     "MemoryRecord",
     "MemoryStatus",
+    "ModelOffered",
     "Moved",
     "NewerSchema",
     "NotFound",
@@ -328,6 +347,7 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "Unregistered",
+    "UrlEtag",
     "Validity",
     "ValueIs",
     "WaitKind",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.boot.items import MORE, Item, Section, block, blocks, forms, moment, quoted
+from perdure.boot.manifest import Manifest, Shown
 from perdure.errors import Invalid, TooLarge
 from perdure.model.display import visible
 from perdure.planes.transcript import Exchange, Message, Transcript, format_of, render
@@ -76,36 +77,6 @@ PROFILES["without-memory"] = {
     for section, share in PROFILES["full"].items()
     if section not in (Section.LESSONS, Section.RECALLED, Section.WORDS)
 }
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """One item of a pack: what it is, how much room it took, and whether it was shortened. at: its place in the text."""
-
-    section: str
-    kind: str
-    id: str
-    tokens: int
-    chars: int
-    at: int
-    shortened: bool = False
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """The contents of a pack, what was left out, and of what state it was made."""
-
-    session: str
-    uid: str
-    seq: int
-    made_at: str
-    commit: str
-    budget: int
-    max_chars: int | None
-    tokens: int
-    chars: int
-    profile: str
-    shown: tuple[Shown, ...]
-    left_out: dict[str, tuple[str, ...]]
-    notes: tuple[str, ...] = ()
 
 
 class Asked(NamedTuple):
@@ -382,7 +353,10 @@ def _shown(text: str, chosen: dict[Section, list[Taken]], count: Count) -> Itera
         for each in found:
             place = text.index(each.text, place)
             item = each.item
-            yield Shown(section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened)
+            yield Shown(
+                section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened,
+                visible(item.said), item.changed or item.at,
+            )  # fmt: skip
             place += len(each.text)
 
 

@@ -250,7 +250,7 @@ class _Carrier:
 
     def _blob(self, there: int, tenant: int, address: bytes, size: int, codec: int, data: bytes | None) -> BlobRow:
         """A blob's row for the target; one that lies in a place, or must lie there, is carried to the target's own place."""
-        if data is not None and size <= self._target.blobs.inside_max_bytes:
+        if data is not None and self._target.blobs.takes_over(size, codec):
             return there, bytes(address), size, codec, data
         pieces = self._origin.blobs.open(tenant, bytes(address), (size, codec, data))
         return artifacts.take_in(self._target.blobs, there, pieces)

@@ -349,35 +349,40 @@ def runs_of_store(
     agent: str | None = None,
     session: str | None = None,
     parent: str | None = None,
+    errors: bool = False,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[tuple[Stream, RunRecord]]:
-    """The runs of this tenant, newest first, each with its stream."""
+    """The runs of this tenant, newest first, each with its stream. errors: those that failed or are parked, the last trouble
+    first: span and order are of when a run went wrong, which may be long after it began.
+    """
     listing = Listing(reads, limit, after, since, until, one_each=True)
     rows = reads.query(
-        Q.runs_of_store,
+        Q.runs_gone_wrong if errors else Q.runs_of_store,
         **listing.asked,
         status=None if status is None else check_one_of(RunStatus, status, "status").value,
         agent=None if agent is None else check_name(agent, "agent"),
         session=None if session is None else check_name(session, "session"),
         run=None if parent is None else check_name(parent, "run"),
     )
+    if errors:
+        return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), len(SHOWN))
     return listing.page(rows, partial(_record, reads), SHOWN.index("created_at"))
 
 
 SHOWN = (
     "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
     "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
-    "reason", "abandoned",
+    "reason", "abandoned", "outcome_at",
 )  # fmt: skip
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
-     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned) = row  # fmt: skip
+     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at) = row  # fmt: skip
     where = f"run {stream.name}"
     doc = stored_fields(doc_of(reads, given, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -390,5 +395,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
         stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
-        stored_as(str, became.get("hint", ""), "hint", where),
+        stored_as(str, became.get("hint", ""), "hint", where), stored_instant_or_none(outcome_at, where),
     )  # fmt: skip

@@ -23,7 +23,7 @@ from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
 from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
-from perdure.planes import imported, presence, restate
+from perdure.planes import imported, presence, restate, values
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
 from perdure.planes.snapshots import one_state
@@ -232,6 +232,7 @@ def _session_row(reads: Reads, stream: Stream) -> Row | None:
 def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
     """Fold what a fork has to restate. A read: only a prune changes history, and `fork` looks whether one did."""
     then = point(reads, stream, moment)
+    values.refuse_pruned(reads, then.stream, then.seq)
     state = Fold(RECORDED)
     for event in _mutable_events(reads, then):
         state.add(event)

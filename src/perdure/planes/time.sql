@@ -6,7 +6,7 @@ SELECT max(seq) FROM events WHERE stream = :stream AND seq <= :upto AND at <= :a
 -- events_of_mutable_rows: a fork restates from these; turns, checkpoints and artifacts are left where they are.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto AND tbl IN ('sessions', 'entries', 'tasks', 'decisions', 'effects', 'waits',
-  'memories')
+  'memories', 'checks')
 ORDER BY seq LIMIT :limit
 
 -- events_emptied: how many events of a stream, up to a sequence number, have lost their bodies.

@@ -99,7 +99,8 @@ def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
 
 def _heading(cover: Cover) -> str:
     turns = f"turns {cover.first_seq} to {cover.last_seq}"
-    return f"Summary of what was said before ({turns}):\n{_filled(cover.text)}"
+    names = f"\nAlso named there: {', '.join(cover.keys)}" if cover.keys else ""
+    return f"Summary of what was said before ({turns}):\n{_filled(cover.text)}{names}"
 
 
 def _filled(text: str) -> str:

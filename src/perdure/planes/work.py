@@ -36,6 +36,8 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_
 from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import presence
+from perdure.planes.checks import Thing
+from perdure.planes.checks import put as put_checks
 from perdure.planes.documents import body_of, doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
@@ -96,8 +98,9 @@ def add(
     labels: Iterable[str] = (),
     detail: Any = None,
     key: str | None = None,
+    checks: Iterable[object] = (),
 ) -> TaskRecord:
-    """Write a task down, or with a key that was used before, give the task that stands under it."""
+    """Write a task down, or with a key that was used before, give the task that stands under it. checks: on what it rests."""
     check_name(title, "title")
     doc = None if detail is None else {"detail": to_plain(detail, "detail")}
     columns: dict[str, Any] = {
@@ -117,6 +120,7 @@ def add(
     columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
+    put_checks(tx, stream, Thing.TASK, seq, checks)
     return TaskRecord(
         seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
         from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,

@@ -149,7 +149,7 @@ class Core:
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
-        self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes)
+        self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes, plain_text=engine.plain_text_blobs)
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
         self.kept_since: list[float] = []  # of each that is kept now (`effects.keeping`), on the monotonic clock
@@ -176,7 +176,7 @@ class Core:
     # -- writing -------------------------------------------------------------------------------------------------------------
 
     def write(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction; returns after its commit. For who has no caller (`handles.callers`)."""
+        """Run a verb in a transaction; returns after its commit. For who has no caller (`runtime.callers`)."""
         return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
 
     # -- reading -------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ _WORDS = {
         NAMED,
         (r"\biso\((\w+\.\w+)\)",
          r"""to_char(TIMESTAMP 'epoch' + \1 * INTERVAL '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""),
-        (r"\bbody\((\w)\)", r"json_of(\1.body)"),
+        (r"\bbody\((\w)\)", r"whole_of(\1.tenant, \1.body)"),
         (r"\bhexed\((\w+\.\w+)\)", r"encode(\1, 'hex')"),
         (r"\bjson\((\w+\.\w+)\)", r"(\1)::jsonb"),
         # With the rights of who reads: a wall around the tables holds for their views (docs/decisions/0032).

@@ -5,7 +5,6 @@ Its object has the two functions of `StoreKind`. Callers: `url` and `core`, for 
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.errors import Refused
@@ -31,6 +30,8 @@ class StoreKind(Protocol):
 
 def kind_of(scheme: str) -> StoreKind | None:
     """The kind that an installed package declares for a scheme; None if none does. Refused if it cannot be loaded."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer to load than a store of ours to open
+
     declared = [each for each in entry_points(group=GROUP) if each.name == scheme]
     if not declared:
         return None

@@ -459,6 +459,7 @@ class PostgresEngine(WithoutLines):
     dialect = "postgres"
     exact_heads = False
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
+    plain_text_blobs = True
     one_connection = False
 
     def __init__(

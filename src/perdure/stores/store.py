@@ -200,6 +200,9 @@ class Engine(Protocol):
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
     blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
+    plain_text_blobs: (
+        bool  # documents in blobs are not compressed by us: SQL can read them, and the server compresses them
+    )
 
     def prepare(self) -> None:
         """Before anything else: make ready what lies beside the database. Mostly nothing."""

@@ -24,6 +24,7 @@ from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.elsewhere import AWAY, ways_on
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.store import Store
 
 
@@ -249,6 +250,7 @@ WHAT_WAS_DONE = {
 def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
     """List what went wrong, newest first: effects and runs, each with its code and what was done about it.
 
+    Each is dated by when it went wrong, and so is the span: not by when it was planned or begun.
     A run that is pinned to a program that no living worker has is listed whatever the span: it stands still now.
     """
     with asked.open() as store:
@@ -257,7 +259,8 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
             wrong = store.effects(errors=True, tool=tool, limit=limit, **span).whole()
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
-            found += [*_of_runs(store, agent, limit, span), *_of_stranded(store, agent)]
+            stopped = store.runs(errors=True, agent=agent, limit=limit, **span).whole()
+            found += [*map(_of_run, stopped), *_of_stranded(store, agent)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
         say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
@@ -276,12 +279,12 @@ def _of_effect(record: EffectRecord) -> Mishap:
     if record.state is EffectState.IN_DOUBT:
         by = f": {_way_out(record)}"
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
-    return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
+    return Mishap(record.outcome_at or record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
 
 
 def _of_left(record: EffectRecord) -> Mishap:
     said = "the process that made the call has died, or gives no sign of life"
-    return Mishap(record.at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
+    return Mishap(record.dispatched_at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
 
 
 def _way_out(record: EffectRecord) -> str:
@@ -291,22 +294,6 @@ def _way_out(record: EffectRecord) -> str:
     return (
         f"`perdure settle` it, or {'let its run continue' if record.stream_kind == 'run' else 'act again with its key'}"
     )
-
-
-def _of_runs(store: Store, agent: str | None, limit: int, span: dict[str, Any]) -> list[Mishap]:
-    """Runs that failed or are parked. The span is of when they went wrong, which may be long after they were begun."""
-    went_wrong: dict[str, Any] = {}
-    for status in (RunStatus.FAILED, RunStatus.PARKED):
-        for event in store.events(kind=f"run.{status}", limit=limit, **span).whole():
-            went_wrong.setdefault(event.session, event.at)
-    listed = {
-        each.id: each.record
-        for status in (RunStatus.FAILED, RunStatus.PARKED)
-        for each in store.runs(status=status, agent=agent, limit=limit, **span).whole()
-    }
-    others = [store.run(name).record for name in went_wrong if name not in listed]
-    still = [each for each in others if each.status in WAYS and agent in (None, each.agent)]
-    return [_of_run(each, went_wrong.get(each.id)) for each in (*listed.values(), *still)]
 
 
 def _of_stranded(store: Store, agent: str | None) -> list[Mishap]:
@@ -327,7 +314,8 @@ WAYS = {
 }
 
 
-def _of_run(record: RunRecord, at: Any) -> Mishap:
+def _of_run(handle: RunHandle) -> Mishap:
+    record = handle.record
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
-    when = record.ended_at or at or record.created_at
+    when = record.outcome_at or record.created_at
     return Mishap(when, f"run:{record.id}", record.agent, code, message, WAYS[record.status](record))

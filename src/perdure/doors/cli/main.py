@@ -87,6 +87,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "remember": ("perdure.doors.cli.memory", "Write a memory down, or replace one."),
         "forget": ("perdure.doors.cli.memory", "Let a memory be found no more."),
         "label": ("perdure.doors.cli.writing", "Label a session."),
+        "rename": ("perdure.doors.cli.sessions", "Give a session another title."),
+        "archive": ("perdure.doors.cli.sessions", "Leave a session that ended out of listings."),
+        "delete": ("perdure.doors.cli.sessions", "Let go of what a session said (a dry run first)."),
     },
     "Run": {
         "start": ("perdure.doors.cli.starting", "Begin a run, and leave it to the workers."),

@@ -86,8 +86,8 @@ class Asked:
 
     def open_whole(self) -> Store:
         """Open the store for no tenant: only for what looks after all of them at once."""
-        from perdure.handles.callers import Caller  # noqa: PLC0415 - as above
         from perdure.handles.sync.store import Store  # noqa: PLC0415
+        from perdure.runtime.callers import Caller  # noqa: PLC0415 - as above
         from perdure.stores.core import open_core  # noqa: PLC0415
 
         self.check_exists()

@@ -157,24 +157,25 @@ def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
 
 
 async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
-    from perdure.handles.working import open_desk  # noqa: PLC0415
+    from perdure.handles.programs import run_for  # noqa: PLC0415
+    from perdure.handles.working import open_for_worker  # noqa: PLC0415
     from perdure.runtime.worker import Settings, Worker, threads_at_work  # noqa: PLC0415
 
-    desk = open_desk(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
-                     keep_seconds=given["keep"])  # fmt: skip
+    caller = open_for_worker(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
+                             keep_seconds=given["keep"])  # fmt: skip
     role = given["role"]
     settings = Settings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
         standby=role == "standby",
     )  # fmt: skip
     working = Worker(
-        desk, agents, settings, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
+        caller, agents, settings, run_for, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
         lambda: line.say(driving=True), lambda: _leave_at_once(LEFT_BEHIND),
     )  # fmt: skip
     _obey(working, line)
-    if await working.run(lambda: line.say(ready=desk.holder)):
+    if await working.run(lambda: line.say(ready=caller.core.holder)):
         _leave_at_once(LEFT_BEHIND)
-    await desk.close()
+    await working.close()
     if threads_at_work():
         _leave_at_once(0)
 

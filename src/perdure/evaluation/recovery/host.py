@@ -25,7 +25,7 @@ from perdure.evaluation.recovery.story import Case, Ground, Story
 from perdure.testing.witness import Witness
 
 LATER = (
-    "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.crossing",
+    "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.runtime.shells",
     "perdure.artifacts.local", "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna",
     "perdure.evaluation.recovery.subjects.controls",
 )  # fmt: skip

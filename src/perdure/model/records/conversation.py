@@ -77,7 +77,10 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """A summary that stands for the turns from first_seq to last_seq; they stay readable."""
+    """A summary that stands for the turns from first_seq to last_seq; they stay readable.
+
+    keys: identifiers of what it covers that its text does not say.
+    """
 
     seq: int
     first_seq: int
@@ -86,6 +89,17 @@ class Cover(msgspec.Struct, frozen=True):
     at: datetime
     actor: str
     ref: Any = None
+    keys: tuple[str, ...] = ()
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The range to summarise next: the turns from `first_seq` to `last_seq`. covers: the summaries among them, which the new
+    one swallows; without any, it is the turns themselves that are to be read.
+    """
+
+    first_seq: int
+    last_seq: int
+    covers: tuple[Cover, ...] = ()
 
 
 class PendingKind(enum.StrEnum):
@@ -114,7 +128,9 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """A session as listings show it. `last_seq` and `last_at` are of its newest event."""
+    """A session as listings show it. `last_seq` and `last_at` are of its newest event. archived_at: since when listings leave it
+    out, unless they are asked for it.
+    """
 
     name: str
     title: str
@@ -126,6 +142,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     last_seq: int
     last_at: datetime
+    archived_at: datetime | None
 
     def __repr__(self) -> str:
         title = f", {self.title[:60]!r}" if self.title else ""

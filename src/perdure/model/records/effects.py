@@ -158,7 +158,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     known to be unable to send. place: where in its run. unkept: why its result is not the one that its tool gave. doubtful: an
     attempt before the last one may have happened. sent_key: the key that its tool gets, and so the one that the other side
     saw: one for this effect in all the world, where `key` is one in its stream. what_if: a what-if fork copied it, and nothing
-    was done here.
+    was done here. outcome_at: when what became of it was recorded last: a result, a failure, doubt.
     """
 
     seq: int
@@ -192,6 +192,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     doubtful: bool = False
     sent_key: str = ""
     what_if: bool = False
+    outcome_at: datetime | None = None
 
     @property
     def failures(self) -> int:

@@ -72,7 +72,8 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
     abandoned: it is running, but its holder's heartbeat has lapsed. what_if: it was forked from another run, to see.
-    hint: what can be decided about one that is parked, if what parked it said so.
+    hint: what can be decided about one that is parked, if what parked it said so. outcome_at: when its result, its failure or
+    why it is parked was recorded.
     """
 
     id: str
@@ -105,6 +106,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     ref: Ref
     what_if: WhatIf | None = None
     hint: str = ""
+    outcome_at: datetime | None = None
 
     @property
     def ended(self) -> bool:

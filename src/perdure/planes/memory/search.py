@@ -92,15 +92,16 @@ def recall(
     tags: Iterable[str] = (),
     about: Iterable[str] = (),
     since: Instant | None = None,
+    counted: bool = True,
 ) -> Results[Recalled]:
-    """The memories that answer a query. Blocking work; counts what it gives as used."""
+    """The memories that answer a query. Blocking work; counts what it gives as used, unless its caller does."""
     sought, count = _query(query), check_page(k, "k")
     only = _kinds(MemoryKind, kinds)
     marks = _names(tags, "tags"), _names(about, "about")
     complete = index.catch_up(core, tenant)
     found = core.read(_recall, stream, sought, count, only, scopes, at, marks, since, tenant=tenant)
     used = [(each.stream, each.memory.seq) for each in found]
-    if used and complete:
+    if used and complete and counted:
         core.write(memories.count_uses, used, actor="", tenant=tenant)
     return Results(found, complete=complete)
 

@@ -125,7 +125,7 @@ def _turn(event: Event, body: Body) -> Said:
 
 
 def _summary(event: Event, body: Body) -> Said:
-    return Said("summary", event.seq, flat(body.doc))
+    return Said("summary", event.seq, _fields(body.doc, "text", "keys") if type(body.doc) is dict else flat(body.doc))
 
 
 def _decision(event: Event, body: Body) -> Said:

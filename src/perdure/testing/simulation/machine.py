@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure.effects.ledger import ARROWS
-from perdure.handles.callers import Caller
 from perdure.handles.opening import open as open_store
 from perdure.handles.sync.store import Store
 from perdure.model import ids, points
+from perdure.runtime.callers import Caller
 from perdure.stores import core, lane
 from perdure.stores.living import Living
 from perdure.stores.store import Connection, Engine, Fault, FaultKind

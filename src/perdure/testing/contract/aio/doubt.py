@@ -351,6 +351,37 @@ class AsyncDoubtContract:
             with pytest.raises(Invalid, match="in_doubt"):
                 await b.effects(in_doubt=True, state="failed")
 
+    async def test_what_went_wrong_is_listed_by_when_it_went_wrong(self, opener: AsyncOpener) -> None:
+        """An effect that was planned long ago and failed just now went wrong just now, and so did one that was sent just now."""
+        async with await opener() as store:
+            session = await store.session("s")
+            for name in ("t1", "t2", "t3"):
+                await session.begin(name, key=name)
+            opener.clock.advance("2h")
+            for name in ("t3", "t1", "t2"):
+                opener.clock.advance("1s")
+                sent = await (await session.begin(name, key=name)).dispatch()
+                await session._write(ledger.doubt, sent.record.seq, 1, EffectError("OSError", "reset"))
+            assert [each.tool for each in await store.effects(errors=True, since="1h")] == ["t2", "t1", "t3"]
+            assert await store.effects(errors=True, until="1h") == []
+            assert [each.tool for each in await store.effects(in_doubt=True, until="1h")] == ["t3", "t2", "t1"]
+            page = await store.effects(errors=True, limit=2)
+            rest = await store.effects(errors=True, limit=2, after=page.next)
+            assert ([each.tool for each in [*page, *rest]], rest.next) == (["t2", "t1", "t3"], None)
+
+    async def test_what_a_dead_one_was_sending_went_wrong_after_it_was_sent(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store dies with its process")
+        async with await opener() as a, await opener() as b:
+            gone = await a.session("gone")
+            assert (await gone.begin("late", key="late")).state == "planned"
+            opener.clock.advance("2h")
+            await (await gone.begin("late", key="late")).dispatch()
+            opener.clock.advance("30m")  # no heartbeat comes any more
+            await b.beat()
+            assert [each.tool for each in await b.effects(errors=True, since="1h")] == ["late"]
+            assert await b.effects(errors=True, until="1h") == []
+
     async def test_a_person_can_settle_what_a_dead_one_left(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a memory store dies with its process")

@@ -35,6 +35,7 @@ class Heartbeat:
         self.core = core
         self._tenant = tenant
         self.attended: MutableMapping[int, Stream] = {}
+        self.spoken: set[int] = set()  # sessions in which a turn was said here since they were closed
         self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
         self._actor = actor
         self._claims: set[Hashable] = set()
@@ -52,6 +53,7 @@ class Heartbeat:
     def step_out(self, stream: Stream) -> None:
         """A session is not attended any more."""
         self.attended.pop(stream.id, None)
+        self.spoken.discard(stream.id)
 
     def hold(self, claim: Hashable) -> None:
         """Something was leased to this store, with `presence.touch_holder` in the same commit."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.effects.commands import Late, Overdue
-from perdure.handles.callers import Check
 from perdure.model.limits import CHECK_SECONDS
+from perdure.runtime.callers import Check
 from perdure.runtime.places import enter, leave, standing_in
 from perdure.stores.living import Living
 

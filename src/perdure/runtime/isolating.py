@@ -12,9 +12,9 @@ from typing import Any
 from perdure.effects.commands import Overdue
 from perdure.effects.isolated import Child, Killed
 from perdure.effects.tool import Tool
-from perdure.handles.callers import Check
-from perdure.handles.invoking import AsyncInvoker
 from perdure.model.instants import SECOND_US
+from perdure.runtime.callers import Check
+from perdure.runtime.invoking import AsyncInvoker
 from perdure.stores.living import Living
 
 

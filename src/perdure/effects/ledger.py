@@ -25,7 +25,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
-from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.listing import Listing
 from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.spans import Instant
@@ -173,7 +173,7 @@ def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
     """The effect under the key of an intent. KeyReused when other input does."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
-    if found is not None and found.digest != intent.digest:
+    if found is not None and found.digest not in ("", intent.digest):  # "": its input was erased, its key was not
         raise KeyReused(
             f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key",
             hint="another effect needs another key", stored=found.digest, given=intent.digest, seq=found.seq,
@@ -185,11 +185,14 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
     arrow = ARROWS[verb]
     fixed = {
         "state": arrow.target.value, "tool": intent.tool, "kind": intent.kind.value, "key": intent.key,
-        "digest": intent.digest, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
+        "digest": IN_DOCUMENT, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
         "at": tx.now,
     }  # fmt: skip
     sent_key = sent_key_of(stream.uid.hex(), intent.key)
-    meant = {"args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key}
+    meant = {
+        "args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key,
+        "digest": intent.digest,
+    }  # fmt: skip
     doc = {**meant, **intent.notes}
     seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
     return EffectRecord(
@@ -503,7 +506,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     sent_key = sent_key_of(stream.uid.hex(), key)
     return EffectRecord(
         seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
-        key, digest, stored_fields(stored_value(meant.get("args"), where), where),
+        key, marked(digest, meant), stored_fields(stored_value(meant.get("args"), where), where),
         stored_as(Rule, meant.get("rule") or {}, "rule of a tool", where), attempt, holder, place, call, undoes,
         epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
         stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),

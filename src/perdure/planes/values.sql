@@ -1,7 +1,7 @@
 -- Values: one row for each name, with the event that holds the value.
 
 -- entry_get: an entry that is there now.
-SELECT e.name, e.version, e.updated_at, e.expires_at, e.seq, v.actor, v.body, :now
+SELECT e.name, e.version, e.updated_at, e.expires_at, e.seq, named(v), v.body, :now
 FROM entries e JOIN events v ON v.stream = e.stream AND v.seq = e.seq
 WHERE e.stream = :stream AND e.name = :name AND e.gone = 0 AND (e.expires_at IS NULL OR e.expires_at > :now)
 
@@ -13,7 +13,7 @@ SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
 WHERE s.uid = :uid AND e.seq > :after AND e.kind = 'log.pruned' AND e.tbl = '' ORDER BY e.seq
 
 -- entries_page: the entries that are there now, by name.
-SELECT e.name, e.version, e.updated_at, e.expires_at, e.seq, v.actor, v.body, :now
+SELECT e.name, e.version, e.updated_at, e.expires_at, e.seq, named(v), v.body, :now
 FROM entries e JOIN events v ON v.stream = e.stream AND v.seq = e.seq
 WHERE e.stream = :stream AND e.gone = 0 AND (e.expires_at IS NULL OR e.expires_at > :now)
   AND e.name > :after --? after

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.errors import Damaged, Invalid
 from perdure.log.event import Body, decode_body
-from perdure.log.upcast import check_version
+from perdure.log.upcast import BODY_VERSION, newer
 from perdure.model.values import from_plain
 from perdure.planes.stored import stored_address
 from perdure.stores.store import Reads
@@ -38,7 +38,8 @@ def inline_body(stored: bytes | None, path: str = "event") -> Body:
     if stored is None:
         return Body(op="note")
     body = decode_body(stored, path)
-    check_version(body, path)
+    if body.v > BODY_VERSION:
+        raise newer(body, path)
     return body
 
 

@@ -77,7 +77,7 @@ MEMORIES = Table(
      "superseded_by", "doc_seq", "note_seq"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
-CHECKS = Table("checks", _R, ("thing", "name"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
+CHECKS = Table("checks", _R, ("name", "thing"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), tenant=True, fixed=True)
@@ -98,20 +98,29 @@ BOOTS = Table("boots", _E, ("number",), ("made_at", "manifest"), tenant=True)
 # The index of what was said (planes/memory/index). Ephemeral, for it is made later; triggers write all but the first two.
 TEXTS = Table(
     "texts", _E, ("in_stream", "seq", "part", "shelf"),
-    ("of_seq", "actor", "at", "user_said", "is_short", "len", "terms"), tenant=True, streamed=False,
+    ("of_seq", "actor", "at", "user_said", "is_short", "len", "terms", "added"), tenant=True, streamed=False,
 )  # fmt: skip
-INDEXING = Table("indexing", _E, (), ("epoch", "xid", "pos", "version"), tenant=True, streamed=False)
+INDEXING = Table("indexing", _E, (), ("epoch", "xid", "pos", "version", "added"), tenant=True, streamed=False)
 POSTINGS = Table(
     "postings", _E, ("shelf", "term", "in_stream", "seq", "part"), ("tf", "len"), tenant=True, streamed=False
 )
 TERMS = Table("terms", _E, ("shelf", "term"), ("df",), tenant=True, streamed=False)
 SHELVES = Table("shelves", _E, ("shelf",), ("texts", "words", "shorts"), tenant=True, streamed=False)
 
+# What is made of the index by an embedding (planes/memory/vectors); it goes with its texts.
+EMBEDDINGS = Table(
+    "embeddings", _E, ("name", "sha256", "dims"), ("embedding", "done", "batches", "gone"), tenant=True, streamed=False
+)
+VECTORS = Table(
+    "vectors", _E, ("in_stream", "seq", "part", "shelf", "embedding"), ("batch", "actor", "at", "bits", "vector"),
+    tenant=True, streamed=False,
+)  # fmt: skip
+
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
     SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
-    MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES,
+    MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES, EMBEDDINGS, VECTORS,
 )  # fmt: skip
 RECORDED: dict[str, Table] = declare((*ALL, STEPS))
 

@@ -8,7 +8,7 @@ WHERE e.stream = :stream AND e.name = :name AND e.gone = 0 AND (e.expires_at IS 
 -- entries_emptied: the first change of a stream's values that was pruned, now or later.
 SELECT min(seq) FROM events WHERE stream = :stream AND body IS NULL AND tbl = 'entries'
 
--- prunings_of_values: what says that events of a stream were pruned, after a sequence number.
+-- prunings_of_values: events that say that events of a stream were pruned, after a sequence number.
 SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
 WHERE s.uid = :uid AND e.seq > :after AND e.kind = 'log.pruned' AND e.tbl = '' ORDER BY e.seq
 

@@ -29,7 +29,7 @@ BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
 
 
 class Heartbeat:
-    """What one open store holds, and the proof that it lives. Shared by all handles of the store."""
+    """The leases of one open store, and the proof that it lives. Shared by all handles of the store."""
 
     def __init__(self, core: Core, actor: str, tenant: int) -> None:
         self.core = core
@@ -55,6 +55,10 @@ class Heartbeat:
         self.attended.pop(stream.id, None)
         self.spoken.discard(stream.id)
 
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """Do what may be done only when what was written before is durable: it is."""
+        note()
+
     def hold(self, claim: Hashable) -> None:
         """Something was leased to this store, with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
@@ -65,8 +69,8 @@ class Heartbeat:
         self._claims.discard(claim)
 
     def beat(self) -> None:
-        """Renew the heartbeat now. Raises as any write does. Who hears that a newer Perdure has migrated the store writes nothing
-        more there.
+        """Renew the heartbeat now. Raises as any write does. A store that hears that a newer Perdure has migrated it writes
+        nothing more.
         """
         streams = list(self.attended.values())
         try:
@@ -133,9 +137,7 @@ class Heartbeat:
 
 
 class HeldBack(Heartbeat):
-    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if
-    there is none.
-    """
+    """Attendance and claims of an atomic function: the heartbeat hears of them after the commit, and never if there is none."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         super().__init__(heartbeat.core, "", heartbeat._tenant)
@@ -161,6 +163,10 @@ class HeldBack(Heartbeat):
     def release(self, claim: Hashable) -> None:
         """To be told later."""
         self._notes.append(partial(self._heartbeat.release, claim))
+
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """To be done later."""
+        self._notes.append(note)
 
     def tell(self) -> None:
         """The commit is done: tell the heartbeat."""

@@ -247,6 +247,13 @@ class PostgresConnection:
         except psycopg.Error as error:
             raise fault_of(error) from error
 
+    def define(self, text: str) -> None:
+        """Change the schema by a text of our own, in a transaction of its own (`pgvector`)."""
+        try:
+            self.raw.execute(text, prepare=False)
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
     def _begin_now(self, then: str = "") -> None:
         """Begin the transaction, if there is none yet; `then` in the same round trip. SET LOCAL holds behind a pooler, too."""
         begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; " if self._wants_begin else ""

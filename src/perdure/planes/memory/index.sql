@@ -8,7 +8,7 @@ SELECT coalesce(max(xid::text::bigint), 0), coalesce(max(pos), 0)
 FROM (SELECT xid, pos FROM events ORDER BY xid DESC, pos DESC LIMIT 1) newest
 
 -- indexing_get: how far the index of a tenant is.
-SELECT epoch, xid, pos, version FROM indexing WHERE tenant = :tenant
+SELECT epoch, xid, pos, version, added FROM indexing WHERE tenant = :tenant
 
 -- index_lock: one at a time may add to the index; SQLite's file is locked anyway.
 SELECT 1

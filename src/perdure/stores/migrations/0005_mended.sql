@@ -377,8 +377,10 @@ CREATE TABLE texts (
   is_short INTEGER NOT NULL CHECK (is_short IN (0, 1)),
   len INTEGER NOT NULL,
   terms TEXT NOT NULL,
+  added INTEGER NOT NULL, -- with which batch of the index; those without a vector are found by it
   PRIMARY KEY (in_stream, seq, part, shelf, tenant)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX texts_by_batch ON texts (tenant, added);
 CREATE INDEX texts_of_memories ON texts (in_stream, of_seq) WHERE shelf >= 'memory.' AND shelf < 'past/';
 
 CREATE TABLE postings (
@@ -423,7 +425,8 @@ CREATE TABLE indexing (
   epoch INTEGER NOT NULL,
   xid INTEGER NOT NULL,
   pos INTEGER NOT NULL,
-  version INTEGER NOT NULL
+  version INTEGER NOT NULL,
+  added INTEGER NOT NULL -- how many batches were added
 ) STRICT;
 
 CREATE TRIGGER texts_added AFTER INSERT ON texts BEGIN -- @sqlite
@@ -442,6 +445,10 @@ CREATE TRIGGER texts_gone AFTER DELETE ON texts BEGIN -- @sqlite
   DELETE FROM terms WHERE tenant = OLD.tenant AND shelf = OLD.shelf AND term IN (SELECT value FROM json_each(OLD.terms)) AND df < 1; -- @sqlite
   UPDATE shelves SET texts = texts - 1, words = words - OLD.len, shorts = shorts - OLD.is_short -- @sqlite
   WHERE tenant = OLD.tenant AND shelf = OLD.shelf; -- @sqlite
+  UPDATE embeddings SET gone = gone + 1 WHERE tenant = OLD.tenant AND embedding IN (SELECT v.embedding FROM vectors v -- @sqlite
+    WHERE v.in_stream = OLD.in_stream AND v.seq = OLD.seq AND v.part = OLD.part AND v.shelf = OLD.shelf AND v.tenant = OLD.tenant); -- @sqlite
+  DELETE FROM vectors WHERE in_stream = OLD.in_stream AND seq = OLD.seq AND part = OLD.part AND shelf = OLD.shelf -- @sqlite
+    AND tenant = OLD.tenant; -- @sqlite
 END; -- @sqlite
 
 CREATE FUNCTION texts_added() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @postgres
@@ -472,6 +479,11 @@ CREATE FUNCTION texts_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @po
   UPDATE shelves s SET texts = s.texts - l.texts, words = s.words - l.words, shorts = s.shorts - l.shorts -- @postgres
   FROM (SELECT tenant, shelf, count(*) AS texts, sum(len) AS words, sum(is_short) AS shorts FROM gone GROUP BY 1, 2) l -- @postgres
   WHERE s.tenant = l.tenant AND s.shelf = l.shelf; -- @postgres
+  WITH less AS (DELETE FROM vectors v USING gone x WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part -- @postgres
+    AND v.shelf = x.shelf AND v.tenant = x.tenant RETURNING v.tenant, v.embedding) -- @postgres
+  UPDATE embeddings e SET gone = e.gone + l.n -- @postgres
+  FROM (SELECT tenant, embedding, count(*) AS n FROM less GROUP BY 1, 2) l -- @postgres
+  WHERE e.tenant = l.tenant AND e.embedding = l.embedding; -- @postgres
   RETURN NULL; -- @postgres
 END $$; -- @postgres
 CREATE TRIGGER texts_gone AFTER DELETE ON texts REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION texts_gone(); -- @postgres
@@ -491,7 +503,7 @@ LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;
 
 ------------------------------------------------------------------------------------------------------------- checks and boot
 
--- On what a value, decision or task rests; see docs/decisions/0041-checks-of-everything.md. name: its number, or a value's name.
+-- Checks of values, decisions and tasks; see docs/decisions/0041-checks-of-everything.md. name: a number, or a value's name.
 CREATE TABLE checks (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -499,12 +511,12 @@ CREATE TABLE checks (
   name TEXT NOT NULL,
   version INTEGER NOT NULL, -- of a value; 0 for all else
   doc_seq INTEGER NOT NULL,
-  PRIMARY KEY (stream, thing, name)
+  PRIMARY KEY (stream, name, thing)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX checks_by_time ON checks (stream, doc_seq);
 CREATE INDEX checks_by_tenant ON checks (tenant, stream, doc_seq);
 
--- What the last boots of a session showed, by handle.
+-- Manifests of the last boots of a session.
 CREATE TABLE boots (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -521,3 +533,40 @@ SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WH
   c.version, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM checks c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.doc_seq;
+
+------------------------------------------------------------------------------------------------------------------- vectors
+
+-- The functions that made vectors of texts; see docs/decisions/0039-vectors.md. `done`: every text up to this batch of the index
+-- has its vectors. `batches` and `gone` count the batches of vectors, and those that went: readers keep bits in memory by them.
+CREATE TABLE embeddings (
+  tenant INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  dims INTEGER NOT NULL,
+  embedding INTEGER NOT NULL,
+  done INTEGER NOT NULL,
+  batches INTEGER NOT NULL,
+  gone INTEGER NOT NULL,
+  PRIMARY KEY (tenant, name, sha256, dims)
+) STRICT, WITHOUT ROWID;
+
+-- The vector of a text: one byte a dimension, and its signs as bits; both empty for a text that has none. It goes with its text.
+CREATE TABLE vectors (
+  tenant INTEGER NOT NULL,
+  embedding INTEGER NOT NULL,
+  in_stream INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  shelf TEXT COLLATE "C" NOT NULL, -- @postgres
+  shelf TEXT NOT NULL, -- @sqlite
+  batch INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  bits BLOB NOT NULL,
+  vector BLOB NOT NULL,
+  PRIMARY KEY (in_stream, seq, part, shelf, embedding, tenant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX vectors_by_batch ON vectors (tenant, embedding, batch, at, actor, bits); -- @sqlite
+CREATE INDEX vectors_by_batch ON vectors (tenant, embedding, batch); -- @postgres
+
+INSERT INTO tables (name, class) VALUES ('embeddings', 'ephemeral'), ('vectors', 'ephemeral');

@@ -41,7 +41,7 @@ class Caller:
         self.core = core
         self.actor = actor
         self.tenant = tenant
-        self.heartbeat = heartbeat or Heartbeat(core, actor)
+        self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
 
     def acting_as(self, actor: str) -> Caller:
         """This caller, for another actor."""
@@ -123,7 +123,7 @@ class AsyncCaller:
         self.core = core
         self.actor = actor
         self.tenant = tenant
-        self.heartbeat = heartbeat or Heartbeat(core, actor)
+        self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
 
     def acting_as(self, actor: str) -> AsyncCaller:
         """This caller, for another actor."""

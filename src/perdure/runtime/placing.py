@@ -29,7 +29,7 @@ from perdure.runtime.usage import usage_of
 log = logging.getLogger("perdure.run")
 
 REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
-HELD_SECONDS = 1.0  # what each further verb of such a program takes
+HELD_SECONDS = 1.0  # the time that each further verb of such a program takes
 Keep = Callable[[tuple[Any, ...], Any], Steps[None]]
 
 
@@ -76,7 +76,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
     try:
         return place, replay.journal.take(place, what, name, mark, given)
     except Changed as changed:
-        driving.hold.stop(changed)  # whatever the program makes of it, nothing more is done
+        driving.hold.stop(changed)  # nothing more is done, whatever the program makes of it
         raise
 
 
@@ -110,7 +110,7 @@ def check_real(driving: Driving, what: str) -> None:
 
 
 def known_of(driving: Driving, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
-    """What is known of the function of a step, with a deadline and retries of its caller's."""
+    """The knowledge about the function of a step, with a deadline and retries of its caller's."""
     known = driving.known(fn)
     return known if timeout is None and retries is None else within(known, fn, timeout, retries)
 
@@ -164,7 +164,7 @@ def step(
 
 
 def _given(driving: Driving, came: Came, noted: Callable[[EffectError], dict[str, Any]]) -> Any:
-    """What the function of a step gave; Failed with what it raised. noted: what is recorded of that.
+    """The result of the function of a step; Failed with what it raised. noted: the record of that.
 
     It is recorded only if the program goes on, so that a run that ends by it can try it again.
     """

@@ -105,6 +105,7 @@ _EMPTY = (
     "DELETE FROM turns WHERE stream = ? AND seq = ?",
     "DELETE FROM texts WHERE in_stream = ? AND seq = ?",
 )
+_PRUNE = "INSERT INTO pruning (tenant) SELECT DISTINCT tenant FROM streams WHERE id IN (SELECT value FROM json_each(?))"
 _EMPTY_CALLS = (
     "DELETE FROM calls WHERE stream = ? AND seq IN (SELECT value FROM json_each(?))"  # no index: once for all
 )
@@ -272,17 +273,17 @@ class SqliteConnection:
             self._empty(writes.empties)
 
     def _empty(self, events: Sequence[tuple[int, int]]) -> None:
-        self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
+        self.raw.execute(_PRUNE, (json.dumps([stream for stream, _ in events]),))
         for text in _EMPTY:
             self.raw.executemany(text, events)
         for stream in {stream for stream, _ in events}:
             self.raw.execute(_EMPTY_CALLS, (stream, json.dumps([seq for of, seq in events if of == stream])))
         self.raw.execute("DELETE FROM pruning")
 
-    def share_blobs(self) -> None:
+    def share_blobs(self, tenant: int) -> None:
         """Nothing to do: whoever writes has the file to itself."""
 
-    def claim_blobs(self) -> None:
+    def claim_blobs(self, tenant: int) -> None:
         """Nothing to do, as above."""
 
     def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:

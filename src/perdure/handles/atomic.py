@@ -59,7 +59,7 @@ class TxCaller(Caller):
         """Run a read verb in this transaction: it sees what was written in it."""
         if self._settled:
             return super().read(verb, *args, **kwargs)
-        reads: Any = self._tx  # what handles read in a session asks for no more than `Reads`
+        reads: Any = self._tx  # handles that read in a session ask for no more than `Reads`
         return verb(reads, *args, **kwargs)
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
@@ -97,7 +97,7 @@ class TxCaller(Caller):
 
 
 class JoinedCaller(TxCaller):
-    """Calls verbs inside the user's own transaction. Who attends a session is not written there: it may stay open long."""
+    """Calls verbs inside the user's own transaction. Attendance of a session is not written there: it may stay open long."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class JoinedCaller(TxCaller):
 
 
 class Atomic:
-    """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
+    """The argument that `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
 
     It is good until `fn` returns: Refused afterwards.
     """
@@ -165,7 +165,7 @@ class Atomic:
 
 
 class Done(NamedTuple):
-    """What `run_atomic` gives: the function's result, and what the commit that follows still has to be told to."""
+    """The result of `run_atomic`: the function's result, and what the commit that follows still has to be told to."""
 
     result: Any
     inside: TxCaller

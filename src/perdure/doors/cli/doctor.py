@@ -49,7 +49,7 @@ HOST_COLUMNS = (
     "perdure doctor --stale",
     "perdure doctor --stale --root . --allow-command 'make -v'",
 )
-@click.option("--stale", is_flag=True, help="What its checks say holds no longer, instead: memories, values, plans.")
+@click.option("--stale", is_flag=True, help="Instead, list memories, values and plans whose checks no longer hold.")
 @click.option(
     "--hosts",
     is_flag=True,

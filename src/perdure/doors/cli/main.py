@@ -118,6 +118,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "views": ("perdure.doors.cli.views", "Sessions as pages: shown, written, brought up to date."),
         "apply": ("perdure.doors.cli.views", "Record what was edited on the page of a session."),
         "merge": ("perdure.doors.cli.merging", "Another branch or clone of a files store into this one."),
+        "index": ("perdure.doors.cli.memory", "Index what was said, and make its vectors, in the background."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
     },

@@ -99,12 +99,12 @@ class AsyncEffect(AsyncActing):
 
     @property
     def tool(self) -> str:
-        """What was called."""
+        """The name of the tool."""
         return self._record.tool
 
     @property
     def result(self) -> Any:
-        """What it gave, once it is committed."""
+        """Its result, once it is committed."""
         return self._record.result
 
     async def refresh(self) -> AsyncEffect:
@@ -115,15 +115,15 @@ class AsyncEffect(AsyncActing):
     async def is_left(self) -> bool:
         """Whether it was sent by somebody who is gone, and nobody has looked since: doubt that is not recorded yet.
 
-        Only reads. Whoever acts with its key, recovers or settles it finds it in doubt.
+        Only reads. A caller that acts with its key, recovers or settles it finds it in doubt.
         """
         return await self._caller.read(left.is_left, self._record, left.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
 
-        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when he did so after
-        a restore, and it may have been sent before.
+        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
+        restore, and it may have been sent before.
         """
         self._check_own()
         acting = acting_in(self._caller, self._stream)
@@ -172,7 +172,7 @@ class AsyncEffect(AsyncActing):
         moving = acting_in(self._caller, self._stream).move(
             arrow, ending, self._record.seq, self._record.attempt, outcome
         )
-        # What became of it is a fact, whatever became of the locks around it.
+        # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
 

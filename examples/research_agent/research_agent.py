@@ -11,7 +11,7 @@ ROUNDS = 12
 
 
 def plan_query(number, known):
-    """The answer of a model; a step: it changes nothing in the world, and its answer is kept."""
+    """Stands for a model. A step: it changes nothing in the outside world, and its answer is kept."""
     return {"query": f"source-{number}", "tokens": 40 + 5 * known}
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Requests(StreamHandle):
-    """What a caller may ask for again after a lost answer."""
+    """Requests that a caller may repeat after a lost answer."""
 
     __slots__ = ()
 

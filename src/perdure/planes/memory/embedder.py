@@ -80,7 +80,7 @@ class Embedder:
         except (TypeError, ValueError) as error:
             raise Invalid(f"{self.name} gave no vectors: {error}"[:300], path="embed") from error
         except Exception as error:
-            hint = "what is searched by words is found all the same"
+            hint = "a search by words still works"
             raise Unavailable(f"{self.name} failed: {error!r}"[:300], path="embed", hint=hint) from error
         if len(found) != len(texts):
             raise Invalid(f"{self.name} gave {len(found)} vectors for {len(texts)} texts", path="embed")
@@ -114,7 +114,7 @@ class Embedder:
 
 
 def embedder_of(embed: Any) -> Embedder | None:
-    """What a store embeds with: by what was passed to `open`. None: the extra's, where it is installed. False: nothing."""
+    """The embedding of a store: by what was passed to `open`. None: the extra's, where it is installed. False: nothing."""
     if embed is False:
         return None
     if embed is None:

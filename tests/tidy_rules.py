@@ -33,8 +33,11 @@ EXEMPT: dict[str, dict[str, str]] = {
     "classes_are_small": {},
     "sql_stands_in_sql_files": {
         "stores/dialect.py": "generates statements from our own table declarations: identifiers only",
+        "stores/statements.py": "`named(e)`, a word that every statement and view may use, stands for a part of one",
         "stores/sqlite.py": "pragmas, savepoints and set-wise flushes have no values in their text",
         "stores/postgres.py": "session settings and set-wise flushes have no values in their text",
+        "stores/pgvector.py": "its schema and size are part of the text, quoted by the server or whole numbers",
+        "evaluation/recall/": "SQLite's own full-text search is what ours is measured beside",
         "stores/asking.py": "the user's own SQL; its views are ours, and the one value in them is quoted by SQLite",
         "doors/cli/query.py": "the help shows what a user may ask",
         "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
@@ -46,6 +49,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/sqlite.py": "as above",
         "stores/postgres.py": "as above",
         "stores/asking.py": "as above",
+        "evaluation/recall/": "as above",
         "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
         "evaluation/recovery/subjects/": "other people's stores, as other people write them",
         "testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
@@ -53,6 +57,7 @@ EXEMPT: dict[str, dict[str, str]] = {
     "only_the_log_and_the_stores_write": {
         "log/": "the one way to write is declared here",
         "stores/": "and carried out here",
+        "evaluation/recall/": "as above",
         "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
         "evaluation/recovery/subjects/": "other people's stores, as other people write them",
         "testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
@@ -86,10 +91,6 @@ EXEMPT: dict[str, dict[str, str]] = {
         "model/words.py": "its stop words are the ones that a text may hold",
     },
 }
-# Pages and packages that `prose_is_plain` does not hold yet: this list only shrinks.
-NOT_YET_PLAIN = (
-    "effects/", "handles/", "runtime/",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import sys
 
 import perdure
 from forked import Program, environment
+from perdure.testing.embedding import HashedEmbedding
 
 
 def remembering(url: str, begin: int) -> Program:
@@ -15,10 +16,31 @@ def remembering(url: str, begin: int) -> Program:
     return Program(*words, stdout=subprocess.PIPE, stderr=None, env=environment(), start_new_session=True, held=False)
 
 
+def reembedding(url: str, name: str) -> Program:
+    words = ("-c", f"from {__name__} import reembed; reembed()", url, name)
+    return Program(*words, stdout=subprocess.PIPE, stderr=None, env=environment(), start_new_session=True, held=False)
+
+
+def reembed() -> None:
+    """Make all vectors anew with an embedding of this name, and print a line before each batch, then for ever."""
+    _, url, name = sys.argv
+    function = HashedEmbedding(name=name)
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        os.write(1, b"batch\n")
+        return function(texts)
+
+    embed.name = name  # type: ignore[attr-defined]
+    with perdure.open(url, embed=embed) as store:
+        while True:
+            store.index()
+            store.scope("project:acme").remember("one more heron")
+
+
 def main() -> None:
     """Remember and supersede under keys, search now and then, and print each key that was acknowledged."""
     _, url, begin = sys.argv
-    with perdure.open(url) as store:
+    with perdure.open(url, embed=HashedEmbedding()) as store:
         scope = store.scope("project:acme")
         for i in range(int(begin), int(begin) + 100_000):
             made = scope.remember(f"heron number n{i}", key=f"a{i}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.sync.store import Store
 
-TIMEOUT_MAX_SECONDS = 1_000_000  # what the timers of every database can hold
+TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every database can hold
 
 
 def open(  # noqa: A001 - perdure.open is the name that users know
@@ -37,6 +37,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     guards: Iterable[Guard] = (),
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
+    embed: Any = None,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
 
@@ -46,12 +47,14 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     lease: seconds without a sign of life after which others take over what this store holds; at least one.
     keep: seconds for which a result that was got outside (of an effect, a step, a model) is kept and tried again while the
     store is away or full; ten minutes by default, none with a clock of your own.
+    embed: a function of a list of texts that gives each a vector, for searching by meaning; by default the one of the extra
+    `embed` where that is installed, with False none. It is never called by what writes.
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
     core, tenant_id = _open_core(
-        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, read_only=read_only
+        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only=read_only
     )
     return Store(Caller(core, actor, tenant_id), owner=True)
 
@@ -68,9 +71,12 @@ def aopen(
     guards: Iterable[Guard] = (),
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
+    embed: Any = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    return Opening(_aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, read_only=read_only))
+    return Opening(
+        _aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only=read_only)
+    )
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
@@ -112,7 +118,7 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
 
 async def _aopen(
     url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, *, read_only: bool,
+    lease: float, keep: float | None, embed: Any, *, read_only: bool,
 ) -> AsyncStore:  # fmt: skip
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
@@ -122,7 +128,7 @@ async def _aopen(
 
     def opened() -> tuple[Core, int]:
         return handover.give(
-            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, keep, read_only=read_only)
+            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, keep, embed, read_only=read_only)
         )
 
     try:
@@ -163,7 +169,7 @@ class _Handover:
 
 def _open_core(
     url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, *, read_only: bool,
+    lease: float, keep: float | None, embed: Any, *, read_only: bool,
 ) -> tuple[Core, int]:  # fmt: skip
     check_name(actor, "actor")
     check_name(tenant, "tenant")
@@ -174,10 +180,14 @@ def _open_core(
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     asked = guards_of(guards)
+    if embed is not None and embed is not False and not callable(embed):
+        hint = "a function of a list of texts that gives a vector for each"
+        raise Invalid(f"expected a function, got {type(embed).__name__}", path="embed", hint=hint)
     core = open_core(
         url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts, lease_seconds=lease
     )
     core.guards = asked
+    core.embed = embed
     core.keep_seconds = core.keep_seconds if keep is None else keep
     try:
         if not read_only:

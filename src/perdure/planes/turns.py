@@ -20,7 +20,7 @@ from perdure.model.records.conversation import Call, Pending, PendingKind, Role,
 from perdure.model.values import digest, to_plain
 from perdure.planes.documents import body_of, stored_value
 from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
-from perdure.planes.origins import check_seq
+from perdure.planes.origins import check_seq, to_refs
 from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.snapshots import one_state
 from perdure.planes.stored import stored_fields, stored_instant, stored_state
@@ -51,11 +51,13 @@ def say(
     key: str | None = None,
     calls: Sequence[Call] = (),
     about: Iterable[str] = (),
+    shown: Iterable[object] = (),
     origin: Mapping[str, Any] | None = None,
 ) -> Turn:
     """Add a turn, or with a key that was used before, give the turn that stands under it.
 
-    origin: where it came from, if it was said elsewhere before; kept as data, no part of what the key stands for.
+    origin: where it came from, if it was said elsewhere before; shown: what the speaker had been shown. Both are kept as data, no
+    part of what the key stands for.
     """
     speaker = _speaker(role)
     made = _checked_calls(calls, speaker) if calls else ()
@@ -68,13 +70,15 @@ def say(
             return _same(said, Turn(0, speaker, content, made, said.at, "", key), f"key {key!r}", "key")
     for i, call in enumerate(made):
         _refuse_known(tx, stream, call.id, f"calls[{i}].id")
+    seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
     change = Change(
-        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc,
+        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
         subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
     ref = stream.ref(seq)
-    return Turn(seq, speaker, content, made, to_datetime(tx.now), tx.actor, key, ref=ref, origin=doc.get("origin"))
+    at = to_datetime(tx.now)
+    return Turn(seq, speaker, content, made, at, tx.actor, key, ref=ref, origin=doc.get("origin"), shown=tuple(seen))
 
 
 def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
@@ -289,7 +293,7 @@ def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     error = bool(doc.get("error"))
     said_as, when = stored_state(Role, role, path), stored_instant(at, path)
     origin = stored_value(doc.get("origin"), path)
-    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin)
+    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin, tuple(body.refs))
 
 
 def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:

@@ -149,6 +149,7 @@ class Core:
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
+        self.embed: Any = None  # makes vectors of texts (`planes.memory.embedder`); None: the extra's, False: nothing
         self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes, plain_text=engine.plain_text_blobs)
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded

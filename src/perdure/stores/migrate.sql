@@ -48,7 +48,7 @@ SELECT integrity_check FROM pragma_integrity_check() LIMIT 1
 SELECT count(*) FROM pragma_foreign_key_check()
 
 -- table_names: every table that is copied, those that others refer to first; the index of what was said is made anew.
-SELECT name FROM tables WHERE name NOT IN ('meta', 'tables', 'pruning', 'texts', 'postings', 'terms', 'shelves', 'indexing')
+SELECT name FROM tables WHERE name NOT IN ('meta', 'tables', 'pruning', 'texts', 'postings', 'terms', 'shelves', 'indexing', 'embeddings', 'vectors')
 ORDER BY CASE name WHEN 'tenants' THEN 0 WHEN 'streams' THEN 1 ELSE 2 END, name
 
 -- table_columns: PostgreSQL only; the columns of a table that mean something elsewhere too.

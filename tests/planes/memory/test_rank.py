@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.planes.memory.rank import NEAR_EVENTS, Scored, Sizes, Text, rank, weight_of
+from perdure.planes.memory.rank import NEAR_EVENTS, VECTOR_SHARE, Near, Scored, Sizes, Text, rank, wanted, weight_of
 
 SIZES = Sizes(texts=100, words=1000, shorts=100)
 WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}
@@ -16,7 +16,7 @@ def text(
 
 def order(*texts: Text, found: list[int] | None = None) -> list[Scored]:
     places = [each.place for each in texts if found is None or each.place[1] in found]
-    return rank(texts, places, WEIGHTS, SIZES)
+    return rank(texts, wanted(texts, places), WEIGHTS, SIZES)
 
 
 def test_rare_words_weigh_more_and_none_weighs_nothing() -> None:
@@ -57,3 +57,28 @@ def test_the_order_does_not_depend_on_the_order_of_the_input() -> None:
 
 def test_nothing_is_found_among_nothing() -> None:
     assert rank([], [], {}, Sizes(0, 0, 0)) == []
+
+
+def near(cosines: dict[int, float], floor: float = 0.0, cut: float = 0.3) -> Near:
+    return Near({(1, seq, 0, "task"): cosine for seq, cosine in cosines.items()}, floor, cut)
+
+
+def test_words_and_vectors_are_joined_as_shares_of_the_best() -> None:
+    texts = [text(seq, {"rare": 1} if seq < 3 else {}, shelf="task") for seq in range(1, 5)]
+    found = rank(texts, [each.place for each in texts], WEIGHTS, SIZES, near({1: 0.1, 2: 0.8, 3: 0.8, 4: 0.2}))
+    assert [each.text.of_seq for each in found] == [2, 1, 3] or [each.text.of_seq for each in found] == [2, 3, 1]
+    scores = {each.text.of_seq: round(each.score, 6) for each in found}
+    assert scores == {2: 1.0, 3: VECTOR_SHARE, 1: round(VECTOR_SHARE / 8 + 1 - VECTOR_SHARE, 6)}
+    assert 4 not in scores  # no word in common, and no nearer than what is unrelated
+
+
+def test_a_text_without_a_vector_is_judged_by_its_words_alone() -> None:
+    texts = [text(seq, {"rare": 1}, shelf="task") for seq in (1, 2)]
+    found = rank(texts, [each.place for each in texts], WEIGHTS, SIZES, near({1: 0.8}))
+    assert {each.text.of_seq: (each.score, each.cosine) for each in found} == {1: (1.0, 0.8), 2: (1.0, None)}
+
+
+def test_where_nothing_is_near_the_words_decide() -> None:
+    texts = [text(1, {"rare": 1}, shelf="task"), text(2, {}, shelf="task")]
+    places = [each.place for each in texts]
+    assert rank(texts, places, WEIGHTS, SIZES, near({1: -0.2, 2: -0.1})) == rank(texts, places, WEIGHTS, SIZES)

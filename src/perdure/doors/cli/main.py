@@ -118,8 +118,14 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "views": ("perdure.doors.cli.views", "Sessions as pages: shown, written, brought up to date."),
         "apply": ("perdure.doors.cli.views", "Record what was edited on the page of a session."),
         "merge": ("perdure.doors.cli.merging", "Another branch or clone of a files store into this one."),
+        "index": ("perdure.doors.cli.memory", "Index what was said, and make its vectors, in the background."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
+    },
+    "Coding agents": {
+        "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),
+        "hook": ("perdure.doors.cli.hook", "Answer the hook of a coding agent's host."),
+        "install": ("perdure.doors.cli.install", "Write a host's configuration, or take it back."),
     },
     "Begin": {
         "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),

@@ -13,7 +13,7 @@ from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import record_of, records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_page
 from perdure.errors import NotFound, ReadOnly
-from perdure.model.records.memories import MemoryKind, MemoryStatus, SearchKind
+from perdure.model.records.memories import ByVectors, MemoryKind, MemoryStatus, SearchKind
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -47,6 +47,8 @@ FOUND_COLUMNS = (
     Column("at", lambda found: found.at),
     prose("why", lambda found: str(found.why)),
 )
+
+FOLLOW_WAIT = "30s"
 
 _session = click.option("--session", metavar="NAME", help="In this session.", shell_complete=session_names)
 _scope = click.option("--scope", metavar="NAME", help="In this scope, such as user:alice or project:acme.")
@@ -208,6 +210,38 @@ def search(asked: Asked, *, query: str, kinds: tuple[str, ...], speaker: str | N
         _say_incomplete(found)
 
 
+@command("index", "perdure index", "perdure index --follow", "perdure index --json")
+@click.option("--follow", is_flag=True, help="Go on as things are said, until it is stopped.")
+@writes
+def index(asked: Asked, *, follow: bool) -> None:
+    """Index everything that was said, and make the vectors that are missing, so that no search waits for it.
+
+    It can be stopped at any time: the next one continues. Vectors need the extra `embed`; without it words are indexed alone.
+    """
+    with asked.open() as store:
+        cursor = store.feed_end()
+        _say_indexed(asked, _indexed(store))
+        while follow:
+            page = store.feed(cursor, limit=1_000, wait=FOLLOW_WAIT)
+            cursor = page.next
+            if page:
+                _indexed(store)
+
+
+def _indexed(store: Store) -> Any:
+    from perdure.doors.cli.progress import progress  # noqa: PLC0415 - only where something takes long
+
+    with progress("index") as step:
+        return store.index(lambda _what, done, total: step(done, total))
+
+
+def _say_indexed(asked: Asked, indexed: Any) -> None:
+    if asked.as_json:
+        say_json(indexed)
+        return
+    say_facts({"texts": indexed.texts, "vectors": indexed.vectors, "embedding": indexed.embedding or "none"})
+
+
 def searchable(asked: Asked) -> Store:
     """The store, open for writing its index; where nothing can be written, for reading alone."""
     try:
@@ -252,6 +286,16 @@ def _say_memory(asked: Asked, record: Any, what: str) -> None:
     note(what)
 
 
+_BY_WORDS = {
+    ByVectors.OFF: "found by words alone: no embedding is installed (pip install 'perdure[embed]')",
+    ByVectors.SOME: "not everything has its vector yet: `perdure index` makes them",
+    ByVectors.UNREAD: "found by words alone: the embedding does not know the language of the query",
+    ByVectors.FAILED: "found by words alone: the embedding failed",
+}
+
+
 def _say_incomplete(found: Any) -> None:
+    if found.vectors in _BY_WORDS:
+        note(_BY_WORDS[found.vectors])
     if not found.complete:
         note("the store can only be read: what was said since the last search is not among this")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from os import PathLike
@@ -12,9 +12,9 @@ from perdure.boot import checking, stale
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.checks import CheckResult, standing_of
-from perdure.model.records.memories import Found, MemoryKind, MemoryRecord, MemoryStatus, Why
+from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRecord, MemoryStatus, Why
 from perdure.model.refs import Ref
-from perdure.planes.memory import making, memories, search
+from perdure.planes.memory import making, memories, search, upkeep
 from perdure.planes.memory.search import Results
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
@@ -47,7 +47,7 @@ class AsyncMemory(AsyncStreamHandle):
 
     @property
     def text(self) -> str:
-        """What is remembered."""
+        """The text of the memory."""
         return self._record.text
 
     @property
@@ -154,6 +154,11 @@ class AsyncHit:
         self.standing = standing_of(outcomes)
         self.outcomes = tuple(outcomes)
 
+    @property
+    def ref(self) -> Ref:
+        """How others refer to the memory: `session.say(…, shown=hits)`."""
+        return self.memory.ref
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.memory!r}, {self.score:.3f}, {str(self.why)!r})"
 
@@ -191,7 +196,7 @@ async def _recall(
         AsyncHit(AsyncMemory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
         for each, outcomes in zip(found, judged, strict=True)
     ]
-    return Results(hits, complete=found.complete)
+    return Results(hits, complete=found.complete, vectors=found.vectors)
 
 
 class AsyncMemories(AsyncStreamHandle):
@@ -304,7 +309,8 @@ class AsyncMemories(AsyncStreamHandle):
 
         It reads this session, the scopes that its labels name, and the scope `tenant`; or the `scopes` that are named
         ("session": this one). at: what held at that instant, superseded memories included. tags, about: it has all of these.
-        Everything that was committed before is found. What it returns is counted as used; beyond that it writes only the index.
+        Everything that was committed before is found. Returned memories are counted as used; beyond that it writes only the
+        index.
         Checks of what it returns are run, for a second at most; each hit's `standing` is holds, stale or unknown. root: what
         their relative paths start from, instead of the folder that the writer was in. commands: the commands, as lists, that
         checks may run: no other one is. urls: the addresses below which checks may ask for pages. models: those that are
@@ -359,6 +365,17 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         caller = self._caller
         found = await caller.work(stale.checked, caller.core, caller.tenant, looking)
         return [AsyncChecked(caller, each) for each in found]
+
+    async def index(self, tell: Callable[[str, int, int], None] | None = None) -> Indexed:
+        """Bring the index up to date, and the vectors where the store has an embedding, however long it takes.
+
+        Nobody has to call it: a search indexes what was said since the last one, and embeds a few texts. It is for large
+        backlogs, for another embedding, and for the background (`perdure index`). Stopped anywhere, the next call continues.
+        tell: called with "events" or "vectors", how many are done, and of how many. Raises ReadOnly, and Unavailable or Invalid
+        when the embedding fails: what was done is kept.
+        """
+        self._caller.check_may_search()
+        return await self._caller.work(upkeep.bring_up_to_date, self._caller.core, self._caller.tenant, tell)
 
     async def search(
         self,

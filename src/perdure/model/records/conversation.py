@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from perdure.model.refs import Ref
 from perdure.model.types import registered
 
 
@@ -60,7 +61,7 @@ class Turn(msgspec.Struct, frozen=True):
     failed.
 
     `ref` is what decisions, tasks and others refer to it by. `origin` is where an imported turn came from: its format
-    there, its id and its instant.
+    there, its id and its instant. `shown` refers to what its speaker was shown before: memories, turns, decisions.
     """
 
     seq: int
@@ -74,6 +75,7 @@ class Turn(msgspec.Struct, frozen=True):
     error: bool = False
     ref: Any = None
     origin: Any = None
+    shown: tuple[Ref, ...] = ()
 
 
 class Cover(msgspec.Struct, frozen=True):

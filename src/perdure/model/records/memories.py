@@ -55,6 +55,16 @@ class SearchKind(enum.StrEnum):
     MEMORY = "memory"
 
 
+class ByVectors(enum.StrEnum):
+    """How far a search went by vectors, besides words."""
+
+    OFF = "off"  # the store has no embedding: words alone
+    SOME = "some"  # not every text has its vector yet: `perdure index` makes them
+    ALL = "all"
+    UNREAD = "unread"  # the embedding does not know the language of the query: words alone
+    FAILED = "failed"  # the embedding failed, or gave the query no vector: words alone
+
+
 class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A memory: what is known, where it came from, and for which time it holds.
 
@@ -90,19 +100,24 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class Why(msgspec.Struct, frozen=True):
     """Why something was found: the words that it shares with the query (as stems), its own and those that the turns around it
-    lent, how old it is, and where it came from.
+    lent, how old it is, and where it came from. vector: how near it is in meaning (a cosine), where that was asked; user_said:
+    it counts for more, because a user said it.
     """
 
     words: tuple[str, ...]
     lent: tuple[str, ...]
     age: timedelta
     source: str
+    vector: float | None = None
+    user_said: bool = False
 
     def __str__(self) -> str:
         """One line for people."""
         own = f"words: {', '.join(self.words)}" if self.words else ""
         around = f"words around it: {', '.join(self.lent)}" if self.lent else ""
-        return "; ".join(filter(None, (own, around, f"{_shown(self.age)} old", self.source)))
+        near = f"near in meaning: {self.vector:.2f}" if self.vector is not None else ""
+        person = "said by the user" if self.user_said else ""
+        return "; ".join(filter(None, (own, around, near, person, f"{_shown(self.age)} old", self.source)))
 
 
 def _shown(age: timedelta) -> str:
@@ -110,6 +125,14 @@ def _shown(age: timedelta) -> str:
         if age.total_seconds() >= seconds:
             return f"{int(age.total_seconds() // seconds)} {unit}"
     return f"{int(age.total_seconds())} s"
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """What is indexed: how many texts, how many of them as vectors too, and by which embedding (None: the store has none)."""
+
+    texts: int
+    vectors: int
+    embedding: str | None
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ restored or `words` gives other words. Callers: `search`. Keeps P8 (a search cos
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,19 +33,22 @@ from perdure.stores.tx import LOG, Tx
 Q = Statements("perdure.planes.memory", "index.sql")
 
 BATCH_EVENTS = 1_000
+PATIENT_EVENTS = 200
 CLEAR_TEXTS = 2_000
 
+Tell = Callable[[int, int], None]  # up to which position it is done, and where it ends
 Key = tuple[int, int, int, str]  # stream, event, part, shelf
 _encode = msgspec.json.Encoder().encode
 
 
 class Place(NamedTuple):
-    """How far an index is: of which epoch, up to where, by which words. As `indexing` keeps it."""
+    """How far an index is: of which epoch, up to where, by which words, in how many batches. As `indexing` keeps it."""
 
     epoch: int
     xid: int
     pos: int
     version: int
+    added: int
 
 
 class Text(NamedTuple):
@@ -71,50 +75,58 @@ class Batch(NamedTuple):
     clears: bool = False
 
 
-def catch_up(core: Core, tenant: int) -> bool:
+def catch_up(core: Core, tenant: int, *, patient: bool = False, tell: Tell | None = None) -> bool:
     """Index everything that is committed now; whether the index has all of it (a store that is only read adds nothing).
 
-    Blocking work. TimedOut when it takes longer than the store's timeout: what was done is kept, and the next one continues.
+    Blocking work. TimedOut when it takes longer than the store's timeout, unless it is patient: what was done is kept, and the
+    next one continues. A patient one adds less at a time, so that others get in between.
     """
     deadline = time.monotonic() + core.timeout_seconds
     after: Position | None = None
     end: Position | None = None
     while True:
-        batch = core.read(gather, after, end, tenant=tenant)
+        batch = core.read(gather, after, end, PATIENT_EVENTS if patient else BATCH_EVENTS, tenant=tenant)
         if batch is None:
             return True
         try:
             added = core.write(put, batch, actor="", tenant=tenant)
         except ReadOnly:
+            if patient:
+                raise
             added = core.read(holds, batch, tenant=tenant)
             if not added:
                 return False
         after, end = (batch.until, batch.end) if added and not batch.clears else (None, None)
-        if time.monotonic() > deadline:
+        if tell is not None:
+            tell(batch.until.pos, max(batch.end.pos, batch.until.pos))
+        if not patient and time.monotonic() > deadline:
             hint = "search again: it continues where it stopped; or open the store with a longer timeout"
             raise TimedOut("the index is not complete yet", path="search", hint=hint)
 
 
-def gather(reads: Reads, after: Position | None = None, end: Position | None = None) -> Batch | None:
+def gather(
+    reads: Reads, after: Position | None = None, end: Position | None = None, limit: int = BATCH_EVENTS
+) -> Batch | None:
     """The next events with their words, after a position (None: the index's own) and up to an end (None: what is
     committed now). None when there are none.
     """
     epoch = feed.epoch_of(reads)
     found = _place(reads)
     if found is not None and (found.epoch, found.version) != (epoch, VERSION):
-        return Batch(found, Place(epoch, 0, 0, VERSION), Position(), [], (0, 0), Position(), clears=True)
+        return Batch(found, Place(epoch, 0, 0, VERSION, found.added), Position(), [], (0, 0), Position(), clears=True)
     start = after or (Position(found.xid, found.pos) if found else Position())
     safe = Position(*reads.query(LOG.feed_end)[0])
     end = end or Position(*reads.query(Q.feed_visible_end)[0])
     if end <= start:
         return None
-    events, until = feed.events_between(reads, start, end, BATCH_EVENTS)
+    events, until = feed.events_between(reads, start, end, limit)
     if not events and found is not None and safe <= start:
         return None
     kept = max(min(until, safe), Position(found.xid, found.pos) if found else Position())
     items = [item for event in events for item in _items(reads, event)]
     span = (min(event.position for event in events), max(event.position for event in events)) if events else (0, 0)
-    return Batch(found, Place(epoch, *kept, VERSION), until, items, span, end)
+    place = Place(epoch, *kept, VERSION, found.added + 1 if found else 1)
+    return Batch(found, place, until, items, span, end)
 
 
 def _place(reads: Reads) -> Place | None:
@@ -149,15 +161,15 @@ def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
 
 def put(tx: Tx, batch: Batch) -> bool:
     """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
-    tx.query(Q.index_lock)
+    tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
-    found = Place(row["epoch"], row["xid"], row["pos"], row["version"]) if row else None
+    found = Place(*(row[column] for column in Place._fields)) if row else None
     if found != batch.found:
         return False
     if batch.clears and not _clear(tx):
         return True
     for key, text in _standing(tx, batch).items():
-        tx.touch(TEXTS, _named(key), None if text is None else text._asdict())
+        tx.touch(TEXTS, _named(key), None if text is None else text._asdict() | {"added": batch.place.added})
     tx.touch(INDEXING, {}, batch.place._asdict())
     return True
 

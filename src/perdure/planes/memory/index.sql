@@ -8,13 +8,13 @@ SELECT coalesce(max(xid::text::bigint), 0), coalesce(max(pos), 0)
 FROM (SELECT xid, pos FROM events ORDER BY xid DESC, pos DESC LIMIT 1) newest
 
 -- indexing_get: how far the index of a tenant is.
-SELECT epoch, xid, pos, version FROM indexing WHERE tenant = :tenant
+SELECT epoch, xid, pos, version, added FROM indexing WHERE tenant = :tenant
 
 -- index_lock: one at a time may add to the index; SQLite's file is locked anyway.
 SELECT 1
 
 -- index_lock @postgres: also against those who empty events (stores/postgres.py): an emptied text must not be indexed after.
-SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema()))
+SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema() || '.' || :tenant::bigint))
 
 -- events_emptied_among: the events of a range that have lost their bodies.
 SELECT stream, seq FROM events WHERE pos >= :first AND pos <= :last AND body IS NULL

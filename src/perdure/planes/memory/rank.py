@@ -1,8 +1,9 @@
-"""Ranking: BM25 over our words, with the context of short turns and the weight of a person's. Pure, so that every store ranks
-alike (P9). Callers: `search`.
+"""Ranking: BM25 over our words, with the context of short turns and the weight of a person's, and how near texts are as
+vectors, if they have some. Pure, so that every store ranks alike (P9). Callers: `search`.
 
 A turn of up to 400 characters is lent the words of the two turns before and after it, at 0.3 of their weight: often it only
-answers them. A user's turn gets 0.2 of the best score on top. Both figures are measured (docs/decisions/0021-memory.md).
+answers them. A user's turn gets 0.2 of the best score on top. Words and vectors are joined by their scores, each as a share of
+the best one: 0 is what has nothing to do with the query. All figures are measured (docs/decisions/0021 and 0039).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ LENT_WEIGHT = 0.3
 NEIGHBOURS = 2
 NEAR_EVENTS = 8  # two turns with more events between them are no neighbours
 USER_BONUS = 0.2
+VECTOR_SHARE = 0.5  # of a score, where there are vectors; the rest is of the words
 
 Place = tuple[int, int, int, str]  # stream, event, part, shelf
 
@@ -34,12 +36,23 @@ class Text(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A text with its score, the words of its own that match, and those that its neighbours lent."""
+    """A text with its score, the words of its own that match, those that its neighbours lent, and how near it is."""
 
     text: Text
     score: float
     words: tuple[str, ...]
     lent: tuple[str, ...]
+    cosine: float | None = None
+
+
+class Near(NamedTuple):
+    """How near texts are to a query as vectors: the cosine of each that has one. floor: that of what has nothing to do with the
+    query; cut: what must be reached by a text that shares no word with it.
+    """
+
+    cosines: Mapping[Place, float]
+    floor: float
+    cut: float
 
 
 class Sizes(NamedTuple):
@@ -65,19 +78,46 @@ def weight_of(sizes: Sizes, count: int) -> float:
     return math.log(1 + (max(sizes.texts - count, 0) + 0.5) / (count + 0.5))
 
 
-def rank(texts: Iterable[Text], found: Collection[Place], weights: Mapping[str, float], sizes: Sizes) -> list[Scored]:
-    """The texts that were found, and those that they lend words to, best first. texts: these, with those around them."""
+def wanted(texts: Iterable[Text], found: Collection[Place]) -> set[Place]:
+    """The places that may be ranked: those that were found by words, and those that they lend words to."""
+    turns = _Turns(texts)
+    return {near.place for place in found for near in turns.around(place)}.union(found)
+
+
+def rank(
+    texts: Collection[Text], places: Collection[Place], weights: Mapping[str, float], sizes: Sizes, near: Near | None = None
+) -> list[Scored]:  # fmt: skip
+    """The texts at these places, best first. texts: these, with those around them."""
     by_place = {text.place: text for text in texts}
-    turns = _Turns(by_place.values())
-    wanted = {near.place for place in found for near in turns.around(place)}.union(found)
-    scored = [_scored(by_place[place], turns.around(place), weights, sizes) for place in wanted if place in by_place]
-    best = max((each.score for each in scored), default=0.0)
+    turns = _Turns(texts)
+    scored = [_scored(by_place[place], turns.around(place), weights, sizes) for place in places if place in by_place]
+    joined = scored if near is None else _joined(scored, near)
+    best = max((each.score for each in joined), default=0.0)
     lifted = [
         each._replace(score=each.score + USER_BONUS * best) if each.text.user_said else each
-        for each in scored
+        for each in joined
         if each.score
     ]
     return sorted(lifted, key=lambda each: (-round(each.score, 9), -each.text.at, each.text.place[1:], each.text.place))
+
+
+def _joined(scored: list[Scored], near: Near) -> list[Scored]:
+    """Scores of words and of vectors as one. A text without a vector is judged by its words alone."""
+    best_words = max((each.score for each in scored), default=0.0)
+    room = max(near.cosines.values(), default=near.floor) - near.floor
+    if room <= 0:
+        return scored
+    joined: list[Scored] = []
+    for each in scored:
+        by_words = each.score / best_words if best_words else 0.0
+        cosine = near.cosines.get(each.text.place)
+        if cosine is None:
+            joined.append(each._replace(score=by_words))
+        elif by_words or cosine >= near.cut:
+            by_vector = max(0.0, (cosine - near.floor) / room)
+            score = VECTOR_SHARE * by_vector + (1 - VECTOR_SHARE) * by_words
+            joined.append(each._replace(score=score, cosine=cosine))
+    return joined
 
 
 class _Turns:

@@ -1,6 +1,7 @@
-"""Recall and search: what shares words with a query, best first, and why.
+"""Recall and search: what answers a query, by its words and by its meaning, best first, and why.
 
-    words of the query ─▶ how rare each is ─▶ the best texts by SQL ─▶ the turns around them ─▶ `rank` ─▶ what is shown
+    words of the query  ─▶ how rare each is ─▶ the best texts by SQL ─▶ the turns around them ─┐
+    vector of the query ─▶ the nearest texts (`nearest`), where the store has an embedding ────┴─▶ `rank` ─▶ what is shown
 
 A search finds everything that was committed before it began (`index.catch_up`). A query is only words: it has no operators.
 Callers: the handles. Keeps P8, P9, P11, P15.
@@ -9,28 +10,32 @@ Callers: the handles. Keeps P8, P9, P11, P15.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from perdure.errors import Invalid, NotFound
+from perdure.errors import Invalid, NotFound, ReadOnly, Unavailable
 from perdure.log.change import Stream
 from perdure.log.event import decode_body
 from perdure.log.upcast import upcast
 from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
-from perdure.model.records.memories import Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
+from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
 from perdure.model.words import words
 from perdure.planes import conversation
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
-from perdure.planes.memory import index, memories
-from perdure.planes.memory.rank import NEAR_EVENTS, Place, Scored, Sizes, Text, rank, weight_of
+from perdure.planes.memory import index, memories, vectors
+from perdure.planes.memory.embedder import Embedder, embedder_of
+from perdure.planes.memory.nearest import Sought, Within, bits_for, cosines_at, nearest
+from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, Scored, Sizes, Text, rank, wanted, weight_of
 from perdure.planes.memory.scopes import read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, said_by, shelves_of
 from perdure.planes.spans import Instant, between, store_now
+from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
@@ -45,17 +50,22 @@ POSTINGS_MAX = 40_000  # that are looked at for one query: of the rarest words, 
 CANDIDATES = 60
 CANDIDATES_MAX = 2_000
 EXCERPT_CHARS = 300
+EMBEDDED_FIRST = 32  # texts that a search embeds before it looks; the others wait for `perdure index`
+# From the mean of what is unrelated: down to where nearness begins, up to what a text without a common word must reach.
+SCATTERS = 2.0
+log = logging.getLogger("perdure.memory")
 _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
 class Results(list[T]):
     """The hits, best first. complete: whether everything was searched; a store that is only read may have an index that lags
-    behind, and cannot bring it up to date.
+    behind, and cannot bring it up to date. vectors: how far it went by meaning, too.
     """
 
-    def __init__(self, found: Iterable[T] = (), *, complete: bool = True) -> None:
+    def __init__(self, found: Iterable[T] = (), *, complete: bool = True, vectors: ByVectors = ByVectors.OFF) -> None:
         super().__init__(found)
         self.complete = complete
+        self.vectors = vectors
 
 
 class Asked(NamedTuple):
@@ -65,6 +75,7 @@ class Asked(NamedTuple):
     shelves: list[str]
     streams: list[int] | None = None
     filters: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    near: Sought | None = None
 
 
 class Recalled(NamedTuple):
@@ -99,16 +110,17 @@ def recall(
     only = _kinds(MemoryKind, kinds)
     marks = _names(tags, "tags"), _names(about, "about")
     complete = index.catch_up(core, tenant)
-    found = core.read(_recall, stream, sought, count, only, scopes, at, marks, since, tenant=tenant)
+    by_vectors, near = _near(core, tenant, query)
+    found = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
     used = [(each.stream, each.memory.seq) for each in found]
     if used and complete and counted:
         core.write(memories.count_uses, used, actor="", tenant=tenant)
-    return Results(found, complete=complete)
+    return Results(found, complete=complete, vectors=by_vectors)
 
 
 def _recall(
-    reads: Reads, stream: Stream | None, sought: list[str], count: int, kinds: list[MemoryKind], scopes: Iterable[str] | None,
-    at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
+    reads: Reads, stream: Stream | None, sought: list[str], near: Sought | None, count: int, kinds: list[MemoryKind],
+    scopes: Iterable[str] | None, at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
 ) -> list[Recalled]:  # fmt: skip
     now = store_now(reads)
     moment = now if at is None else instant_us(at, now, "at")
@@ -120,6 +132,7 @@ def _recall(
         None if readable is None else [each.id for each in readable],
         between(reads, since, None)._asdict()
         | {"tag": tags[0] if tags else None, "about": about[0] if about else None},
+        near,
     )
     streams = {each.id: each for each in readable or ()}
     narrow_first = {number: i for i, number in enumerate(streams)}
@@ -157,7 +170,7 @@ def _recalled(
     said = f"{record.kind} of {record.scope_kind} {record.scope}" + (f", from {source}" if source else "")
     newest = record.confirmed_at or record.at
     age = timedelta(microseconds=max(0, now - instant_us(newest, 0)))
-    return Recalled(stream, record, round(each.score, 6), Why(each.words, each.lent, age, said))
+    return Recalled(stream, record, round(each.score, 6), _why(each, age, said))
 
 
 # -- everything ----------------------------------------------------------------------------------------------
@@ -180,17 +193,18 @@ def search(
     shelves = shelves_of(_kinds(SearchKind, kinds))
     speaker = None if actor is None else check_name(actor, "actor")
     complete = index.catch_up(core, tenant)
-    found = core.read(_search, sought, shelves, session, speaker, since, until, count, tenant=tenant)
-    return Results(found, complete=complete)
+    by_vectors, near = _near(core, tenant, query)
+    found = core.read(_search, sought, near, shelves, session, speaker, since, until, count, tenant=tenant)
+    return Results(found, complete=complete, vectors=by_vectors)
 
 
 def _search(
-    reads: Reads, sought: list[str], shelves: list[str], session: str | None, actor: str | None, since: Instant | None,
-    until: Instant | None, count: int,
+    reads: Reads, sought: list[str], near: Sought | None, shelves: list[str], session: str | None, actor: str | None,
+    since: Instant | None, until: Instant | None, count: int,
 ) -> list[Found]:  # fmt: skip
     ends = None if session is None else _streams_of(reads, session)
     filters = between(reads, since, until)._asdict() | {"actor": actor}
-    asked = Asked(sought, shelves, None if ends is None else list(ends), filters)
+    asked = Asked(sought, shelves, None if ends is None else list(ends), filters, near)
     now = store_now(reads)
     streams: dict[int, Stream] = {}
     found: list[Found] = []
@@ -229,7 +243,7 @@ def _shown(reads: Reads, stream: Stream, each: Scored, now: int) -> Found | None
     body.doc = body_of(reads, event.body).doc
     said = said_by(event, body)
     part = parts_of(said.text)[text.place[2]] if said else ""
-    why = Why(each.words, each.lent, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
+    why = _why(each, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
     return Found(
         kind, stream.kind, stream.name, text.of_seq, excerpt(part, each.words), text.actor, to_datetime(text.at),
         round(each.score, 6), why, stream.ref(text.of_seq),
@@ -263,14 +277,29 @@ def excerpt(text: str, matched: Sequence[str]) -> str:
 def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
     """The best texts, each thing once, and whether there may be more."""
     counted = [row for row in reads.query(Q.shelves_counted, tenant=reads.tenant) if row[0] in asked.shelves and row[1]]
-    shelves = [row[0] for row in counted]
+    asked = asked._replace(shelves=[row[0] for row in counted])
     sizes = Sizes(*(sum(row[column] for row in counted) for column in (1, 2, 3)))
-    lists = {"tenant": reads.tenant, "shelves": json.dumps(shelves)}
-    rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words)) if sizes.texts else []
-    counts = dict(sorted(rows, key=lambda row: (row[1], row[0]))[:WORDS_MAX])
-    if not counts:
+    if not sizes.texts:
         return [], False
+    weights, by_words = _by_words(reads, asked, sizes, limit)
+    within = Within(asked.shelves, asked.streams, asked.filters)
+    by_vector = nearest(reads, asked.near, within, limit) if asked.near else []
+    around = "turn" in asked.shelves
+    texts = _texts(reads, list(dict.fromkeys([*by_words, *by_vector])), set(weights), around=around)
+    places = sorted(wanted(texts, by_words).union(by_vector))
+    near = _nearness(reads, asked.near, places) if asked.near else None
+    ranked = [each for each in rank(texts, places, weights, sizes, near) if _fits(each.text, asked.filters)]
+    return _each_once(ranked), max(len(by_words), len(by_vector)) >= limit
+
+
+def _by_words(reads: Reads, asked: Asked, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
+    """What each word of the query weighs, and the places with the best scores by them."""
+    lists = {"tenant": reads.tenant, "shelves": json.dumps(asked.shelves)}
+    rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words))
+    counts = dict(sorted(rows, key=lambda row: (row[1], row[0]))[:WORDS_MAX])
     weights = {word: weight_of(sizes, count) for word, count in counts.items()}
+    if not counts:
+        return weights, []
     found = reads.query(
         Q.texts_best,
         **lists,
@@ -281,10 +310,51 @@ def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
         limit=limit,
         **asked.filters,
     )
-    places = [(row[0], row[1], row[2], row[3]) for row in found]
-    texts = _texts(reads, places, set(weights), around="turn" in shelves)
-    ranked = [each for each in rank(texts, places, weights, sizes) if _fits(each.text, asked.filters)]
-    return _each_once(ranked), len(found) >= limit
+    return weights, [(row[0], row[1], row[2], row[3]) for row in found]
+
+
+def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None]:
+    """The query as a vector, if the store has an embedding; a few texts that have no vector yet are given theirs first.
+
+    An embedding that fails does not keep anything from being found by words.
+    """
+    embedder = embedder_of(core.embed)
+    if embedder is None:
+        return ByVectors.OFF, None
+    core.embed = embedder
+    try:
+        try:
+            complete = vectors.catch_up(core, tenant, embedder, texts_max=EMBEDDED_FIRST)
+        except ReadOnly:
+            complete = core.read(vectors.is_complete, embedder, tenant=tenant)
+        if not embedder.reads(query):
+            return ByVectors.UNREAD, None
+        (vector,) = embedder.vectors([query])
+        if vector is None:
+            return ByVectors.FAILED, None
+        unrelated, scatter = embedder.unrelated(vector)
+    except Unavailable as error:
+        if error.path != "embed":
+            raise
+        log.warning("searched by words alone: %s", error)
+        return ByVectors.FAILED, None
+    state, near = core.read(_stored, embedder, tenant=tenant)
+    reach = SCATTERS * scatter
+    sought = Sought(vector, state, unrelated - reach, unrelated + reach, bits_for(core, tenant), near)
+    return (ByVectors.ALL if complete else ByVectors.SOME), sought
+
+
+def _stored(reads: Any, embedder: Embedder) -> tuple[vectors.State, pgvector.Near | None]:
+    return vectors.state_of(reads, embedder), pgvector.find(reads)
+
+
+def _nearness(reads: Reads, sought: Sought, places: list[Place]) -> Near:
+    return Near(cosines_at(reads, sought, places), sought.floor, sought.cut)
+
+
+def _why(each: Scored, age: timedelta, source: str) -> Why:
+    near = None if each.cosine is None else round(each.cosine, 4)
+    return Why(each.words, each.lent, age, source, near, each.text.user_said)
 
 
 def _fits(text: Text, filters: dict[str, Any]) -> bool:

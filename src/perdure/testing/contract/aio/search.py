@@ -261,6 +261,25 @@ class AsyncSearchContract:
             for query in ("!!! ??? …", "the of and", "zzz"):
                 assert await store.search(query) == []
 
+    async def test_what_a_model_was_shown_is_kept_with_its_turn(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            asked = await session.say("user", "How do I run the tests?")
+            memory = await session.remember("Tests run with make")
+            hits = await session.recall("tests")
+            found = await store.search("tests", kinds=["turn"])
+            said = await session.say("assistant", "With make.", key="a", shown=[*hits, *found, memory])
+            assert said.shown == (memory.ref, asked.ref)
+            assert (await session.turns())[-1] == said
+            again = await session.say("assistant", "With make.", key="a")
+            assert again == said
+            assert (await session.say("user", "thanks")).shown == ()
+            for wrong in ([7], "memory", [said.ref.__class__("zz", 1)]):
+                with pytest.raises(Invalid) as refused:
+                    await session.say("assistant", "x", shown=wrong)
+                assert refused.value.path.startswith("shown")
+            assert len(await session.turns()) == 3
+
     async def test_pruned_turns_are_not_found_and_leave_no_word(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")

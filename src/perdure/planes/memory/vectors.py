@@ -1,0 +1,195 @@
+"""Vectors of what was said: made later, from the index, when somebody searches or runs `perdure index`.
+
+    gather   the texts that have no vector yet, outside the lane
+    (embed)  outside of every transaction
+    put      writes the vectors of those that are still there, and how far the embedding is
+
+`say` and `remember` never wait for any of it. A process that dies loses the batch in hand; the next one continues. Another
+embedding (its name, digest or size differs) gets vectors of its own; those of the ones before go when it is done. A vector goes
+with its text, by a trigger. Callers: `search`, the handles. Keeps P8, P11, P12, P15.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from perdure.errors import Damaged
+from perdure.log.event import decode_body
+from perdure.log.upcast import upcast
+from perdure.planes.documents import body_of
+from perdure.planes.memory.embedder import Embedder
+from perdure.planes.memory.index import Q as INDEX
+from perdure.planes.memory.quantised import Packed, pack
+from perdure.planes.memory.rank import Place
+from perdure.planes.memory.texts import parts_of, said_by
+from perdure.planes.tables import EMBEDDINGS, VECTORS
+from perdure.stores.core import Core
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, event_of
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes.memory", "vectors.sql")
+log = logging.getLogger("perdure.memory")
+
+BATCH_TEXTS = 64  # in one commit: a `say` of the same process waits for at most so many
+CLEAR_VECTORS = 1_000
+NONE = Packed(b"", b"")  # of a text that has no vector: it is not embedded again
+Tell = Callable[[int, int], None]  # how many are done, and of how many
+
+
+class State(NamedTuple):
+    """What is kept of an embedding: its number, how far it is, and how often its vectors changed."""
+
+    embedding: int
+    done: int
+    batches: int
+    gone: int
+
+
+class Waiting(NamedTuple):
+    """A text without a vector."""
+
+    place: Place
+    actor: str
+    at: int
+    text: str
+
+
+class Batch(NamedTuple):
+    """Texts to be embedded. found: how far the embedding was; done: how far it is then; is_last: no other text waits."""
+
+    found: State
+    waiting: list[Waiting]
+    done: int
+    is_last: bool
+
+
+def state_of(reads: Reads, embedder: Embedder) -> State:
+    """How far an embedding is; nothing was done with one that is new."""
+    rows = reads.query(
+        Q.embedding_get, tenant=reads.tenant, name=embedder.name, sha256=embedder.sha256, dims=embedder.dims
+    )
+    return State(*rows[0]) if rows else State(0, 0, 0, 0)
+
+
+def catch_up(
+    core: Core, tenant: int, embedder: Embedder, *, texts_max: int | None = None, tell: Tell | None = None
+) -> bool:
+    """Make the vectors that are missing, at most so many; whether none is missing then. Blocking work.
+
+    Unavailable or Invalid when the embedding fails: what was made before is kept.
+    """
+    made = 0
+    total = core.read(_missing, embedder, tenant=tenant) if tell else 0
+    while texts_max is None or made < texts_max:
+        room = BATCH_TEXTS if texts_max is None else min(BATCH_TEXTS, texts_max - made)
+        batch = core.read(gather, embedder, room, tenant=tenant)
+        if not batch.waiting and batch.done == batch.found.done:
+            return True
+        packed = _packed(embedder, batch.waiting)
+        core.write(put, embedder, batch, packed, actor="", tenant=tenant)
+        made += len(batch.waiting)
+        if tell:
+            tell(made, max(total, made))
+        if batch.is_last:
+            return True
+    return False
+
+
+def _missing(reads: Reads, embedder: Embedder) -> int:
+    state = state_of(reads, embedder)
+    return reads.query(Q.texts_missing, tenant=reads.tenant, done=state.done, embedding=state.embedding)[0][0]
+
+
+def is_complete(reads: Reads, embedder: Embedder) -> bool:
+    """Whether every text of the index has been embedded."""
+    return not gather(reads, embedder, 1).waiting
+
+
+def gather(reads: Reads, embedder: Embedder, limit: int) -> Batch:
+    """The next texts that have no vector."""
+    state = state_of(reads, embedder)
+    batches = reads.query(Q.indexing_batches, tenant=reads.tenant)
+    rows = reads.query(
+        Q.texts_without, tenant=reads.tenant, embedding=state.embedding, done=state.done, limit=limit + 1
+    )
+    is_last = len(rows) <= limit
+    done = max(state.done, (batches[0][0] if batches else 0) if is_last else rows[-1][6] - 1)
+    waiting = [Waiting((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, row)) for row in rows[:limit]]
+    return Batch(state, waiting, done, is_last)
+
+
+def _text(reads: Reads, row: tuple[Any, ...]) -> str:
+    """What a text says; nothing when it is gone or cannot be read."""
+    stream, seq, part = row[:3]
+    events = reads.query(LOG.event_by_seq, stream=stream, seq=seq)
+    event = event_of(events[0]) if events else None
+    if event is None or event.body is None:
+        return ""
+    try:
+        body = upcast(event, decode_body(event.body))
+        body.doc = body_of(reads, event.body).doc
+        said = said_by(event, body)
+        return parts_of(said.text)[part] if said else ""
+    except (Damaged, TypeError, ValueError, KeyError, IndexError):  # as in `index`
+        return ""
+
+
+def _packed(embedder: Embedder, waiting: list[Waiting]) -> list[Packed]:
+    texts = [each.text for each in waiting if embedder.reads(each.text)]
+    made = iter(embedder.vectors(texts) if texts else [])
+    packed = [_pack(next(made)) if embedder.reads(each.text) else NONE for each in waiting]
+    empty = packed.count(NONE) - (len(waiting) - len(texts))
+    if empty:
+        log.warning("%s of %s texts have no vector: %s gave zero or no numbers", empty, len(texts), embedder.name)
+    return packed
+
+
+def _pack(vector: list[float] | None) -> Packed:
+    return (pack(vector) if vector else None) or NONE
+
+
+def put(tx: Tx, embedder: Embedder, batch: Batch, packed: list[Packed]) -> None:
+    """Write vectors down, but of no text that went meanwhile."""
+    tx.query(INDEX.index_lock)
+    key = {"name": embedder.name, "sha256": embedder.sha256, "dims": embedder.dims}
+    row = tx.own_row(EMBEDDINGS, *key.values())
+    number = row["embedding"] if row else tx.query(Q.embedding_number, **key)[0][0]
+    state = State(number, row["done"], row["batches"], row["gone"]) if row else State(number, 0, 0, 0)
+    places = json.dumps([each.place for each in batch.waiting])
+    there = set(tx.query(Q.texts_there, tenant=tx.tenant, places=places))
+    for each, (bits, numbers) in zip(batch.waiting, packed, strict=True):
+        if each.place in there:
+            tx.touch(
+                VECTORS,
+                dict(zip(VECTORS.key, (*each.place, number), strict=True)),
+                {"batch": state.batches + 1, "actor": each.actor, "at": each.at, "bits": bits, "vector": numbers},
+            )
+    moved = state._replace(done=max(state.done, batch.done), batches=state.batches + 1)
+    tx.touch(EMBEDDINGS, key, moved._asdict())
+
+
+def drop_others(core: Core, tenant: int, embedder: Embedder) -> int:
+    """Take away the vectors of every other embedding; how many went. Stopped halfway, it is continued by the next call."""
+    dropped = 0
+    while gone := core.write(_drop_some, embedder, actor="", tenant=tenant):
+        dropped += gone - 1
+    return dropped
+
+
+def _drop_some(tx: Tx, embedder: Embedder) -> int:
+    """Take some vectors of another embedding away, and that embedding when it has none left. 0: there is no other one."""
+    mine = (embedder.name, embedder.sha256, embedder.dims)
+    others = [row for row in tx.query(Q.embeddings_all, tenant=tx.tenant) if row[:3] != mine]
+    if not others:
+        return 0
+    name, sha256, dims, number, _ = others[0]
+    rows = tx.query(Q.vectors_some, tenant=tx.tenant, embedding=number, limit=CLEAR_VECTORS)
+    for key in rows:
+        tx.touch(VECTORS, dict(zip(VECTORS.key, key, strict=True)), None)
+    if not rows:
+        tx.touch(EMBEDDINGS, {"name": name, "sha256": sha256, "dims": dims}, None)
+    return len(rows) + 1

@@ -1,0 +1,76 @@
+-- The vectors of texts, and which texts have none yet. Lists come in as JSON.
+
+-- embedding_get: an embedding: its number, up to which batch of the index it is done, and how often its vectors changed.
+SELECT embedding, done, batches, gone FROM embeddings WHERE tenant = :tenant AND name = :name AND sha256 = :sha256 AND dims = :dims
+
+-- embedding_number: the number of an embedding: the one that it has for any tenant, or the next.
+SELECT coalesce((SELECT min(embedding) FROM embeddings WHERE name = :name AND sha256 = :sha256 AND dims = :dims),
+  (SELECT max(embedding) + 1 FROM embeddings), 1)
+
+-- indexing_batches: how many batches of texts the index of a tenant has.
+SELECT added FROM indexing WHERE tenant = :tenant
+
+-- embeddings_all: every embedding of a tenant.
+SELECT name, sha256, dims, embedding, done FROM embeddings WHERE tenant = :tenant
+
+-- texts_without: the texts after a batch of the index that have no vector yet, oldest first.
+SELECT x.in_stream, x.seq, x.part, x.shelf, x.actor, x.at, x.added FROM texts x
+WHERE x.tenant = :tenant AND x.added > :done
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
+    AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
+ORDER BY x.added LIMIT :limit
+
+-- texts_missing: how many texts after a batch of the index have no vector yet.
+SELECT count(*) FROM texts x
+WHERE x.tenant = :tenant AND x.added > :done
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
+    AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
+
+-- texts_there: which of these texts there are (a list of stream, event, part and shelf).
+SELECT x.in_stream, x.seq, x.part, x.shelf
+FROM (SELECT value ->> 0 AS stream, value ->> 1 AS seq, value ->> 2 AS part, value ->> 3 AS shelf FROM json_each(:places)) w
+CROSS JOIN texts x WHERE x.in_stream = w.stream AND x.seq = w.seq AND x.part = w.part AND x.shelf = w.shelf AND x.tenant = :tenant
+
+-- texts_there @postgres: lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf
+FROM (SELECT CAST(value ->> 0 AS BIGINT) AS stream, CAST(value ->> 1 AS BIGINT) AS seq, CAST(value ->> 2 AS BIGINT) AS part,
+  value ->> 3 AS shelf FROM json_array_elements(CAST(:places AS json))) w
+JOIN texts x ON x.in_stream = w.stream AND x.seq = w.seq AND x.part = w.part AND x.shelf = w.shelf AND x.tenant = :tenant
+
+-- vectors_at: the vectors of these texts (a list of stream, event, part and shelf).
+SELECT v.in_stream, v.seq, v.part, v.shelf, v.vector
+FROM (SELECT value ->> 0 AS stream, value ->> 1 AS seq, value ->> 2 AS part, value ->> 3 AS shelf FROM json_each(:places)) w
+CROSS JOIN vectors v WHERE v.in_stream = w.stream AND v.seq = w.seq AND v.part = w.part AND v.shelf = w.shelf
+  AND v.embedding = :embedding AND v.tenant = :tenant
+
+-- vectors_at @postgres: lists come in by another function; OFFSET 0 makes it look each one up.
+SELECT v.in_stream, v.seq, v.part, v.shelf, v.vector
+FROM (SELECT CAST(value ->> 0 AS BIGINT) AS stream, CAST(value ->> 1 AS BIGINT) AS seq, CAST(value ->> 2 AS BIGINT) AS part,
+  value ->> 3 AS shelf FROM json_array_elements(CAST(:places AS json))) w
+CROSS JOIN LATERAL (SELECT * FROM vectors t WHERE t.in_stream = w.stream AND t.seq = w.seq AND t.part = w.part
+  AND t.shelf = w.shelf AND t.embedding = :embedding AND t.tenant = :tenant OFFSET 0) v
+
+-- vectors_since: the bits of an embedding that were added after a batch.
+SELECT v.in_stream, v.seq, v.part, v.shelf, v.at, v.actor, v.bits FROM vectors v
+WHERE v.tenant = :tenant AND v.embedding = :embedding AND v.batch > :batch ORDER BY v.batch
+
+-- vectors_some: some vectors of an embedding, to be taken away.
+SELECT in_stream, seq, part, shelf, embedding FROM vectors WHERE tenant = :tenant AND embedding = :embedding LIMIT :limit
+
+-- texts_tagged: the texts of the memories with a tag or about a subject, on these shelves.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g CROSS JOIN texts x INDEXED BY texts_of_memories
+WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag
+  AND x.in_stream = g.stream AND x.of_seq = g.id AND x.tenant = g.tenant AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
+  AND x.at >= :since --? since
+LIMIT :limit
+
+-- texts_tagged @postgres: it finds the index by itself, and lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g JOIN texts x ON x.in_stream = g.stream AND x.of_seq = g.id AND x.tenant = g.tenant
+WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  AND x.at >= :since --? since
+LIMIT :limit
+
+-- texts_and_vectors: how many texts a tenant has, and how many vectors.
+SELECT (SELECT count(*) FROM texts WHERE tenant = :tenant), (SELECT count(*) FROM vectors WHERE tenant = :tenant)

@@ -25,7 +25,7 @@ def write_file(name, text):
 
 
 def begin(session):
-    """What the user says, and the plan: each once, whatever crashes."""
+    """The rule of the user, and the plan: each once, whatever crashes."""
     session.goal = "A parser with tests"
     session.remember("Never edit files outside of repo/", kind="rule", key="rule-1")
     before = None
@@ -49,9 +49,7 @@ if __name__ == "__main__":
     with perdure.open("sqlite:///agent.db", actor="coder") as store:
         session = store.session("parser")
         begin(session)
-        pack = session.boot(
-            budget=2_000, task="finish the plan"
-        )  # what the model is given, in place of its old context
+        pack = session.boot(budget=2_000, task="finish the plan")  # for the model, in place of its old context
         assert "Never edit files outside of repo/" in pack.text
         while (task := session.claim_next()) is not None:
             work_on(session, task)

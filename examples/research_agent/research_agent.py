@@ -11,7 +11,7 @@ ROUNDS = 12
 
 
 def plan_query(number, known):
-    """What a model would say; a step: it changes nothing outside, and its answer is kept."""
+    """Stands for a model. A step: it changes nothing in the outside world, and its answer is kept."""
     return {"query": f"source-{number}", "tokens": 40 + 5 * known}
 
 

@@ -1,4 +1,4 @@
-"""The same loop with the session in a store: what was said and what was sent are known, wherever it was killed.
+"""The loop of before.py with the session in a store: messages and replies are known, wherever it was killed.
 
 python after.py Hello "Any news?" Bye
 """

@@ -1,4 +1,4 @@
-"""What many begin with: the whole session in one JSON file. Killed between two lines, it does things twice.
+"""The loop that many begin with: the whole session in one JSON file. Killed between two lines, it does things twice.
 
 python before.py Hello "Any news?" Bye
 """

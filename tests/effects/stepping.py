@@ -99,7 +99,10 @@ class Books:
         if statement is not ledger.Q.effect_get:
             return []  # nobody is asked for an approval here
         return [
-            (*(row.get(name) for name in COLUMNS), self.docs[row["doc_seq"]], self.docs.get(row["outcome_seq"]))
+            (
+                *(row.get(name) for name in COLUMNS), self.docs[row["doc_seq"]], self.docs.get(row["outcome_seq"]),
+                self.now if row["outcome_seq"] else None,
+            )
             for row in self.rows.values()
             if row["seq"] == asked["seq"] or row["key"] == asked["key"]
         ]  # fmt: skip

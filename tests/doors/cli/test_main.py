@@ -66,7 +66,7 @@ def test_every_command_on_a_store_takes_store_and_json(name) -> None:
     assert {"--store", "--json", "--log-level"} <= options
 
 
-WHOLE = ("verify", "quarantine", "anchor", "backup", "restore", "migrate", "merge")
+WHOLE = ("verify", "quarantine", "anchor", "backup", "restore", "migrate", "merge", "install")
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
@@ -135,7 +135,7 @@ def test_a_wholly_unknown_command_guesses_nothing(run) -> None:
     assert "Did you mean" not in result.stderr
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"hook"}))  # a host takes an exit code of 2 for an order
 def test_an_unknown_option_is_a_usage_error(run, name) -> None:
     result = run(name, "--no-such-option")
     assert result.exit_code == 2

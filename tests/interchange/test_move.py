@@ -335,7 +335,7 @@ def test_of_two_who_move_a_store_to_two_places_at_once_one_does(kind, request, t
         assert [turn.content for turn in store.session("s").turns()] == ["only once"]
     with pytest.raises(errors.Refused, match="not finished"):
         perdure.open(here)
-    assert move(source, there, actor="mover").events == 6  # it went there, and that is said to whoever asks again
+    assert move(source, there, actor="mover").events == 7  # it went there, and that is said to whoever asks again
 
 
 def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):

@@ -95,7 +95,7 @@ class PostgresScript:
 def _postgres_faults() -> Iterator[None]:
     import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
 
-    from perdure.stores.postgres import fault_of as postgres_fault_of  # noqa: PLC0415 - as above
+    from perdure.stores.postgres_faults import fault_of as postgres_fault_of  # noqa: PLC0415 - as above
 
     try:
         yield
@@ -177,7 +177,7 @@ def schema_of(engine: Engine, steps: Sequence[Migration] | None = None) -> int:
 def _check_visible(script: PostgresScript, schema: str) -> None:
     """To a role that may not use it, a schema looks as if it were not there."""
     if script.query(Q.schema_hidden, schema=schema) == [(True,)]:
-        from perdure.stores.postgres import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
+        from perdure.stores.postgres_faults import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
 
         raise Refused(f"this role may not use the schema {schema!r}", path="store", hint=RIGHTS)
 
@@ -271,7 +271,17 @@ def _prepared(script: PostgresScript, engine: Engine) -> PostgresScript:
     script.query(Q.unhurried)
     script.query(Q.schema_name, schema=schema)
     script.query(Q.schema_make)
+    _check_schema(script, schema)
     return script
+
+
+def _check_schema(script: PostgresScript, schema: str) -> None:
+    """No table is made in another schema than the one that was asked for."""
+    found = script.query(Q.schema_current)[0][0]
+    if found != schema:
+        from perdure.stores.postgres_session import POOLER  # noqa: PLC0415 - only where PostgreSQL is used
+
+        raise Refused(f"the schema in force is {found!r}, not {schema!r}", path="store.schema", hint=POOLER)
 
 
 def _as_postgres(engine: Any) -> PostgresEngine:
@@ -313,6 +323,8 @@ def _transaction(connection: Any, begin: str) -> Iterator[None]:
 def _say(connection: Any, text: str) -> None:
     if isinstance(connection, SqliteConnection):
         SqliteScript(connection).run(text)
+    elif text.startswith("BEGIN"):
+        connection.begin_with(text)
     else:
         PostgresScript(connection).run(text)
 

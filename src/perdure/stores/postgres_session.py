@@ -1,0 +1,163 @@
+"""What a PostgreSQL connection must have in force, and what it has: a pooler between us and the server drops some of it.
+
+A pooler gives each transaction another server connection. What was asked for at the start is then lost, or refused, or is
+whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
+answers, each transaction brings its own settings (docs/decisions/0037). Callers: `postgres`. Keeps P1, P3, P9.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from perdure.errors import Invalid
+from perdure.stores.store import Fault, FaultKind, Origin
+
+_REFUSED_OPTIONS = re.compile("unsupported startup parameter")  # PgBouncer, unless it is told to ignore them
+_NO_TRANSACTIONS = re.compile("transaction blocks not allowed")  # PgBouncer with pool_mode = statement
+_OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.\-]*)=((?:\\.|[^\s\\])*)(?:\s+|$)", re.ASCII)
+_UNTOLD = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFunction)
+_TIMES = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
+# Who the server is, as far as it has a history of its own: a standby is of the history that it follows. `pg_control_checkpoint`
+# says the time line too, but only after the first checkpoint.
+_HISTORY = """(SELECT system_identifier::text FROM pg_control_system()),
+  CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END"""
+_NO_HISTORY = "NULL::text, NULL::text"
+# Whether the server became what it is by following another one until it was promoted, to no chosen point of the past.
+_FOLLOWED = """pg_last_wal_receive_lsn() IS NOT NULL AND '' = concat(current_setting('recovery_target', true),
+  current_setting('recovery_target_lsn', true), current_setting('recovery_target_name', true),
+  current_setting('recovery_target_time', true), current_setting('recovery_target_xid', true))"""
+_LOOK = """SELECT pg_backend_pid(), coalesce(current_setting('transaction_timeout', true), '0'), pg_is_in_recovery(),
+  coalesce(current_setting('synchronous_standby_names', true), '') <> '', {followed}, {history},
+  {in_force}"""
+
+POOLER = (
+    "in PgBouncer set pool_mode = transaction (or session), and let nothing set this for the role, the database or"
+    " server connections; or name the server itself"
+)
+
+
+class Look(NamedTuple):
+    """What a new connection shows. missing: settings that are not as asked. direct: the server itself answers."""
+
+    direct: bool
+    transaction_timeout: str
+    missing: list[str]
+    origin: Origin
+
+
+class Session:
+    """What the connections of one store ask for: `settings` by name, as the server is to have them in force."""
+
+    def __init__(self, schema: str, timeout_ms: int, theirs: str, *, read_only: bool) -> None:
+        self.schema = schema
+        self._theirs = theirs
+        self._read_only = read_only
+        self._tells = True  # whether the server says of which history it is: a managed one may not
+        self.settings = {
+            "search_path": schema,
+            "statement_timeout": str(timeout_ms),
+            "lock_timeout": str(timeout_ms),
+            "idle_in_transaction_session_timeout": str(2 * timeout_ms),
+            "default_transaction_read_only": "on" if read_only else "off",
+            "default_transaction_isolation": "read committed",  # else waiting for a head's lock is a failure, not a wait
+            "synchronous_commit": "on",
+        }
+        # A machine that is gone, or takes nothing any more: the server looks as the client does. A pooler's own matter.
+        self._sockets = {
+            "tcp_keepalives_idle": "10",
+            "tcp_keepalives_interval": "5",
+            "tcp_keepalives_count": "4",
+            "tcp_user_timeout": str(timeout_ms),
+        }
+
+    @property
+    def options(self) -> str:
+        """The user's own `options`, then the settings that we always enforce."""
+        ours = {**self.settings, **self._sockets}
+        escaped = (f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in ours.items())
+        return " ".join([self._theirs, *escaped]).strip()
+
+    # -- looking -------------------------------------------------------------------------------------------------------------
+
+    def look(self, raw: Any, name: str) -> Look:
+        """What is in force on this connection, and who the server is: one round trip. name: as the connection is called."""
+        try:
+            row = raw.execute(self._look_text(), (name,)).fetchone()
+        except _UNTOLD:
+            if not self._tells:
+                raise
+            self._tells = False
+            return self.look(raw, name)
+        pid, transaction_timeout, recovers, synchronous, followed, system, line, *in_force = row
+        missing = [each for each, is_so in zip((*self.settings, "client_encoding", "application_name"), in_force, strict=True)
+                   if not is_so]  # fmt: skip
+        origin = Origin(system, None if line is None else int(line, 16), recovers, synchronous, followed)
+        return Look(pid == raw.info.backend_pid and not missing, transaction_timeout, missing, origin)
+
+    def _look_text(self) -> str:
+        checks = [_in_force(name, value) for name, value in self.settings.items()]
+        checks += ["current_setting('client_encoding') = 'UTF8'", "current_setting('application_name') = %s"]
+        history = _HISTORY if self._tells else _NO_HISTORY
+        followed = _FOLLOWED if self._tells else "false"
+        return _LOOK.format(history=history, followed=followed, in_force=", ".join(checks))
+
+    # -- behind a pooler -----------------------------------------------------------------------------------------------------
+
+    def brought(self, name: str) -> str:
+        """The statement with which each transaction behind a pooler begins: all settings, until it ends."""
+        theirs = _their_settings(self._theirs)
+        settings = {**theirs, **self.settings, "client_encoding": "UTF8", "application_name": name}
+        set_each = sql.SQL(", ").join(
+            sql.SQL("set_config({}, {}, true)").format(sql.Literal(each), sql.Literal(value))
+            for each, value in settings.items()
+        )
+        return sql.SQL("SELECT {}; ").format(set_each).as_string(None)
+
+    def check_brought(self, raw: Any, name: str, brought: str) -> None:
+        """Whether a transaction behind the pooler has what it brings. REFUSED with what does not hold, and why."""
+        try:
+            raw.execute(f"BEGIN; {brought}", prepare=False)
+            missing = self.look(raw, name).missing
+            raw.execute("ROLLBACK", prepare=False)
+        except psycopg.Error as error:
+            if _NO_TRANSACTIONS.search(str(error)):
+                raise Fault(FaultKind.REFUSED, f"the pooler allows no transactions: {error}", POOLER) from error
+            raise
+        if missing:
+            named = ", ".join(missing)
+            raise Fault(
+                FaultKind.REFUSED, f"something between us and the server takes away what was asked: {named}", POOLER
+            )
+
+
+def refuses_options(error: psycopg.Error) -> bool:
+    """Whether a pooler refused a connection because it asks for settings."""
+    return bool(_REFUSED_OPTIONS.search(str(error)))
+
+
+def _in_force(name: str, value: str) -> str:
+    """The condition that a setting is as asked: times are shown in whatever unit fits."""
+    if name in _TIMES:
+        return f"current_setting('{name}')::interval = interval '{value} milliseconds'"
+    return f"current_setting('{name}') = '{value}'"
+
+
+def _their_settings(options: str) -> dict[str, str]:
+    """The user's own options as settings. Invalid when there are others: only the server itself can be given those."""
+    found = {}
+    at = len(options) - len(options.lstrip())
+    while at < len(options):
+        match = _OPTION.match(options, at)
+        if match is None:
+            hint = "behind a pooler only settings can be given: options=-c name=value"
+            raise Invalid(
+                "not all options of this URL can be brought through the pooler", path="store.options", hint=hint
+            )
+        found[match[1].replace("-", "_")] = re.sub(r"\\(.)", r"\1", match[2])
+        at = match.end()
+    return found

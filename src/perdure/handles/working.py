@@ -11,6 +11,7 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from perdure.effects import rewound
 from perdure.handles import crossing
 from perdure.handles.callers import AsyncCaller
 from perdure.handles.opening import keep_views
@@ -117,8 +118,9 @@ def open_desk(
         import_module(module)
     core = open_core(url, lease_seconds=lease_seconds)
     core.keep_seconds = keep_seconds
-    keep_views(core)
     try:
+        rewound.notice(core)
+        keep_views(core)
         return AsyncDesk(AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant"))))
     except BaseException:
         core.close()

@@ -94,8 +94,12 @@ def step_out(tx: Tx, stream: Stream, holder: str) -> None:
 
 
 def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
-    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema."""
+    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema.
+
+    A raised epoch is heard of here, too.
+    """
     check_schema(tx)
+    tx.store_epoch()
     lapsed = not is_alive(tx, holder)
     touch_holder(tx, holder)
     for stream in attended if lapsed else ():

@@ -29,6 +29,8 @@ from perdure.stores.tx import LOG, Batch, Clocks, Tx
 if TYPE_CHECKING:
     import asyncio
 
+    from perdure.stores.continuity import Continuity
+
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
 _LOOK_SECONDS = 1.0  # how often a caller whose job is being committed looks for itself
@@ -71,10 +73,18 @@ class Job:
 class Lane:
     """Runs jobs in batches on one connection. Safe to call from any number of threads and event loops."""
 
-    def __init__(self, engine: Engine, blobs: Blobs, clocks: Clocks, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        blobs: Blobs,
+        clocks: Clocks,
+        timeout_seconds: float = 30.0,
+        continuity: Continuity | None = None,
+    ) -> None:
         self._engine = engine
         self._blobs = blobs
         self._clocks = clocks
+        self._continuity = continuity
         self._timeout_seconds = timeout_seconds
         self.told: Callable[[], None] | None = None  # called after each batch, when everybody has his outcome
         self._entropy = Entropy()
@@ -347,13 +357,19 @@ class Lane:
                 raise
             interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives right after the COMMIT
         if self._hints is not None:
-            _remember(batch.flushed, self._hints)
+            self._note(batch, self._hints)
         if self._traces.wanted:
             self._traces.committed(batch.trail, len(jobs))
         for job in jobs:
             job.done = True
         if interrupt is not None:
             raise interrupt
+
+    def _note(self, batch: Batch, hints: OrderedDict[int, Head]) -> None:
+        """What is committed now: where its heads are, and its last event, which the database must have from here on."""
+        _remember(batch.flushed, hints)
+        if self._continuity is not None and batch.trail:
+            self._continuity.last = batch.trail[-1][1]
 
     def _run(self, job: Job, batch: Batch) -> None:
         """Run one verb. What comes of it is the job's outcome if the batch is committed, and is forgotten otherwise."""
@@ -375,8 +391,15 @@ class Lane:
     # -- the connection ----------------------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        self._connection = self._engine.connect()
-        return self._connection
+        connection = self._engine.connect()
+        if self._continuity is not None:
+            try:
+                self._continuity.resumed(connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        return connection
 
     def _disconnect(self) -> None:
         """Let the connection go; a database in memory lives in it, and has nothing to lose it by."""

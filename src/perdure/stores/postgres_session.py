@@ -16,7 +16,9 @@ from psycopg import sql
 from perdure.errors import Invalid
 from perdure.stores.store import Fault, FaultKind, Origin
 
-_REFUSED_OPTIONS = re.compile("unsupported startup parameter")  # PgBouncer, unless it is told to ignore them
+_REFUSED_OPTIONS = re.compile(
+    "unsupported (?:options )?startup parameter"
+)  # PgBouncer, unless it is told to ignore them
 _NO_TRANSACTIONS = re.compile("transaction blocks not allowed")  # PgBouncer with pool_mode = statement
 _OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.\-]*)=((?:\\.|[^\s\\])*)(?:\s+|$)", re.ASCII)
 _UNTOLD = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFunction)

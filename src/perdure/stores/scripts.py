@@ -40,7 +40,7 @@ from perdure.stores.sqlite import (
     opened_to_recover,
 )
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault, FaultKind, Writes
+from perdure.stores.store import Engine, Fault, FaultKind, Origin, Writes
 from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
@@ -189,17 +189,18 @@ class Identity(NamedTuple):
     epoch: int
     partition: str
     facts: dict[str, str]
+    origin: Origin | None
 
 
 def identity_of(engine: Engine) -> Identity:
     """Who the store is, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
     cluster that its events do not come from."""
     with _using(engine) as script:
-        facts = migrate.facts_of(script)
+        facts, origin = migrate.facts_of(script), engine.origin_of(script.connection)
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
-    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts)
+    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts, origin)
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""Whether the database is still the one that this process knew, and has all that it had acknowledged.
+
+Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and what
+was done outside since would be done again. The server says of which history it is (system identifier and time line), and `meta`
+keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed. Where a
+loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). A database in a file has `tide` for this.
+
+Callers: the core, when it is opened and for its readers, and the lane, before anything is written. Keeps P3, P4.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.stores import migrate, scripts
+from perdure.stores.migrate import Q
+from perdure.stores.tx import Epochs
+
+if TYPE_CHECKING:
+    from perdure.stores.store import Engine, NewEvent, Origin
+
+log = logging.getLogger("perdure.store")
+
+FACT = "server"  # in `meta`: the history that the store is of, as it was last seen by somebody who may write
+NOTHING = (0, 0)  # no stream has this number
+
+
+class Continuity(Epochs):
+    """What one open store knows of its database, and the epoch that it believes in. Threads may share it."""
+
+    def __init__(self, engine: Engine, epoch: int, origin: Origin | None, *, keeps: bool) -> None:
+        super().__init__(epoch)
+        self.last: NewEvent | None = None  # the last event that was acknowledged here; the lane sets it
+        self._engine = engine
+        self._origin = origin
+        self._keeps = keeps  # whether it may raise the epoch: not for who only reads
+        self._mutex = threading.Lock()
+
+    def begin(self, facts: Mapping[str, str]) -> None:
+        """The store is being opened: this process knows only what the store says of itself."""
+        origin = self._origin
+        if origin is None or origin.recovers or not origin.name or facts.get(FACT) == origin.name:
+            return
+        if self._keeps:
+            self._go_on(origin, kept=True)
+        else:
+            log.warning("the database is of another history than it says: whoever opens it for writing finds out more")
+
+    def met(self, connection: Any) -> None:
+        """A new connection, to whatever server: is it the one that was known? Raises Fault, or what is wrong with the store."""
+        origin = self._engine.origin_of(connection)
+        if origin is not None and self._keeps and origin.name != self._known:
+            self._compare(connection, origin)
+
+    def resumed(self, connection: Any) -> None:
+        """`met`, for the connection that writes: what was acknowledged is looked for as well, on the same server too."""
+        origin = self._engine.origin_of(connection)
+        if origin is not None and self._keeps and (self.last is not None or origin.name != self._known):
+            self._compare(connection, origin)
+
+    @property
+    def _known(self) -> str:
+        return "" if self._origin is None else self._origin.name
+
+    def _compare(self, connection: Any, origin: Origin) -> None:
+        if origin.recovers:  # a standby takes no writes, and has whatever its primary has sent
+            return
+        with self._mutex:
+            last = self.last
+            epoch, server, digest = self._engine.look_back(
+                connection, NOTHING if last is None else (last.stream, last.seq)
+            )
+            kept = last is None or digest == last.hash
+            if kept and origin.name in ("", self._known, server):  # as it was, or looked at by somebody who came before
+                self.heard(migrate.number_in({"epoch": epoch or ""}, "epoch"))
+                self._origin = origin
+            else:
+                self._go_on(origin, kept=kept)
+
+    def _go_on(self, origin: Origin, *, kept: bool) -> None:
+        """Go on from what is there. Of many who come at once, one raises the epoch; the others find it raised.
+
+        kept: nothing is missing that this process knows of.
+        """
+        with scripts.changing(self._engine) as script:
+            facts = migrate.facts_of(script)
+            epoch, said = migrate.number_in(facts, "epoch"), facts.get(FACT, "")
+            done = said == origin.name and (kept or epoch > self.epoch)
+            if not done and not (kept and (not said or _is_lossless(self._origin, origin))):
+                epoch = migrate.next_epoch(script, self.epoch)
+            if origin.name not in ("", said):
+                script.query(Q.meta_put, name=FACT, value=origin.name)
+        self._tell(origin, facts, epoch)
+        self.heard(epoch)
+        self._origin, self.last = origin, None
+
+    def _tell(self, origin: Origin, facts: Mapping[str, str], epoch: int) -> None:
+        about = {"server": origin.name, "before": facts.get(FACT, ""), "epoch": epoch}
+        if epoch > migrate.number_in(facts, "epoch"):
+            log.warning(
+                "the database may have lost what was acknowledged: it was restored, or a standby took over. It is treated as"
+                " restored: whatever was under way is in doubt",
+                extra=about,
+            )
+        elif facts.get(FACT) and facts.get(FACT) != origin.name:
+            log.info("a standby took over that has all that was acknowledged here", extra=about)
+
+
+def _is_lossless(before: Origin | None, now: Origin) -> bool:
+    """Whether nothing that anybody was told can be missing: commits waited for a standby, and a standby it is that took over."""
+    return before is not None and before.system == now.system and before.synchronous and now.followed

@@ -69,9 +69,6 @@ class Books:
     actor, tenant = "worker", 1
     clocks = Clocks(lambda: 0, lambda: 0)
 
-    def check_epoch(self, epoch: int) -> None:
-        """Nothing is lost here."""
-
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}
         self.docs: dict[int, bytes] = {}

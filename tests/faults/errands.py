@@ -1,6 +1,6 @@
 """A process that runs errands, for `test_taken_back.py`: agents that do things of every kind outside, and stop when told.
 
-It says on standard output how far it is ("spot N") and goes on when it gets a line. Everything that it does is seen by the witness.
+It says on standard output how far it is ("spot N") and continues when it gets a line. The witness sees all that it does.
 """
 
 from __future__ import annotations

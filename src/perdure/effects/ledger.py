@@ -25,6 +25,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
+from perdure.planes import epochs
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.listing import Listing
 from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
@@ -33,7 +34,7 @@ from perdure.planes.stored import stored_as, stored_fields, stored_instant, stor
 from perdure.planes.tables import EFFECTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import LOST_SINCE, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.effects", "ledger.sql")
 
@@ -136,7 +137,7 @@ def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> Effe
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
     """Dispatch what is planned: its next attempt. Conflict if it is not planned, or was planned before a restore."""
-    tx.check_epoch(sender.epoch)
+    epochs.check(tx, sender.epoch)
     found = effect(tx, stream, seq)
     if found.state is PLANNED and found.epoch != sender.epoch:
         raise Conflict(
@@ -215,12 +216,11 @@ def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
 
 def check_kept(tx: Tx, stream: Stream, known: EffectRecord) -> None:
     """Stale when the database has lost an effect that this process sent: its number may be another's by now."""
-    epochs = tx.clocks.epochs
-    if epochs is None or epochs.epoch == known.epoch:
+    if not epochs.is_of_another(tx, known.epoch):
         return
     row = tx.row(EFFECTS, stream, known.seq)
     if row is None or row["key"] != known.key:
-        raise Stale(f"{LOST_SINCE}: {known.tool} was called, and effect {known.id} is not known any more", path="effect",
+        raise Stale(f"{epochs.LOST_SINCE}: {known.tool} was called, and effect {known.id} is not known any more", path="effect",
                     hint=f"look whether {known.tool} happened before you call it again")  # fmt: skip
 
 

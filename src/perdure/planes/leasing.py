@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from perdure.errors import Stale
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.planes import presence, runs
+from perdure.planes import epochs, presence, runs
 from perdure.planes.runs import READY, RUNNING, WAITING
 from perdure.planes.tables import HOLDERS, RUNS
 from perdure.stores.statements import Statements
@@ -94,7 +94,7 @@ def claim(
         "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
         "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
     }  # fmt: skip
-    epoch = max(epoch, tx.store_epoch())
+    epoch = max(epoch, epochs.look_up(tx))
     if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
         columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
     presence.touch_holder(tx, holder)
@@ -156,8 +156,7 @@ def check_lease(tx: Tx, lease: Lease) -> None:
     A write whose caller was stopped before he heard of it, or that another branch has just made, is no one else's. A lease of
     before the database lost something is over: what its drive has done may be missing, and so may the lease.
     """
-    if lease.epoch is not None:
-        tx.check_epoch(lease.epoch)
+    epochs.check(tx, lease.epoch)
     head = tx.head(lease.stream)
     if head[0] == lease.seq or head in lease.heads:
         return
@@ -170,8 +169,7 @@ def check_lease(tx: Tx, lease: Lease) -> None:
 
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before something is sent outside."""
-    epochs = reads.clocks.epochs
-    if epochs is not None and lease.epoch not in (None, epochs.epoch):
+    if epochs.is_of_another(reads, lease.epoch):
         return False
     given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
     return bool(reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, 0)], **given))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.planes import epochs
 from perdure.planes.tables import ATTENDANCE, HOLDERS
 from perdure.stores import migrate
 from perdure.stores.statements import Statements
@@ -99,7 +100,7 @@ def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
     A raised epoch is heard of here, too.
     """
     check_schema(tx)
-    tx.store_epoch()
+    epochs.look_up(tx)
     lapsed = not is_alive(tx, holder)
     touch_holder(tx, holder)
     for stream in attended if lapsed else ():

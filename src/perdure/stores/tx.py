@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import NotFound, Refused, Stale
+from perdure.errors import NotFound, Refused
 from perdure.log.change import Change, Stream
 from perdure.log.derive import derive
 from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
@@ -28,7 +28,6 @@ from perdure.stores.store import Connection, Fault, FaultKind, Head, HeadMove, N
 
 LOG = Statements("perdure.stores", "log.sql")
 ADDRESSES_MAX = 500  # in one statement
-LOST_SINCE = "the database was restored, or lost what was acknowledged, since this was begun"
 OPEN_AGAIN = "open the session again through the store"
 
 # Only to be named in `touches`: every record touches both. HISTORY is what lies before a fork: it does not change, so a verb
@@ -507,21 +506,6 @@ class Tx:
     def store_now(self) -> int:
         """Now on the store's clock: what leases and expiry are decided by, whatever this machine's clock says."""
         return self.query(LOG.store_clock)[0][0]
-
-    def store_epoch(self) -> int:
-        """The store's epoch as it stands now: another process may have raised it. This open store believes it from here on."""
-        epoch = int(self.query(LOG.meta_get, name="epoch")[0][0])
-        if self.clocks.epochs is not None:
-            self.clocks.epochs.heard(epoch)
-        return epoch
-
-    def check_epoch(self, epoch: int) -> None:
-        """Stale when the database turned out to have lost something since the caller looked: what it knows may be of before."""
-        epochs = self.clocks.epochs
-        if epochs is not None and epoch != epochs.epoch:
-            raise Stale(
-                LOST_SINCE, path="store", hint="look at what the store has now, and begin again", epoch=epochs.epoch
-            )
 
     def check(self) -> None:
         """Before a verb is refused: RACED if what it saw may be of two states, by which nobody would have refused it."""

@@ -1,7 +1,7 @@
 """The epoch of a store: it rises when the store was restored, or may have lost what was acknowledged (`stores.continuity`).
 
-What was planned or dispatched in another epoch may have been done since. An open store believes in the epoch that it heard of last;
-another process may have raised it. Callers: whoever decides by an epoch. Keeps P3, P4.
+What was planned or dispatched in another epoch may have been done since. An open store believes in the epoch that it heard of
+last; another process may have raised it. Callers: whoever decides by an epoch. Keeps P3, P4.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ LOST_SINCE = "the database was restored, or lost what was acknowledged, since th
 
 def look_up(reads: Reads) -> int:
     """The epoch as the store says it now. This open store believes it from here on."""
-    epoch = number_in({"epoch": value for (value,) in reads.query(LOG.meta_get, name="epoch")}, "epoch")
+    rows = reads.query(LOG.meta_get, name="epoch")
+    epoch = number_in({"epoch": rows[0][0]} if rows else {}, "epoch")
     if reads.clocks.epochs is not None:
         reads.clocks.epochs.heard(epoch)
     return epoch

@@ -16,10 +16,9 @@ from psycopg import sql
 from perdure.errors import Invalid
 from perdure.stores.store import Fault, FaultKind, Origin
 
-_REFUSED_OPTIONS = re.compile(
-    "unsupported (?:options )?startup parameter"
-)  # PgBouncer, unless it is told to ignore them
-_NO_TRANSACTIONS = re.compile("transaction blocks not allowed")  # PgBouncer with pool_mode = statement
+# PgBouncer says the first unless it is told to ignore options, the second with pool_mode = statement.
+_REFUSED_OPTIONS = re.compile("unsupported (?:options )?startup parameter")
+_NO_TRANSACTIONS = re.compile("transaction blocks not allowed")
 _OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.\-]*)=((?:\\.|[^\s\\])*)(?:\s+|$)", re.ASCII)
 _UNTOLD = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFunction)
 _TIMES = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")

@@ -1,6 +1,6 @@
 """Whether the database is still the one that was known: who notices, who raises the epoch, and who cannot (P3, P4).
 
-Servers that are really taken back are in `faults/test_taken_back.py`. Here a store is told of another history, or loses events by hand.
+Servers that are really taken back are in `faults/test_taken_back.py`. Here a store is told of another history, or loses events.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.stores import migrate, scripts
-from perdure.stores.migrate import Q
+from perdure.stores.migrate import SERVER, Q
 from perdure.stores.tx import Epochs
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("perdure.store")
 
-FACT = "server"  # in `meta`: the history that the store is of, as it was last seen by somebody who may write
 NOTHING = (0, 0)  # no stream has this number
 
 
@@ -42,7 +41,7 @@ class Continuity(Epochs):
     def begin(self, facts: Mapping[str, str]) -> None:
         """The store is being opened: this process knows only what the store says of itself."""
         origin = self._origin
-        if origin is None or origin.recovers or not origin.name or facts.get(FACT) == origin.name:
+        if origin is None or origin.recovers or not origin.name or facts.get(SERVER) == origin.name:
             return
         if self._keeps:
             self._go_on(origin, kept=True)
@@ -87,25 +86,25 @@ class Continuity(Epochs):
         """
         with scripts.changing(self._engine) as script:
             facts = migrate.facts_of(script)
-            epoch, said = migrate.number_in(facts, "epoch"), facts.get(FACT, "")
+            epoch, said = migrate.number_in(facts, "epoch"), facts.get(SERVER, "")
             done = said == origin.name and (kept or epoch > self.epoch)
             if not done and not (kept and (not said or _is_lossless(self._origin, origin))):
                 epoch = migrate.next_epoch(script, self.epoch)
             if origin.name not in ("", said):
-                script.query(Q.meta_put, name=FACT, value=origin.name)
+                script.query(Q.meta_put, name=SERVER, value=origin.name)
         self._tell(origin, facts, epoch)
         self.heard(epoch)
         self._origin, self.last = origin, None
 
     def _tell(self, origin: Origin, facts: Mapping[str, str], epoch: int) -> None:
-        about = {"server": origin.name, "before": facts.get(FACT, ""), "epoch": epoch}
+        about = {"server": origin.name, "before": facts.get(SERVER, ""), "epoch": epoch}
         if epoch > migrate.number_in(facts, "epoch"):
             log.warning(
                 "the database may have lost what was acknowledged: it was restored, or a standby took over. It is treated as"
                 " restored: whatever was under way is in doubt",
                 extra=about,
             )
-        elif facts.get(FACT) and facts.get(FACT) != origin.name:
+        elif facts.get(SERVER) and facts.get(SERVER) != origin.name:
             log.info("a standby took over that has all that was acknowledged here", extra=about)
 
 

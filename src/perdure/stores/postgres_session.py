@@ -22,19 +22,25 @@ _NO_TRANSACTIONS = re.compile("transaction blocks not allowed")
 _OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.\-]*)=((?:\\.|[^\s\\])*)(?:\s+|$)", re.ASCII)
 _UNTOLD = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFunction)
 _TIMES = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+_TIME = re.compile(r"(\d+)(ms|s|min|h|d|)")
+_UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 # Who the server is, as far as it has a history of its own: a standby is of the history that it follows. `pg_control_checkpoint`
 # says the time line too, but only after the first checkpoint.
 _HISTORY = """(SELECT system_identifier::text FROM pg_control_system()),
   CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END"""
 _NO_HISTORY = "NULL::text, NULL::text"
-# Whether the server became what it is by following another one until it was promoted, to no chosen point of the past.
-_FOLLOWED = """pg_last_wal_receive_lsn() IS NOT NULL AND '' = concat(current_setting('recovery_target', true),
-  current_setting('recovery_target_lsn', true), current_setting('recovery_target_name', true),
-  current_setting('recovery_target_time', true), current_setting('recovery_target_xid', true))"""
-_LOOK = """SELECT pg_backend_pid(), coalesce(current_setting('transaction_timeout', true), '0'), pg_is_in_recovery(),
-  coalesce(current_setting('synchronous_standby_names', true), '') <> '', {followed}, {history},
-  {in_force}"""
+# How the server became what it is: by following another one until it was promoted, or by going to a chosen point of the past.
+_TARGETS = (
+    "recovery_target",
+    "recovery_target_lsn",
+    "recovery_target_name",
+    "recovery_target_time",
+    "recovery_target_xid",
+)
+# Few functions, and nothing that is computed: a new backend looks up each of them first.
+_LOOK = "SELECT pg_backend_pid(), pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NOT NULL, {history}, {settings}"
+_FACTS = ("transaction_timeout", "synchronous_standby_names", *_TARGETS)
 
 POOLER = (
     "in PgBouncer set pool_mode = transaction (or session), and let nothing set this for the role, the database or"
@@ -88,24 +94,26 @@ class Session:
     def look(self, raw: Any, name: str) -> Look:
         """What is in force on this connection, and who the server is: one round trip. name: as the connection is called."""
         try:
-            row = raw.execute(self._look_text(), (name,)).fetchone()
+            row = raw.execute(self._look_text()).fetchone()
         except _UNTOLD:
             if not self._tells:
                 raise
             self._tells = False
             return self.look(raw, name)
-        pid, transaction_timeout, recovers, synchronous, followed, system, line, *in_force = row
-        missing = [each for each, is_so in zip((*self.settings, "client_encoding", "application_name"), in_force, strict=True)
-                   if not is_so]  # fmt: skip
+        pid, recovers, received, system, line, *values = row
+        found = dict(zip((*_FACTS, *self.settings, "client_encoding", "application_name"), values, strict=True))
+        wanted = {**self.settings, "client_encoding": "UTF8", "application_name": name}
+        missing = [each for each, value in wanted.items() if _plain(each, found[each]) != value]
+        followed = received and not any(found[each] for each in _TARGETS)
+        synchronous = bool(found["synchronous_standby_names"])
         origin = Origin(system, None if line is None else int(line, 16), recovers, synchronous, followed)
-        return Look(pid == raw.info.backend_pid and not missing, transaction_timeout, missing, origin)
+        direct = pid == raw.info.backend_pid and not missing
+        return Look(direct, found["transaction_timeout"] or "0", missing, origin)
 
     def _look_text(self) -> str:
-        checks = [_in_force(name, value) for name, value in self.settings.items()]
-        checks += ["current_setting('client_encoding') = 'UTF8'", "current_setting('application_name') = %s"]
-        history = _HISTORY if self._tells else _NO_HISTORY
-        followed = _FOLLOWED if self._tells else "false"
-        return _LOOK.format(history=history, followed=followed, in_force=", ".join(checks))
+        names = (*_FACTS, *self.settings, "client_encoding", "application_name")
+        settings = ", ".join(f"current_setting('{name}', true)" for name in names)
+        return _LOOK.format(history=_HISTORY if self._tells else _NO_HISTORY, settings=settings)
 
     # -- behind a pooler -----------------------------------------------------------------------------------------------------
 
@@ -141,11 +149,10 @@ def refuses_options(error: psycopg.Error) -> bool:
     return bool(_REFUSED_OPTIONS.search(str(error)))
 
 
-def _in_force(name: str, value: str) -> str:
-    """The condition that a setting is as asked: times are shown in whatever unit fits."""
-    if name in _TIMES:
-        return f"current_setting('{name}')::interval = interval '{value} milliseconds'"
-    return f"current_setting('{name}') = '{value}'"
+def _plain(name: str, shown: str | None) -> str | None:
+    """A setting as it was asked for: times are shown in whatever unit fits."""
+    match = _TIME.fullmatch(shown or "") if name in _TIMES else None
+    return shown if match is None else str(int(match[1]) * _UNITS_MS[match[2]])
 
 
 def _their_settings(options: str) -> dict[str, str]:

@@ -353,6 +353,9 @@ def bring_up_to_date(
             _keep_copy(engine, found)
         reach("migrate.copied")
         done = migrate.apply(script, found, steps)
+        origin = engine.origin_of(script.connection)
+        if not found and origin is not None and origin.name:
+            script.query(Q.meta_put, name=migrate.SERVER, value=origin.name)
         reach("migrate.applied")
     reach("migrate.committed")
     return done

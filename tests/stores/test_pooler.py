@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -12,7 +12,11 @@ import perdure
 from perdure.errors import Refused
 from perdure.stores import postgres_session, scripts
 from perdure.stores.core import open_core
+from perdure.stores.finding import Severity
+from perdure.stores.health import examine
+from perdure.stores.store import Fault
 from perdure.stores.url import parse
+from perdure.testing.faults import Cut, Proxy
 from stores import pooler
 from stores.pooler import pooled
 
@@ -149,3 +153,43 @@ def test_options_that_are_no_settings_are_refused_behind_a_pooler(postgres_store
         pytest.raises(perdure.Invalid, match="pooler"),
     ):
         perdure.open(f"{url}&options={quote('-P')}")
+
+
+@pytest.mark.parametrize("settings", [None, {"pool_mode": "transaction", "ignore_startup_parameters": "options"}])
+def test_the_doctor_says_what_a_pooler_takes_away(postgres_store, settings):
+    if settings is None:
+        (found,) = [each for each in examine(postgres_store).findings if each.check == "pooler"]
+        assert found.severity is Severity.OK
+        return
+    with pooled(postgres_store, **settings) as url:
+        (found,) = [each for each in examine(url).findings if each.check == "pooler"]
+    assert found.severity is Severity.WARNING
+    for word in ("LISTEN", "prepared statements", "timeouts"):
+        assert word in found.says
+
+
+def test_a_worker_behind_a_pooler_hears_nothing_and_looks_by_itself(postgres_store):
+    with pooled(postgres_store, pool_mode="transaction", ignore_startup_parameters="options") as url:
+        core = open_core(url)
+        engine: Any = core.engine
+        with closing(core), pytest.raises(Fault, match="through a pooler"):
+            engine.ears()
+
+
+def test_a_commit_whose_reply_was_lost_behind_a_pooler_is_resolved(postgres_store):
+    """The backend of a lost connection is found by its name, which each transaction brings."""
+    cuts = [Cut.BEFORE, Cut.UNHEARD, Cut.REPLY, Cut.ENDED] * 3
+    with pooled(postgres_store, pool_mode="transaction", ignore_startup_parameters="options") as url:
+        parts = urlsplit(url)
+        with Proxy(str(parts.hostname), int(parts.port or 0)) as proxy:
+            through = url.replace(f":{parts.port}/", f":{proxy.port}/")
+            with perdure.open(through) as store:
+                session = store.session("s")
+                session.say("user", "before")
+                for number, how in enumerate(cuts):
+                    proxy.cut(how, 1 + number // 4)
+                    session.say("user", f"turn {number}")
+                proxy.cut(Cut.BEFORE, 0)
+                said = [turn.content for turn in session.turns(limit=20)]
+            assert said == ["before", *(f"turn {number}" for number in range(len(cuts)))]
+            assert proxy.cuts == len(cuts)

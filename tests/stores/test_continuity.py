@@ -18,7 +18,7 @@ import perdure
 from perdure.errors import Stale, Unavailable
 from perdure.stores import postgres_session
 from perdure.stores.core import Core, open_core
-from perdure.stores.store import Fault, FaultKind, Origin
+from perdure.stores.store import Fault, FaultKind, History
 from perdure.stores.url import parse
 
 psycopg = pytest.importorskip("psycopg")
@@ -52,13 +52,13 @@ def hang_up(store: perdure.Store) -> None:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, **says: Any) -> None:
     """New connections lead to a server that says this of itself."""
-    look = postgres_session.Session.look
+    look = postgres_session.AskedFor.look
 
     def pretended(session: Any, raw: Any, name: str) -> Any:
         found = look(session, raw, name)
-        return found._replace(origin=found.origin._replace(**says))
+        return found._replace(history=found.history._replace(**says))
 
-    monkeypatch.setattr(postgres_session.Session, "look", pretended)
+    monkeypatch.setattr(postgres_session.AskedFor, "look", pretended)
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def test_a_role_that_may_not_ask_the_server_is_served_without(postgres_store, sq
             store.session("s").say("user", "one")
             hang_up(store)
             store.session("s").say("user", "two")
-            assert core_of(store).engine.origin_of(core_of(store).lane._connection) == Origin(None, None)
+            assert core_of(store).engine.history_of(core_of(store).lane._connection) == History(None, None)
             assert core_of(store).epoch == 1
     finally:
         sql.execute("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO PUBLIC")

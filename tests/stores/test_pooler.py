@@ -75,8 +75,8 @@ def test_the_store_that_was_asked_for_is_made_and_opened(postgres_store, setting
 
 def test_without_the_look_another_store_is_made_beside_it(postgres_store, monkeypatch):
     """The control: what was so before. Neither is compared, neither repaired."""
-    look = postgres_session.Session.look
-    monkeypatch.setattr(postgres_session.Session, "look", lambda *about: look(*about)._replace(direct=True))
+    look = postgres_session.AskedFor.look
+    monkeypatch.setattr(postgres_session.AskedFor, "look", lambda *about: look(*about)._replace(direct=True))
     monkeypatch.setattr(scripts, "_check_schema", lambda *_: None)
     here = "postgresql://" + postgres_store.partition("://")[2]
     with psycopg.connect(parse(here).conninfo, autocommit=True) as connection:
@@ -187,7 +187,7 @@ def test_a_commit_whose_reply_was_lost_behind_a_pooler_is_resolved(postgres_stor
                 session = store.session("s")
                 session.say("user", "before")
                 for number, how in enumerate(cuts):
-                    proxy.cut(how, 1 + number // 4)
+                    proxy.cut(how, 1 if how is Cut.ENDED else 1 + number // 4)  # BEGIN, flush, COMMIT
                     session.say("user", f"turn {number}")
                 proxy.cut(Cut.BEFORE, 0)
                 said = [turn.content for turn in session.turns(limit=20)]

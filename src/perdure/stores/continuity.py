@@ -20,7 +20,7 @@ from perdure.stores.migrate import SERVER, Q
 from perdure.stores.tx import Epochs
 
 if TYPE_CHECKING:
-    from perdure.stores.store import Engine, NewEvent, Origin
+    from perdure.stores.store import Engine, History, NewEvent
 
 log = logging.getLogger("perdure.store")
 
@@ -30,42 +30,42 @@ NOTHING = (0, 0)  # no stream has this number
 class Continuity(Epochs):
     """What one open store knows of its database, and the epoch that it believes in. Threads may share it."""
 
-    def __init__(self, engine: Engine, epoch: int, origin: Origin | None, *, keeps: bool) -> None:
+    def __init__(self, engine: Engine, epoch: int, history: History | None, *, keeps: bool) -> None:
         super().__init__(epoch)
         self.last: NewEvent | None = None  # the last event that was acknowledged here; the lane sets it
         self._engine = engine
-        self._origin = origin
+        self._history = history
         self._keeps = keeps  # whether it may raise the epoch: not for who only reads
         self._mutex = threading.Lock()
 
     def begin(self, facts: Mapping[str, str]) -> None:
         """The store is being opened: this process knows only what the store says of itself."""
-        origin = self._origin
-        if origin is None or origin.recovers or not origin.name or facts.get(SERVER) == origin.name:
+        history = self._history
+        if history is None or history.recovers or not history.name or facts.get(SERVER) == history.name:
             return
         if self._keeps:
-            self._go_on(origin, kept=True)
+            self._go_on(history, kept=True)
         else:
             log.warning("the database is of another history than it says: whoever opens it for writing finds out more")
 
     def met(self, connection: Any) -> None:
         """A new connection, to whatever server: is it the one that was known? Raises Fault, or what is wrong with the store."""
-        origin = self._engine.origin_of(connection)
-        if origin is not None and self._keeps and origin.name != self._known:
-            self._compare(connection, origin)
+        history = self._engine.history_of(connection)
+        if history is not None and self._keeps and history.name != self._known:
+            self._compare(connection, history)
 
     def resumed(self, connection: Any) -> None:
         """`met`, for the connection that writes: what was acknowledged is looked for as well, on the same server too."""
-        origin = self._engine.origin_of(connection)
-        if origin is not None and self._keeps and (self.last is not None or origin.name != self._known):
-            self._compare(connection, origin)
+        history = self._engine.history_of(connection)
+        if history is not None and self._keeps and (self.last is not None or history.name != self._known):
+            self._compare(connection, history)
 
     @property
     def _known(self) -> str:
-        return "" if self._origin is None else self._origin.name
+        return "" if self._history is None else self._history.name
 
-    def _compare(self, connection: Any, origin: Origin) -> None:
-        if origin.recovers:  # a standby takes no writes, and has whatever its primary has sent
+    def _compare(self, connection: Any, history: History) -> None:
+        if history.recovers:  # a standby takes no writes, and has whatever its primary has sent
             return
         with self._mutex:
             last = self.last
@@ -73,13 +73,17 @@ class Continuity(Epochs):
                 connection, NOTHING if last is None else (last.stream, last.seq)
             )
             kept = last is None or digest == last.hash
-            if kept and origin.name in ("", self._known, server):  # as it was, or looked at by somebody who came before
+            if kept and history.name in (
+                "",
+                self._known,
+                server,
+            ):  # as it was, or looked at by somebody who came before
                 self.heard(migrate.number_in({"epoch": epoch or ""}, "epoch"))
-                self._origin = origin
+                self._history = history
             else:
-                self._go_on(origin, kept=kept)
+                self._go_on(history, kept=kept)
 
-    def _go_on(self, origin: Origin, *, kept: bool) -> None:
+    def _go_on(self, history: History, *, kept: bool) -> None:
         """Go on from what is there. Of many who come at once, one raises the epoch; the others find it raised.
 
         kept: nothing is missing that this process knows of.
@@ -87,27 +91,27 @@ class Continuity(Epochs):
         with scripts.changing(self._engine) as script:
             facts = migrate.facts_of(script)
             epoch, said = migrate.number_in(facts, "epoch"), facts.get(SERVER, "")
-            done = said == origin.name and (kept or epoch > self.epoch)
-            if not done and not (kept and (not said or _is_lossless(self._origin, origin))):
+            done = said == history.name and (kept or epoch > self.epoch)
+            if not done and not (kept and (not said or _is_lossless(self._history, history))):
                 epoch = migrate.next_epoch(script, self.epoch)
-            if origin.name not in ("", said):
-                script.query(Q.meta_put, name=SERVER, value=origin.name)
-        self._tell(origin, facts, epoch)
+            if history.name not in ("", said):
+                script.query(Q.meta_put, name=SERVER, value=history.name)
+        self._tell(history, facts, epoch)
         self.heard(epoch)
-        self._origin, self.last = origin, None
+        self._history, self.last = history, None
 
-    def _tell(self, origin: Origin, facts: Mapping[str, str], epoch: int) -> None:
-        about = {"server": origin.name, "before": facts.get(SERVER, ""), "epoch": epoch}
+    def _tell(self, history: History, facts: Mapping[str, str], epoch: int) -> None:
+        about = {"server": history.name, "before": facts.get(SERVER, ""), "epoch": epoch}
         if epoch > migrate.number_in(facts, "epoch"):
             log.warning(
                 "the database may have lost what was acknowledged: it was restored, or a standby took over. It is treated as"
                 " restored: whatever was under way is in doubt",
                 extra=about,
             )
-        elif facts.get(SERVER) and facts.get(SERVER) != origin.name:
+        elif facts.get(SERVER) and facts.get(SERVER) != history.name:
             log.info("a standby took over that has all that was acknowledged here", extra=about)
 
 
-def _is_lossless(before: Origin | None, now: Origin) -> bool:
+def _is_lossless(before: History | None, now: History) -> bool:
     """Whether nothing that anybody was told can be missing: commits waited for a standby, and a standby it is that took over."""
     return before is not None and before.system == now.system and before.synchronous and now.followed

@@ -141,7 +141,7 @@ class Core:
         self.engine = engine
         identity = scripts.identity_of(engine)
         self.uid, self.facts = identity.uid, identity.facts
-        self.continuity = Continuity(engine, identity.epoch, identity.origin, keeps=keeps)
+        self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
         self.continuity.begin(identity.facts)
         self.holder = new_uid().hex()
         remote = engine.dialect == "postgres"

@@ -26,7 +26,7 @@ from perdure.stores.files.theirs import in_conflict
 from perdure.stores.finding import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
-from perdure.stores.store import Connection, Engine, Fault, FaultKind, Origin
+from perdure.stores.store import Connection, Engine, Fault, FaultKind, History
 
 Q = Statements("perdure.stores", "health.sql")
 
@@ -289,7 +289,7 @@ def _settings(connection: Connection, _advice: Advice) -> Findings:
         yield from server(connection.query(Q.server, {})[0])
         between: Any = connection
         yield pooler(pooled=bool(between.brought))
-        yield history(between.origin)
+        yield history(between.history)
         return
     journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
     if journal in ("wal", "memory"):
@@ -349,20 +349,20 @@ def pooler(*, pooled: bool) -> Finding:
     )
 
 
-def history(origin: Origin) -> Finding:
+def history(found: History) -> Finding:
     """Whether a database that went back in time would be noticed."""
-    if origin.recovers:
+    if found.recovers:
         return ok("history", "a standby: it is of the history of the server that it follows")
-    if not origin.name:
+    if not found.name:
         return warning(
             "history",
             "the server does not say its time line: only a program that runs through a failover or restore notices what is lost",
             "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn(), pg_walfile_name(pg_lsn) TO the role",
         )
     waits = (
-        "commits wait for a standby" if origin.synchronous else "commits wait for no standby: a failover may lose some"
+        "commits wait for a standby" if found.synchronous else "commits wait for no standby: a failover may lose some"
     )
-    return ok("history", f"system {origin.system}, time line {origin.line}; {waits}")
+    return ok("history", f"system {found.system}, time line {found.line}; {waits}")
 
 
 def _structure(connection: Connection, advice: Advice) -> Findings:

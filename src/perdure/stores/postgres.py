@@ -30,10 +30,21 @@ from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_faults import fault_of
-from perdure.stores.postgres_session import Session, refuses_options
+from perdure.stores.postgres_session import AskedFor, refuses_options
 from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Origin, Params, Rows, WithoutLines, Writes
+from perdure.stores.store import (
+    Fault,
+    FaultKind,
+    Head,
+    HeadMove,
+    History,
+    NewStream,
+    Params,
+    Rows,
+    WithoutLines,
+    Writes,
+)
 from perdure.stores.url import ENCODED
 
 # While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
@@ -182,9 +193,9 @@ class PostgresConnection:
 
     dialect = "postgres"
 
-    def __init__(self, made: Made, lost: set[str] | None = None) -> None:
+    def __init__(self, made: Dialled, lost: set[str] | None = None) -> None:
         self.raw: Any = made.raw  # its types want literal texts; ours are made from our own declarations
-        self.origin = made.origin
+        self.history = made.history
         self.brought = made.brought
         self._name = made.name
         self._lost = lost
@@ -388,7 +399,7 @@ def _announces(writes: Writes) -> bool:
 class PostgresEars:
     """A connection that hears of announcements: readable when there is one. See `stores/watch.py`."""
 
-    def __init__(self, made: Made, schema: str) -> None:
+    def __init__(self, made: Dialled, schema: str) -> None:
         self._raw: Any = made.raw
         if made.brought:
             self.close()
@@ -439,12 +450,12 @@ def _checked(conninfo: str) -> dict[str, Any]:
         raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store", hint=ENCODED) from None
 
 
-class Made(NamedTuple):
+class Dialled(NamedTuple):
     """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers."""
 
     raw: psycopg.Connection[Any]
     name: str
-    origin: Origin
+    history: History
     brought: str = ""
 
 
@@ -465,9 +476,9 @@ class PostgresEngine(WithoutLines):
         self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
         theirs = _checked(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
-        self._session = Session(schema, self._timeout_ms, theirs, read_only=read_only)
+        self._session = AskedFor(schema, self._timeout_ms, theirs, read_only=read_only)
         self._takes_options = True  # a pooler may refuse a connection that asks for settings
-        self._newest: Origin | None = None
+        self._newest: History | None = None
         self._lost: set[str] = set()
         self._spare: list[PostgresConnection] = []  # at most one; a list, because threads may ask at the same time
 
@@ -504,9 +515,9 @@ class PostgresEngine(WithoutLines):
         """A connection that hears of what commits announce. Who listens comes again by himself: nothing is waited for."""
         return PostgresEars(self._connect_now("perdure-listener"), self.schema)
 
-    def origin_of(self, connection: PostgresConnection) -> Origin:
+    def history_of(self, connection: PostgresConnection) -> History:
         """The history that a connection leads to."""
-        return connection.origin
+        return connection.history
 
     def look_back(
         self, connection: PostgresConnection, event: tuple[int, int]
@@ -514,7 +525,7 @@ class PostgresEngine(WithoutLines):
         """The store's epoch, the history that it says it is of, and the hash of an event."""
         return connection.look_back(event)
 
-    def _connect(self, name: str) -> Made:
+    def _connect(self, name: str) -> Dialled:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         cuts = 0
@@ -528,7 +539,7 @@ class PostgresEngine(WithoutLines):
                     raise
             time.sleep(_COMING_PAUSE_SECONDS)
 
-    def _connect_now(self, name: str) -> Made:
+    def _connect_now(self, name: str) -> Dialled:
         try:
             raw = self._dialled(name)
         except psycopg.OperationalError as error:
@@ -563,31 +574,31 @@ class PostgresEngine(WithoutLines):
         raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
         return raw
 
-    def _looked_at(self, raw: psycopg.Connection[Any], name: str) -> Made:
+    def _looked_at(self, raw: psycopg.Connection[Any], name: str) -> Dialled:
         """Compare what is in force with what was asked for. Behind a pooler each transaction brings it."""
         found = self._session.look(raw, name)
-        self._check_newest(found.origin)
+        self._check_newest(found.history)
         if found.direct:
             if found.transaction_timeout != "0":
                 raw.execute("SET transaction_timeout = 0")
-            return Made(raw, name, found.origin)
+            return Dialled(raw, name, found.history)
         raw.prepare_threshold = None
         brought = self._session.brought(name)
         self._session.check_brought(raw, name, brought)
-        return Made(raw, name, found.origin, brought)
+        return Dialled(raw, name, found.history, brought)
 
-    def _check_newest(self, origin: Origin) -> None:
+    def _check_newest(self, history: History) -> None:
         """A server that was replaced, and does not know it, is neither read nor written any more."""
-        if not origin.name or origin.recovers:
+        if not history.name or history.recovers:
             return
         newest = self._newest
-        if newest is not None and newest.system == origin.system and (newest.line or 0) > (origin.line or 0):
+        if newest is not None and newest.system == history.system and (newest.line or 0) > (history.line or 0):
             raise Fault(
                 FaultKind.LOST,
-                f"the server is on time line {origin.line}, and this process has seen {newest.line}: it was replaced",
+                f"the server is on time line {history.line}, and this process has seen {newest.line}: it was replaced",
                 "stop the server that was replaced; if the newer one was given up on purpose, start this program again",
             )
-        self._newest = origin
+        self._newest = history
 
     def close(self) -> None:
         """Connections are closed by who holds them: here, the one that nobody asked for."""

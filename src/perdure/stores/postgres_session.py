@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from perdure.errors import Invalid
-from perdure.stores.store import Fault, FaultKind, Origin
+from perdure.stores.store import Fault, FaultKind, History
 
 # PgBouncer says the first unless it is told to ignore options, the second with pool_mode = statement.
 _REFUSED_OPTIONS = re.compile("unsupported (?:options )?startup parameter")
@@ -48,16 +48,16 @@ POOLER = (
 )
 
 
-class Look(NamedTuple):
+class InForce(NamedTuple):
     """What a new connection shows. missing: settings that are not as asked. direct: the server itself answers."""
 
     direct: bool
     transaction_timeout: str
     missing: list[str]
-    origin: Origin
+    history: History
 
 
-class Session:
+class AskedFor:
     """What the connections of one store ask for: `settings` by name, as the server is to have them in force."""
 
     def __init__(self, schema: str, timeout_ms: int, theirs: str, *, read_only: bool) -> None:
@@ -91,7 +91,7 @@ class Session:
 
     # -- looking -------------------------------------------------------------------------------------------------------------
 
-    def look(self, raw: Any, name: str) -> Look:
+    def look(self, raw: Any, name: str) -> InForce:
         """What is in force on this connection, and who the server is: one round trip. name: as the connection is called."""
         try:
             row = raw.execute(self._look_text()).fetchone()
@@ -106,9 +106,9 @@ class Session:
         missing = [each for each, value in wanted.items() if _plain(each, found[each]) != value]
         followed = received and not any(found[each] for each in _TARGETS)
         synchronous = bool(found["synchronous_standby_names"])
-        origin = Origin(system, None if line is None else int(line, 16), recovers, synchronous, followed)
+        history = History(system, None if line is None else int(line, 16), recovers, synchronous, followed)
         direct = pid == raw.info.backend_pid and not missing
-        return Look(direct, found["transaction_timeout"] or "0", missing, origin)
+        return InForce(direct, found["transaction_timeout"] or "0", missing, history)
 
     def _look_text(self) -> str:
         names = (*_FACTS, *self.settings, "client_encoding", "application_name")

@@ -40,7 +40,7 @@ from perdure.stores.sqlite import (
     opened_to_recover,
 )
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault, FaultKind, Origin, Writes
+from perdure.stores.store import Engine, Fault, FaultKind, History, Writes
 from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
@@ -189,18 +189,18 @@ class Identity(NamedTuple):
     epoch: int
     partition: str
     facts: dict[str, str]
-    origin: Origin | None
+    history: History | None
 
 
 def identity_of(engine: Engine) -> Identity:
     """Who the store is, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
     cluster that its events do not come from."""
     with _using(engine) as script:
-        facts, origin = migrate.facts_of(script), engine.origin_of(script.connection)
+        facts, history = migrate.facts_of(script), engine.history_of(script.connection)
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
-    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts, origin)
+    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts, history)
 
 
 @contextmanager
@@ -353,9 +353,9 @@ def bring_up_to_date(
             _keep_copy(engine, found)
         reach("migrate.copied")
         done = migrate.apply(script, found, steps)
-        origin = engine.origin_of(script.connection)
-        if not found and origin is not None and origin.name:
-            script.query(Q.meta_put, name=migrate.SERVER, value=origin.name)
+        history = engine.history_of(script.connection)
+        if not found and history is not None and history.name:
+            script.query(Q.meta_put, name=migrate.SERVER, value=history.name)
         reach("migrate.applied")
     reach("migrate.committed")
     return done

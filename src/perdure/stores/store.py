@@ -134,7 +134,7 @@ class Writes(msgspec.Struct):
         )
 
 
-class Origin(NamedTuple):
+class History(NamedTuple):
     """Which history of a database a connection leads to, as far as the server says so: None where it does not.
 
     recovers: it is a standby. synchronous: its commits wait for another server. followed: it followed another server until it was
@@ -240,12 +240,12 @@ class Engine(Protocol):
         """Take those out of there; returns how many stay because they cannot be. Repeatable, also after a crash."""
         ...
 
-    def origin_of(self, connection: Any) -> Origin | None:
+    def history_of(self, connection: Any) -> History | None:
         """The history that a connection leads to; None where the database has none but its own file (`tide`)."""
         ...
 
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
-        """The store's epoch, the history that it says it is of, and the hash of an event: only with `origin_of`."""
+        """The store's epoch, the history that it says it is of, and the hash of an event: only with `history_of`."""
         ...
 
     def connect(self) -> Connection:
@@ -287,12 +287,12 @@ class WithoutLines:
         """Nothing, likewise."""
         return 0
 
-    def origin_of(self, connection: Any) -> Origin | None:  # noqa: ARG002 - for those that have one
+    def history_of(self, connection: Any) -> History | None:  # noqa: ARG002 - for those that have one
         """None: a database in a file has no server."""
         return None
 
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
-        """Never asked: there is no origin."""
+        """Never asked: there is no history."""
         raise AssertionError(connection, event)
 
 

@@ -47,7 +47,7 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", shell_complete=_complete_format,
-              help=f"What the files are: {', '.join(NAMES)}; else each is recognised by what is in it.")  # fmt: skip
+              help=f"What the files are: {', '.join(NAMES)}, or of another package; else found by content.")  # fmt: skip
 @click.option("--as", "kind", type=click.Choice(KINDS), help="What the rows of a CSV, TSV, JSON or YAML file are.")
 @click.option(
     "--field", "fields", multiple=True, metavar="FIELD=COLUMN", help="With --as: which column is what; repeatable."

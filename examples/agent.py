@@ -20,7 +20,7 @@ STORE = os.environ.get("PERDURE_STORE", "sqlite:///agent.db")
 
 
 def think(messages):
-    """Ask the model. What it gives is kept: it is asked and paid once."""
+    """Ask the model. Its answer is kept: it is asked and paid once."""
     return chat(messages, TOOLS)
 
 
@@ -67,7 +67,7 @@ def writer(run, task, topics):
 
 
 def tokens(store):
-    """What all runs have used: each answer of a model keeps its `usage`."""
+    """The usage of all runs: each answer of a model keeps its `usage`."""
     notes = [step.notes for run in store.runs() for step in run.steps(after=0)]
     return sum(note["usage"]["total_tokens"] for note in notes if note.get("usage"))
 

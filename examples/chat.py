@@ -52,7 +52,7 @@ def chat(messages: list[dict[str, Any]], tools: Iterable[perdure.Tool]) -> dict[
 
 
 def call_of(made: dict[str, Any]) -> perdure.Call:
-    """What a model wants. Arguments that are no JSON go on as they are: the model is told that they do not fit."""
+    """The call that a model wants. Arguments that are no JSON go on as they are: the model is told that they do not fit."""
     function = made["function"]
     try:
         args = json.loads(function["arguments"])
@@ -72,6 +72,6 @@ def described(tool: perdure.Tool) -> dict[str, Any]:
 
 
 def told(answer: perdure.Answer) -> dict[str, Any]:
-    """What became of a call, as the model is told."""
+    """The outcome of a call, as the model is told."""
     said = answer.result if answer.error is None else {"error": str(answer.error)}
     return {"role": "tool", "tool_call_id": answer.call, "content": json.dumps(said)}

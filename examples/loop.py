@@ -36,7 +36,7 @@ def shorten(session):
     """A long conversation costs with every answer: let a summary stand for what is old. The turns stay in the store."""
     messages = session.transcript(format="openai")
     begins = [turn for turn in session.turns(last=KEPT_TURNS) if turn.role == perdure.Role.USER]
-    if len(messages) >= 2 * KEPT_TURNS and begins:  # what is kept begins with what a user said
+    if len(messages) >= 2 * KEPT_TURNS and begins:  # the rest begins with a user's turn
         (last,) = session.turns(before=begins[0].seq, limit=1)
         asked = [*messages, {"role": "user", "content": "Sum up our conversation so far."}]
         session.summarise(upto=last.seq, text=chat(asked, [])["message"]["content"])

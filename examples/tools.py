@@ -1,4 +1,4 @@
-"""What the examples do outside: notes in a folder, and posts to a service that knows idempotency keys."""
+"""The acts of the examples on the outside world: notes in a folder, and posts to a service that knows idempotency keys."""
 
 import os
 from pathlib import Path

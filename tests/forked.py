@@ -35,8 +35,8 @@ from typing import IO, Any, NamedTuple, NoReturn, Self, TextIO
 HERE = Path(__file__).parent
 IMPORTED = (
     "asyncio", "concurrent.futures.thread", "encodings.idna",
-    "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.aio.store", "perdure.handles.aio.driving",
-    "perdure.handles.crossing", "perdure.handles.opening", "perdure.effects.rewound",
+    "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.handles.aio.store", "perdure.handles.aio.run",
+    "perdure.runtime.shells", "perdure.handles.opening", "perdure.effects.rewound",
     "perdure.artifacts.local", "perdure.stores.postgres", "perdure.stores.files.engine",
     "perdure.doors.cli.main", "perdure.doors.cli.worker", "perdure.telemetry.logs", "perdure.runtime.supervisor",
     "faults.forks", "faults.writer",

@@ -105,13 +105,14 @@ def _work(session, turn) -> None:
     third.claim(ttl="1h")
     decision = session.decide("Use A", because="B breaks", then="patch", refs=[turn], tags=["auth"])
     decision.supersede("Use C", because="A is slow")
-    session.decide("Ship it", because="green").close("worked")
+    session.decide("Ship it", because="green", checks=[perdure.Age("30d")]).close("worked")
 
 
 def _values(store, session) -> None:
     for version in range(3):
         session.set("branch", f"fix-{version}")
     session.set("gone", 1)
+    session.set("tests", "12 passed", checks=[perdure.Age("1d"), perdure.ValueIs("branch", "fix-2")])
     session.unset("gone")
     store.scope("user:alice").set("colour", {"name": "blue"}, ttl="1d")
     with session.lock("deploy"):

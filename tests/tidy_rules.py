@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import plain_english
+
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
 CLASS_METHODS_MAX = 40
@@ -81,7 +83,15 @@ EXEMPT: dict[str, dict[str, str]] = {
         "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
     "only_doors_print": {"doors/": "they talk to people", "evaluation/": "reports"},
+    "prose_is_plain": {
+        "stores/migrations/": "released files never change, comments included: SQLite keeps the text of a table",
+        "model/words.py": "its stop words are the ones that a text may hold",
+    },
 }
+# Pages and packages that `prose_is_plain` does not hold yet: this list only shrinks.
+NOT_YET_PLAIN = (
+    "effects/", "handles/", "runtime/",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,8 @@ def functions_are_short(file: File) -> Complaints:
 
 def classes_are_small(file: File) -> Complaints:
     for found in file.among(ast.ClassDef):
-        count = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in found.body)
+        methods = [node for node in found.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        count = sum("overload" not in {getattr(each, "id", "") for each in node.decorator_list} for node in methods)
         if count > CLASS_METHODS_MAX:
             yield found.lineno, f"{found.name} has {count} methods, more than {CLASS_METHODS_MAX}"
 
@@ -152,6 +163,12 @@ def names_say_something(file: File) -> Complaints:
     for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
         if function.name.strip("_") == "process":
             yield function.lineno, "process: say what it does"
+
+
+def prose_is_plain(file: File) -> Complaints:
+    """A sentence opens with a thing or a role, nobody is a he, and a docstring says what it is without the one before it."""
+    for said in plain_english.sentences(file.path, file.text):
+        yield from ((said.line, f"{fault}: {said.text[:90]!r}") for fault in said.faults)
 
 
 # A folder that came with git ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Make the project's virtual environment, `.venv`, if it is not there yet or no longer fits.
 
-Called by the Makefile with a Python that is new enough: `python tools/bootstrap.py runtime|dev`. What to
-install stands in pyproject.toml and nowhere else; a stamp with its hash makes the second call take no time.
+Called by the Makefile with a Python that is new enough: `python tools/bootstrap.py runtime|dev`. The list of what to install
+stands in pyproject.toml and nowhere else; a stamp with its hash makes the second call take no time.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def install(level: str) -> None:
 
 
 def installed_by_uv(requirements: list[str]) -> bool:
-    """Whether uv, which takes a tenth of the time, has installed all of it. Whoever told pip where to look is served by pip."""
+    """Whether uv, which takes a tenth of the time, has installed all of it. A user who told pip where to look is served by
+    pip."""
     command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", python(), *requirements]
     try:
         settings = pip("config", "list", stdout=subprocess.PIPE).stdout.decode()
@@ -124,7 +125,7 @@ def check_writable(top: Path) -> None:
 
 
 def user() -> str:
-    """Who we are, also where the user has no name."""
+    """The user's name, also where the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -73,10 +73,22 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
     from perdure.model.records.bundles import Exported, Imported
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
-    from perdure.model.records.checks import Age, CheckResult, Command, FileHash, GitRef, ValueIs
+    from perdure.model.records.checks import (
+        Age,
+        AtCommit,
+        CheckResult,
+        ClaimerAlive,
+        Command,
+        FileHash,
+        GitRef,
+        ModelOffered,
+        UrlEtag,
+        ValueIs,
+    )
     from perdure.model.records.conversation import (
         Call,
         Cover,
+        Due,
         Origin,
         Pending,
         PendingKind,
@@ -158,9 +170,12 @@ _HOMES = {
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
     "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
-    "perdure.model.records.checks": ("Age", "CheckResult", "Command", "FileHash", "GitRef", "ValueIs"),
+    "perdure.model.records.checks": (
+        "Age", "AtCommit", "CheckResult", "ClaimerAlive", "Command", "FileHash", "GitRef", "ModelOffered", "UrlEtag", "ValueIs",
+    ),
     "perdure.model.records.conversation": (
-        "Call", "Cover", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status", "Turn",
+        "Call", "Cover", "Due", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord", "Status",
+        "Turn",
     ),
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
@@ -222,6 +237,7 @@ __all__ = [
     "AsyncStore",
     "AsyncSubscription",
     "AsyncTask",
+    "AtCommit",
     "Atomic",
     "Backup",
     "Batch",
@@ -232,6 +248,7 @@ __all__ = [
     "Checked",
     "CheckpointRecord",
     "Child",
+    "ClaimerAlive",
     "CollectReport",
     "Command",
     "Conflict",
@@ -242,6 +259,7 @@ __all__ = [
     "DecisionStatus",
     "Declined",
     "Difference",
+    "Due",
     "Effect",
     "EffectError",
     "EffectRecord",
@@ -268,6 +286,7 @@ __all__ = [
     "MemoryKind",
     "MemoryRecord",
     "MemoryStatus",
+    "ModelOffered",
     "Moved",
     "NewerSchema",
     "NotFound",
@@ -325,6 +344,7 @@ __all__ = [
     "Unavailable",
     "Unknown",
     "Unregistered",
+    "UrlEtag",
     "Validity",
     "ValueIs",
     "WaitKind",

@@ -10,11 +10,11 @@
     ├── Unavailable            later: the store cannot answer now; nothing was acknowledged
     │   ├── Full               ... because its disk is full
     │   └── TimedOut           ... because the deadline passed first
-    ├── InDoubt                settle first: it is not known whether it happened
+    ├── InDoubt                settle first: the outcome of an effect is unknown
     ├── Failed                 decide: it was tried, and it is known not to have happened
     ├── Cancelled              nothing: somebody ended it; it is no failure, so what catches failures does not catch it
-    ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to go on
-    ├── Parked                 decide: the machine must not go on by itself; it says why and what can be done
+    ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to continue
+    ├── Parked                 decide: the machine must not continue by itself; it says why and what can be done
     │   └── Changed            ... because the program does not do what the run did
     ├── Refused                not here: this store, file or credential does not allow it
     │   ├── NewerSchema        the database was written by a newer Perdure
@@ -22,7 +22,7 @@
     └── Damaged                restore: what is stored is not what was written
 
 Every error carries `path` (where), `hint` (the way out), an exit code for the command line and a status for HTTP.
-Who raises them: every layer; the doors only translate. Keeps P10 and P15.
+Every layer raises them; the doors only translate. Keeps P10 and P15.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TooLarge(Invalid):
 
 
 class NotFound(Invalid):
-    """What was named does not exist (or belongs to another tenant: the same answer)."""
+    """The named thing does not exist (or belongs to another tenant: the same answer)."""
 
     exit_code = 3
     http_status = 404
@@ -87,7 +87,7 @@ class Conflict(Error):
 
 
 class KeyReused(Conflict):
-    """The same client key came with other input; the first input stands."""
+    """A client key came again with other input; the first input stands."""
 
 
 class Stale(Conflict):
@@ -102,7 +102,7 @@ class Unavailable(Error):
 
 
 class Full(Unavailable):
-    """The disk is full. Reads go on; writes work again when there is room."""
+    """The disk is full. Reads continue; writes work again when there is room."""
 
     http_status = 507
 
@@ -114,7 +114,7 @@ class TimedOut(Unavailable):
 
 
 class InDoubt(Error):
-    """It is not known whether it happened: settle it before going on."""
+    """The outcome of an effect is unknown: settle it before you continue."""
 
     exit_code = 6
     http_status = 409
@@ -149,9 +149,9 @@ class Cancelled(Error):
 
 
 class Waiting(Error):
-    """It goes on when somebody answers, a signal comes, a time is reached or doubt is settled.
+    """The run continues when somebody answers, a signal comes, a time is reached or doubt is settled.
 
-    `facts` has `run`, `asks` and `doubts`; the hint says how to go on.
+    `facts` has `run`, `asks` and `doubts`; the hint says how to continue.
     """
 
     exit_code = 11
@@ -159,7 +159,7 @@ class Waiting(Error):
 
 
 class Parked(Error):
-    """The machine must not go on by itself; the message says why, the hint what can be decided (P13)."""
+    """The machine must not continue by itself; the message says why, the hint what can be decided (P13)."""
 
     exit_code = 12
     http_status = 409
@@ -185,7 +185,7 @@ class ReadOnly(Refused):
 
 
 class Damaged(Error):
-    """What is stored is not what was written; `path` names the place."""
+    """Stored data is not what was written; `path` names the place."""
 
     exit_code = 8
     http_status = 500

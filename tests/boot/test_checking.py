@@ -13,14 +13,18 @@ import pytest
 import perdure
 from perdure.boot import checking
 from perdure.model.records.checks import Check, Unreadable, standing_of
-from perdure.planes.memory.checks import from_stored
+from perdure.planes.checks import from_stored
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
 
 
 def looked(check: Check, seconds: float = 5.0, **looking: Any) -> Any:
     how = checking.Looking(seconds=seconds, **looking)
-    return checking._outcome(check, 0, how, time.monotonic() + seconds, lambda _: None)
+    with perdure.open("memory://") as store:
+        session = store.session("s")
+        carrier = checking.Carrier(session._stream, (check,), time.time_ns() // 1000)
+        ((outcome,),) = checking.judged(session._caller.core, session._caller.tenant, [carrier], how)
+    return outcome
 
 
 @pytest.fixture
@@ -134,7 +138,9 @@ def test_what_another_version_or_somebody_wrote_is_unknown() -> None:
 
 
 def test_time_that_is_over_leaves_the_rest_unknown(tmp_path: Path) -> None:
-    assert looked(perdure.Age("1d"), seconds=-1.0).standing == "unknown"
+    made = tmp_path / "f"
+    made.write_text("x")
+    assert looked(perdure.FileHash(str(made), sha256="0" * 64), seconds=-1.0).standing == "unknown"
 
 
 def test_a_thousand_fresh_memories_hold_and_planted_stale_ones_do_not(tmp_path: Path) -> None:
@@ -149,5 +155,5 @@ def test_a_thousand_fresh_memories_hold_and_planted_stale_ones_do_not(tmp_path: 
         assert {each.standing.value for each in store.checked()} == {"holds"}
         for file in files[:5]:
             file.write_text("changed")
-        stale = {each.memory.text for each in store.checked() if each.standing == "stale"}
+        stale = {each.text for each in store.checked() if each.standing == "stale"}
         assert stale == {f"memory {number}" for number in range(1_000) if number % 50 < 5}

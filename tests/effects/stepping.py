@@ -72,6 +72,7 @@ class Books:
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}
         self.docs: dict[int, bytes] = {}
+        self.said: dict[int, Any] = {}
         self.events: list[str] = []
         self.now = 0
 
@@ -82,6 +83,7 @@ class Books:
         seq = len(self.events) + 1
         self.events.append(change.kind)
         self.docs[seq] = msgspec.json.encode(Body(doc=change.doc))
+        self.said[seq] = change.doc or {}
         if change.op is Op.INSERT:
             self.rows[seq] = {"seq": seq, "doc_seq": seq, "outcome_seq": None, **change.set}
         elif change.op is Op.SET:
@@ -126,24 +128,16 @@ class World:
         self.deaths, self.pauses = deaths, pauses  # that may still come
         self.dead: set[str] = set()
         self.seen: set[tuple[Any, ...]] = set()
-        self.tool = self._declared()
-
-    def _declared(self) -> Tool:
-        declared: dict[str, Any] = {"idempotent": {"kind": "idempotent"}, "keyed": {"kind": "keyed"}, "unsafe": {}}.get(
-            self.kind, {"probe": self._asked}
-        )
-        body: Callable[..., Any] = (
-            (lambda *, key: self._arrives(key)) if self.kind == "keyed" else lambda: self._arrives("")
-        )
-        return tool(name="send", retries=1, backoff="1ms", lands_within=LANDS_WITHIN, **declared)(body)
+        self.tool = TOOLS[kind]
+        HERE[:] = [self]
 
     # -- the other side --------------------------------------------------------------------------------------------------------
 
-    def _arrives(self, key: str) -> str:
+    def arrives(self, key: str) -> str:
         """A request: done or not, and its answer comes back or is lost; its caller may die before or after."""
         if key in self.answers:
             return self._kept(key)
-        match self.choices.choose(7):
+        match self.choices.choose(7 if self.deaths else 5):
             case 0:
                 return self._apply(key)
             case 1:
@@ -157,11 +151,11 @@ class World:
             case 4:
                 raise Unavailable("nothing was sent")
             case 5:
-                self._die()
+                self.deaths -= 1
                 self._apply(key)
                 raise Died
             case _:
-                self._die()
+                self.deaths -= 1
                 raise Died
 
     def _apply(self, key: str) -> str:
@@ -174,17 +168,12 @@ class World:
             raise Failed("a clear no")
         return self.answers[key]
 
-    def _asked(self) -> Any:
+    def asked(self) -> Any:
         if self.choices.choose(2):
             return Unknown("no answer")
         return Happened("done") if self.applied else Absent()
 
     # -- faults ----------------------------------------------------------------------------------------------------------------
-
-    def _die(self) -> None:
-        if not self.deaths:
-            raise OSError("lost instead: nobody dies any more")
-        self.deaths -= 1
 
     def may_die(self) -> bool:
         if self.deaths and self.choices.choose(2):
@@ -199,15 +188,30 @@ class World:
         """All that a process finds when it begins, without the times."""
         row = self.books.rows.get(1, {})
         told = [row.get(name) for name in ("state", "attempt", "mishaps", "error")]
-        found = self.record()
-        told += [] if found is None else [found.doubtful, found.quiet_at is not None]
+        told += [
+            bool(self.books.said.get(row.get("outcome_seq") or 0, {}).get("doubtful")),
+            row.get("quiet_at") is not None,
+        ]
         return (*told, self.applied, tuple(self.answers.values()), self.deaths, self.pauses, len(self.dead))
 
     def state(self) -> tuple[Any, ...]:
         """What the model calls kind, near, ledger.state, ledger.attempt and whether it was applied."""
-        found = self.record()
-        state = (found.state.value, found.attempt) if found else ("planned", 0)
+        row = self.books.rows.get(1, {"state": "planned", "attempt": 0})
+        state = (row["state"], row["attempt"])
         return (self.kind, self.near, *state, min(self.applied, 2))
+
+
+HERE: list[World] = []  # the world that is stepped: declaring a tool takes longer than a way through it
+
+
+def _declared(body: Callable[..., Any] = lambda: HERE[0].arrives(""), **about: Any) -> Tool:
+    return tool(name="send", retries=1, backoff="1ms", lands_within=LANDS_WITHIN, **about)(body)
+
+
+TOOLS = {
+    "idempotent": _declared(kind="idempotent"), "keyed": _declared(lambda *, key: HERE[0].arrives(key), kind="keyed"),
+    "unsafe": _declared(), "probe": _declared(probe=lambda: World.asked(HERE[0])),
+}  # fmt: skip
 
 
 class Lives:
@@ -245,7 +249,7 @@ class Process:
         acting = Acting(self, STREAM, "worker", 1, in_run=True, token=self.token)  # type: ignore[arg-type]
         self._steps = self._work(acting)
         self._command: Any = None
-        self._rest: str | None = None
+        self.heard: list[Any] = [number, world.durable()]  # all that decides what it does next
 
     def write(self, verb: Any, *args: Any, actor: str, tenant: int) -> Any:
         return verb(self.world.books, *args)
@@ -276,6 +280,8 @@ class Process:
         except StopIteration:
             return "settled"
         except InDoubt as doubt:
+            if self.world.may_die():
+                self.world.dead.add(self.holder)
             return f"rested: {doubt.facts['action']}"
         except (Stale, Unavailable):
             return "stale"
@@ -285,7 +291,9 @@ class Process:
             return "died"
 
     def _step(self, command: Any) -> Any:
-        """Do what the engine asks, unless the process dies before it or right after."""
+        """Do what the engine asks, unless the process dies before it. Between two commands nothing becomes durable, so a death
+        right after one is a death before the next.
+        """
         if self.world.may_die():
             raise Died
         try:
@@ -293,9 +301,9 @@ class Process:
         except Died:
             raise
         except BaseException as error:
+            self.heard.append(repr(error))
             return self._steps.throw(error)
-        if self.world.may_die():
-            raise Died
+        self.heard.append(repr(result))
         return self._steps.send(result)
 
     def _do(self, command: Any) -> Any:
@@ -346,15 +354,16 @@ def live(world: World, known: Known | None = None) -> World:
         process = Process(world, number)
         came = process.run()
         if came == "paused":
-            paused = process, tuple(world.choices.made)
+            paused = process, tuple(process.heard)
             continue
         if came == "settled" or came.removeprefix("rested: ") == Action.PERSON.value:
             break
         world.books.now += (
             2 * LANDS_WITHIN * SECOND_US
         )  # by then what was sent has landed, and its sender is proved dead
-    if paused is not None:
+    if paused is not None and (known is None or not known.has_met(world, ("goes on", paused[1]))):
         paused[0].run()
+    if paused is not None:
         paused[0].bury()
     world.seen.add(world.state())
     return world

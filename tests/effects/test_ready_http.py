@@ -25,9 +25,9 @@ import perdure
 from perdure.effects.ready import http as module
 from perdure.effects.ready.http import BODY_MAX_BYTES, http_probe, http_request, http_tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, Unavailable
-from perdure.handles.callers import Caller
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 from perdure.model.values import encode
+from perdure.runtime.callers import Caller
 
 
 class Answers(BaseHTTPRequestHandler):

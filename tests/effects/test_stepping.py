@@ -45,7 +45,7 @@ def test_every_way_keeps_the_claims_of_the_model(kind: str, faults: str, near: b
     worlds = every_way(kind, *FAULTS[faults], near=near)
     wrong = {wrong_in(world): (world.choices.made, world.books.events) for world in worlds}
     assert wrong.keys() <= {""}, wrong
-    assert len(worlds) > 50
+    assert len(worlds) > 40
 
 
 @pytest.mark.parametrize(

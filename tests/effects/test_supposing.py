@@ -12,11 +12,11 @@ from perdure.effects.tool import tool
 from perdure.errors import Failed
 from perdure.handles.opening import aopen
 from perdure.handles.opening import open as open_store
-from perdure.handles.sync.outward import Outward
 from perdure.handles.sync.run import Run
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart
 from perdure.model.records.runs import RunStatus
+from perdure.runtime import outward
 from perdure.runtime.agent import agent
 from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.supposing import Outside, reviewing
@@ -36,14 +36,14 @@ def test_control_without_the_question_it_acts_unasked(monkeypatch):
     asked, unasked = Outside(), Outside()
     assert forked_and_driven(asked) == "waiting"
     assert len(asked.done) == 1
-    monkeypatch.setattr(Outward, "_asked_first", None)
+    monkeypatch.setattr(outward, "_asked_first", lambda _: None)
     assert forked_and_driven(unasked) == "completed"
     assert len(unasked.done) == 2
 
 
 def drawn_by_itself(run):
     """As if a fork drew numbers of its own."""
-    return hashlib.sha256(run._driving.stream.uid + run._here().next_place(run._driving.cut).encode()).digest()
+    return hashlib.sha256(run._driving.stream.uid + run._here().next_place(run._driving.replay.cut).encode()).digest()
 
 
 def test_control_a_fork_that_draws_other_numbers_is_noticed(monkeypatch):

@@ -12,25 +12,24 @@ from typing import Any
 
 from perdure.effects import ledger, settling
 from perdure.effects.ledger import Intent, Outcome
-from perdure.handles.sync.driving import Driving
-from perdure.handles.sync.run import Run
 from perdure.model.points import reach
 from perdure.planes import leasing
+from perdure.runtime import outward, undoing
 
 
 def unrecorded() -> None:
-    concluded = Run._concluded
+    concluded = outward.conclude
 
-    def call_first(run: Any, tool: Any, found: Any, **about: Any) -> Any:
+    def call_first(driving: Any, branch: Any, tool: Any, found: Any, **about: Any) -> Any:
         if not isinstance(found, Intent) or tool.name in ("label", "shove", "ring", "refuse", "stumble", "undo_badly"):
-            return concluded(run, tool, found, **about)
-        acting, shell = run._driving.acting, run._driving.shell
+            return (yield from concluded(driving, branch, tool, found, **about))
+        acting = driving.acting
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
-        record = shell.run(acting.dispatch_new(tool, found))
-        return shell.run(acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
+        record = yield from acting.dispatch_new(tool, found)
+        return (yield from acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
 
-    Run._concluded = call_first  # type: ignore[method-assign]
+    outward.conclude = undoing.conclude = call_first
 
 
 def trusting() -> None:
@@ -38,7 +37,7 @@ def trusting() -> None:
 
 
 def unchecked() -> None:
-    Driving.check_lease = lambda *_: None  # type: ignore[method-assign]
+    leasing.holds = lambda *_: True
 
 
 def unfenced() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import perdure
 from perdure.errors import Unavailable
-from perdure.handles import heartbeat as module
 from perdure.handles.opening import open as open_store
+from perdure.runtime import heartbeat as module
 from perdure.testing.clock import FakeClock
 
 

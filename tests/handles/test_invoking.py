@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.handles.invoking import AsyncInvoker, Overdue
+from perdure.runtime.invoking import AsyncInvoker, Overdue
 
 
 def test_a_late_answer_is_told_though_the_loop_is_closed_just_when_it_comes(monkeypatch):

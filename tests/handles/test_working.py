@@ -1,4 +1,4 @@
-"""The desk of a worker: now and then it tidies, and it is never kept from looking by that."""
+"""A worker at an open store: now and then it tidies, and it is never kept from looking by that."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 import perdure
-from perdure.handles import working
-from perdure.handles.working import open_desk
+from perdure.handles.programs import run_for
+from perdure.handles.working import open_for_worker
+from perdure.runtime import worker as working
+from perdure.runtime.worker import Settings, Worker
 from perdure.stores import living
 from perdure.stores.living import Living
 
@@ -16,39 +18,47 @@ DEAD = "d" * 32
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def hired(tmp_path, monkeypatch):
     monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
     perdure.open(f"sqlite:///{tmp_path}/a.db").close()
-    made = open_desk(f"sqlite:///{tmp_path}/a.db", actor="worker", tenant="default", lease_seconds=60.0)
-    made._core.living.begin()
-    yield made
-    made._leave()
+    caller = open_for_worker(f"sqlite:///{tmp_path}/a.db", actor="worker", tenant="default", lease_seconds=60.0)
+    caller.core.living.begin()
+    yield lambda: Worker(caller, {}, Settings(suspects_only=True), run_for)
+    caller.heartbeat.close()
+    caller.core.close()
 
 
-def leave(desk):
+def leave(worker):
     """A lock file whose process is gone."""
-    path = desk._core.living.folder / DEAD
+    path = worker._core.living.folder / DEAD
     path.touch()
     return path
 
 
-def test_looking_tidies_now_and_then(desk, monkeypatch):
-    path = leave(desk)
-    asyncio.run(desk.look([], 0))
-    assert not path.exists()
-    path = leave(desk)
-    asyncio.run(desk.look([], 0))
-    assert path.exists()  # not at every look
-    monkeypatch.setattr(working, "TIDY_SECONDS", 0.0)
-    desk._tidy_at = 0.0
-    asyncio.run(desk.look([], 0))
-    assert not path.exists()
+def test_looking_tidies_now_and_then(hired, monkeypatch):
+    async def main():
+        worker = hired()
+        path = leave(worker)
+        await worker._look()
+        assert not path.exists()
+        path = leave(worker)
+        await worker._look()
+        assert path.exists()  # not at every look
+        monkeypatch.setattr(working, "TIDY_SECONDS", 0.0)
+        worker._tidy_at = 0.0
+        await worker._look()
+        assert not path.exists()
+
+    asyncio.run(main())
 
 
-def test_what_cannot_be_tidied_is_said_and_keeps_nobody(desk, monkeypatch, caplog):
+def test_what_cannot_be_tidied_is_said_and_keeps_nobody(hired, monkeypatch, caplog):
     def refuse(*_):
         raise PermissionError("not here")
 
+    async def main():
+        assert await hired()._look() is None  # there are no suspects: it is done
+
     monkeypatch.setattr(Living, "tidy", refuse)
-    assert asyncio.run(desk.look([], 0)).takeable == []
+    asyncio.run(main())
     assert "not here" in caplog.text

@@ -61,8 +61,8 @@ def test_the_page_tells_the_story(failed, tmp_path):
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert headings[0].startswith("# Incident")
     assert [line.removeprefix("## ") for line in headings[1:]] == [
-        "How it stands", "What it was to do", "What went wrong", "What it did outside", "What it waited for", "Versions",
-        "Who worked on it", "Timeline", "The last turns of session a",
+        "How it stands", "Task", "Errors", "External effects", "Waits", "Versions",
+        "Workers", "Timeline", "The last turns of session a",
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_what_is_in_doubt_is_said_with_what_settles_it(tmp_path):
         run = store.runs()[0].id
         store.export_incident(tmp_path / "x", run)
     text = page_of(tmp_path / "x")
-    assert "## What is not settled" in text
+    assert "## Unsettled effects" in text
     assert "perdure settle" in text
     assert "`\\`" not in text  # what is escaped stands in no code, where it would be shown as it is
     assert "in_doubt" in text

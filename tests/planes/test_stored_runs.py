@@ -109,7 +109,7 @@ def test_a_run_with_a_damaged_step_is_not_driven(url, fields):
     alter(url, "step.done", **fields)
     with perdure.open(url) as store:
         store.run(name_of(url, "asking")).resume()
-        with pytest.raises((Damaged, Parked), match=r"what is stored is no step|not fields by name"):
+        with pytest.raises((Damaged, Parked), match=r"the stored data is no step|not fields by name"):
             store.drive(asking, key="k")
 
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.effects import acting, answers, deciding, judging, ledger, settling
-from perdure.effects.commands import Call
+from perdure.effects.commands import Call, Read, Write
 from perdure.effects.ledger import Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
-from perdure.handles.sync import driving, run
+from perdure.handles.sync import run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
 from perdure.planes import checkpoints, leasing, locks, presence, runs, steps, turns, values, waits, work
-from perdure.runtime import course, journal
+from perdure.runtime import course, driving, journal, outward, shells, undoing
 from perdure.stores import lane, living, tx
 from perdure.stores.store import Fault
 
@@ -130,9 +130,9 @@ BUGS.append(
 )
 
 
-@bug("the lease is not looked at before the call", "haunted", (driving.Driving, "check_lease"))
+@bug("the lease is not looked at before the call", "haunted", (leasing, "holds"))
 def _unchecked(real: Any) -> Any:
-    return lambda self: None
+    return lambda *_: True
 
 
 @bug("a key that is made anew for each attempt", "acts", (EffectRecord, "sent_key"))
@@ -140,11 +140,11 @@ def _key_of_attempt(real: Any) -> Any:
     return property(lambda self: f"{self.key} {self.attempt}")
 
 
-@bug("a key that is made from the time", "restored", (run.Run, "_key"))
+@bug("a key that is made from the time", "restored", (outward, "_key"))
 def _key_of_time(real: Any) -> Any:
-    def key(self: Any, place: str, name: str, mark: str) -> str:
-        now = self._driving.caller.core.clocks.now()
-        return hashlib.sha256(f"{real(self, place, name, mark)} {now} {self.token}".encode()).hexdigest()[:32]
+    def key(driving: Any, place: str, name: str, mark: str) -> str:
+        about = f"{real(driving, place, name, mark)} {driving.core.clocks.now()} {driving.hold.lease.token}"
+        return hashlib.sha256(about.encode()).hexdigest()[:32]
 
     return key
 
@@ -294,15 +294,15 @@ def _redo(real: Any) -> Any:
     return take
 
 
-@bug("a step is acknowledged before it is durable", "acts", (driving.Driving, "keep"))
+@bug("a step is acknowledged before it is durable", "acts", (shells.RunShell, "_do"))
 def _late_step(real: Any) -> Any:
-    def keep(self: Any, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        if verb is steps.done:
-            self.keep_error(args[0])
+    def do(self: Any, command: Any) -> Any:
+        if isinstance(command, Write) and command.verb is steps.done and command.keep:
+            self._hold.unsaid.append(command.args[0])
             return None
-        return real(self, verb, *args, **kwargs)
+        return real(self, command)
 
-    return keep
+    return do
 
 
 @bug("the result of an effect is not kept", "acts", (ledger, "_document"))
@@ -310,16 +310,18 @@ def _no_result(real: Any) -> Any:
     return lambda outcome: {**real(outcome), **({} if outcome.error else {"result": None})}
 
 
-@bug("undone in the wrong order", "saga", (driving.Driving, "done_in"))
+@bug("undone in the wrong order", "saga", (driving.Sagas, "done_in"))
 def _forwards(real: Any) -> Any:
     return lambda self, *about: real(self, *about)[::-1]
 
 
-@bug("an undo is not a durable effect of its own", "saga", (run.Run, "_undo"))
+@bug("an undo is not a durable effect of its own", "saga", (undoing, "_undo"))
 def _bare_undo(real: Any) -> Any:
-    def undo(self: Any, tool: Any, record: Any) -> None:
+    def undo(driving: Any, _branch: Any, record: Any) -> Iterator[Any]:
+        yield from ()
+        tool = driving.sagas.tools[record.tool].undo
         with contextlib.suppress(OSError, judging.Failed, judging.Unavailable):
-            tool.call(tool.fn, course.undo_args(tool, record), key=f"{record.key} {self.token}")
+            tool.call(tool.fn, course.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
 
     return undo
 
@@ -379,10 +381,13 @@ def _empty_cut(real: Any) -> Any:
 @bug("a checkpoint and its cut are two commits", "cuts", (run.Run, "checkpoint"))
 def _two_commits(real: Any) -> Any:
     def checkpoint(self: Any, state: Any, *, now: bool = False) -> bool:
-        driving = self._driving
-        prepared = driving.caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        driving.begin_cut(*driving.write(lambda tx, stream: (runs.cut(tx, stream, None), tx.seq(stream))))
-        driving.write(checkpoints.save, prepared)
+        def two() -> Iterator[Any]:
+            prepared = yield Read(checkpoints.prepare, (checkpoints.freeze(state),))
+            cut = yield Write(lambda tx, stream: (runs.cut(tx, stream, None), tx.seq(stream)))
+            self._driving.begin_cut(*cut)
+            yield Write(checkpoints.save, (prepared,))
+
+        self._shell.run(two())
         return True
 
     return checkpoint

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.aio.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.planes import waits
 from perdure.runtime.agent import DECLARED
+from perdure.runtime.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.testing.clock import FakeClock
 
 SEEN: list[str] = []

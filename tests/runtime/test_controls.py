@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -13,12 +13,11 @@ import pytest
 from perdure.effects import acting, answers, batch, deciding, ending, judging, ledger, permitting, sending, settling
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
-from perdure.handles.aio import driving
-from perdure.handles.aio import run as running
-from perdure.handles.aio.outward import AsyncSaga as Saga
-from perdure.handles.invoking import Flight
+from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes import known, leasing, runs, steps, waits
-from perdure.runtime import course, places
+from perdure.runtime import course, outward, places, undoing
+from perdure.runtime.driving import Driving, Hold, Sagas
+from perdure.runtime.invoking import Flight
 from perdure.runtime.journal import Journal
 from perdure.stores.slots import Slots
 from perdure.testing.contract.aio.acting import AsyncActingContract
@@ -47,7 +46,7 @@ CHANGED = {
 as_written = ledger._move
 planned_whole = batch.plan_all
 taken_at_once = Slots.take
-found_done_in = driving.AsyncDriving.done_in
+found_done_in = Sagas.done_in
 
 
 def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
@@ -79,18 +78,20 @@ def careless(after: int, sender: Any, _may_begin: Any, verb: Any) -> Any:
     return both
 
 
-async def no_doubt_left(*_: Any) -> None:
-    """Nothing is settled before an undo."""
+def no_doubt_left(*_: Any) -> Iterator[Any]:
+    """Nothing is settled before an undo, and nothing is waited for."""
+    yield from ()
 
 
 async def entered_unseen(saga: Any) -> Any:
     """A saga that nobody counts."""
-    saga._mark = saga._run._here().mark(saga._run._driving.cut)
+    saga._mark = saga._run._here().mark(saga._run._driving.replay.cut)
     return saga
 
 
-async def remembered(_run: Any, meant: Any) -> Any:
+def remembered(_driving: Any, meant: Any) -> Iterator[Any]:
     """What is meant is taken to be new, whatever a restore lost."""
+    yield from ()
     return meant
 
 
@@ -158,7 +159,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         CHANGED["fewer"],
     ),
     "a step that ended its run is tried again": (
-        driving.AsyncDriving, "forget_errors", lambda _: None, AsyncRetryingContract,
+        Hold, "forget_unsaid", lambda _: None, AsyncRetryingContract,
         "test_a_step_is_done_anew_whatever_its_program_made_of_its_failure", {},
     ),
     "the step that ended its run is done anew": (
@@ -177,7 +178,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_run_that_was_handed_over_goes_on_here_only_when_it_is_unparked", {},
     ),
     "what was undone is not acted upon": (
-        driving.AsyncDriving, "undone_for", lambda *_: None, AsyncUndoingContract,
+        Sagas, "undone_for", lambda *_: None, AsyncUndoingContract,
         "test_a_run_that_was_undone_is_not_tried_again", {"how": "refused"},
     ),
     "a saga is not cut": (
@@ -192,7 +193,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_task_that_was_stopped_is_undone_at_every_replay", {},
     ),
     "nothing arrives after it was undone": (
-        running.AsyncRun, "_wait_for_landing", no_doubt_left, AsyncUndoingContract,
+        acting.Acting, "landed", no_doubt_left, AsyncUndoingContract,
         "test_what_was_given_up_is_undone_only_when_it_can_no_longer_arrive", {},
     ),
     "a parked run undoes when it is cancelled": (
@@ -204,11 +205,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_probe_that_cannot_tell_now_is_asked_again", {},
     ),
     "a restore forgets": (
-        running.AsyncRun, "_unforgotten", remembered, AsyncRestoredContract,
+        outward, "_unforgotten", remembered, AsyncRestoredContract,
         "test_a_probe_is_asked_before_something_new_is_sent", {},
     ),
     "a restore forgets batches, too": (
-        running.AsyncRun, "_may_be_forgotten", lambda *_: False, AsyncRestoredContract,
+        outward, "_may_be_forgotten", lambda *_: False, AsyncRestoredContract,
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
@@ -232,18 +233,18 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
-        driving.AsyncDriving, "check_going", lambda _: None, AsyncSagasContract,
+        Hold, "check_going", lambda _: None, AsyncSagasContract,
         "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "a cancelled run undoes": (
         ending, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "undoing goes in reverse": (
-        driving.AsyncDriving, "done_in", lambda *about: found_done_in(*about)[::-1],
+        Sagas, "done_in", lambda *about: found_done_in(*about)[::-1],
         AsyncSagasContract, "test_what_was_done_is_undone_in_reverse", {},
     ),
     "a saga settles what it interrupted": (
-        running.AsyncRun, "_settle_left", no_doubt_left, AsyncBranchesContract,
+        undoing, "_settle_left", no_doubt_left, AsyncBranchesContract,
         "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
     ),
     "an answer in the meantime is not lost": (
@@ -255,7 +256,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         {"seed": 0},
     ),
     "what an agent catches does not end its run": (
-        driving.AsyncDriving, "check_returned", lambda _: None, AsyncBranchesContract,
+        Driving, "check_returned", lambda _: None, AsyncBranchesContract,
         "test_what_an_agent_catches_does_not_end_its_run", {},
     ),
     "the children of a cancelled run are cancelled": (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import perdure
-from perdure.handles.aio.outward import AsyncOutward
+from perdure.runtime import driver
 from perdure.runtime.journal import Journal
 
 
@@ -220,10 +220,11 @@ def test_a_run_waits_for_doubt_that_only_a_person_can_settle(url, fails):
 
 
 def test_control_a_run_that_ends_leaves_its_doubt_to_nobody(url, monkeypatch):
-    async def nothing(_: AsyncOutward, *, completes: bool) -> None:
+    def nothing(_: Any, *, completes: bool) -> Iterator[Any]:
         assert completes
+        yield from ()
 
-    monkeypatch.setattr(AsyncOutward, "_settle_open", nothing)
+    monkeypatch.setattr(driver, "settle_open", nothing)
 
     async def story() -> None:
         async with await perdure.aopen(url) as store:

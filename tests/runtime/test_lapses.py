@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.callers import AsyncCaller
-from perdure.handles.working import AsyncDesk
+from perdure.handles.programs import run_for
 from perdure.planes import runs
+from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.worker import Settings, Worker
 from perdure.stores.core import open_core
 from perdure.testing.clock import FakeClock
@@ -67,8 +67,7 @@ def worked(url: str, until: Any, seconds: float = 60) -> None:
     async def main() -> None:
         core = open_core(url, clock=CLOCKS[0])
         caller = AsyncCaller(core, "worker", core.tenant_id("default"))
-        desk = AsyncDesk(caller)
-        worker = Worker(desk, AGENTS, Settings(poll_seconds=0.01))
+        worker = Worker(caller, AGENTS, Settings(poll_seconds=0.01), run_for)
         task = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(seconds):
@@ -77,7 +76,7 @@ def worked(url: str, until: Any, seconds: float = 60) -> None:
         finally:
             worker.stop()
             await task
-            await desk.close()
+            await worker.close()
 
     asyncio.run(main())
 

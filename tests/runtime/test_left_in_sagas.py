@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.aio.outward import AsyncOutward
 from perdure.model.points import arm
+from perdure.runtime import undoing
 
 
 class Stop(BaseException):
@@ -80,8 +80,5 @@ def test_what_was_sent_in_a_branch_that_was_stopped_is_settled_and_undone(url):
 
 
 def test_control_what_was_under_way_is_not_looked_at(url, monkeypatch):
-    async def nothing(*_: Any) -> None:
-        """Nothing."""
-
-    monkeypatch.setattr(AsyncOutward, "_settle_left", nothing)
+    monkeypatch.setattr(undoing, "_settle_left", lambda *_: iter(()))
     assert ended(url)[0] == ["+"]

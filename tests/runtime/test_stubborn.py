@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.aio import driving as async_driving
-from perdure.runtime import driven, places, stalls
+from perdure.runtime import driven, places, placing, stalls
 from perdure.runtime.stalls import Stalls
 from runtime.crew import Scene, scene, until
 from runtime.test_worker_processes import steps_of, total
@@ -122,7 +121,7 @@ def test_a_run_that_is_alone_may_block(monkeypatch):
 
 
 def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_verbs(tmp_path, monkeypatch):
-    monkeypatch.setattr(async_driving, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(placing, "HELD_SECONDS", 0.0)
     tries = 0
 
     @perdure.agent(name="never ends")
@@ -148,6 +147,4 @@ def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_ver
 
     store: Any = None
     asyncio.run(story())
-    assert (
-        tries == async_driving.REFUSALS_MAX + 3
-    )  # the first was done: it had not heard of it yet; the last was held up
+    assert tries == placing.REFUSALS_MAX + 3  # the first was done: it had not heard of it yet; the last was held up

@@ -16,12 +16,12 @@ import pytest
 
 import perdure
 from perdure.effects.acting import Acting
-from perdure.handles.sync import driving
-from perdure.handles.sync.driving import Driving
-from perdure.handles.working import AsyncDesk
+from perdure.handles.programs import run_for
 from perdure.model.points import arm
 from perdure.planes import leasing, workers
-from perdure.runtime import places
+from perdure.runtime import course, places
+from perdure.runtime.driving import Hold
+from perdure.runtime.shells import adrive
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Lane
 
@@ -109,7 +109,7 @@ def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times
 
 
 def test_control_trouble_that_counts_as_the_agents_own(url, monkeypatch):
-    monkeypatch.setattr(Driving, "troubled", lambda _, trouble: trouble)
+    monkeypatch.setattr(Hold, "troubled", lambda _, trouble: trouble)
     trip = Trip(swallow=True)
     with perdure.open(url, keep=0) as store:
         assert trip.drive(store) == "not charged"
@@ -127,7 +127,7 @@ def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
         (handle,) = store.runs()
         store.answer(handle.waits()[0].id, "yes")
         with monkeypatch.context() as patched:
-            patched.setattr(driving.course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            patched.setattr(course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
             for _ in range(7):
                 with pytest.raises(perdure.Unavailable):
                     store.drive(two, key="k")
@@ -376,12 +376,12 @@ def driven_by_a_worker(url: str, fn: Any) -> Any:
         made = perdure.agent(name="poison")(fn)
         async with await perdure.aopen(url) as store:
             handle = await store.start(made, key="k")
-            desk = AsyncDesk(store._caller)
+            core = store._caller.core
             lease = await store._caller.write(
-                leasing.claim, handle._stream, holder=desk.holder, program=made.program, epoch=store._caller.core.epoch
+                leasing.claim, handle._stream, holder=core.holder, program=made.program, epoch=core.epoch
             )
             lease.hired = True
-            await desk.drive(made, lease)
+            await adrive(store._caller, made, lease, run_for)
             return (await handle.refresh()).record
 
     return asyncio.run(story())

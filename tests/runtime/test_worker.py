@@ -1,4 +1,4 @@
-"""The rules of a worker, with a desk that is played: what it takes, what it leaves, and how it ends."""
+"""The rules of a worker, with a store that is played: what it takes, what it leaves, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.records.runs import RunStatus
+from perdure.planes import leasing, runs, workers
 from perdure.planes.leasing import Company, Lease
 from perdure.planes.workers import Found, Look
 from perdure.runtime import driven
@@ -57,11 +58,13 @@ class Silence:
 
 
 class Desk:
-    """A store that is played: runs that are ready, suspects, and what becomes of each when it is driven."""
+    """A store that is played, as its caller: runs that are ready, suspects, and what becomes of each when it is driven."""
 
-    holder = ME
+    epoch = 1
 
     def __init__(self, ready=(), suspects=()):
+        self.core = self.living = self.heartbeat = self.engine = self
+        self.holder, self.folder = ME, None
         self.ready = list(ready)
         self.suspects = list(suspects)
         self.done: list[str] = []
@@ -77,17 +80,50 @@ class Desk:
         self.about = None
         self.looks = 0
 
-    async def introduce(self, about):
+    async def read(self, verb, *args):
+        return await {workers.look: self.look, workers.holders: self.holders, workers.held_by: self.held_by}[verb](
+            *args
+        )
+
+    async def write(self, verb, *args, **kwargs):
+        if verb is leasing.fenced:
+            lease, verb, *said = args
+            args = [lease, *said]
+        known = {
+            workers.introduce: self.introduce, leasing.claim: self.claim, runs.release: self.release, runs.park: self.park,
+            workers.give_back: self.give_back,
+        }  # fmt: skip
+        return await known[verb](*args, **kwargs)
+
+    async def work(self, task, *args):
+        """Nothing is to be tidied here."""
+
+    def begin(self):
+        pass
+
+    def hold(self, claim):
+        pass
+
+    def is_dead(self, holder):
+        return False
+
+    async def holders(self):
+        return []
+
+    async def introduce(self, holder, about, dead):
         self.about = about
 
-    async def look(self, agents, limit):
+    async def look(self, wanted, limit, is_dead, me):
         self.looks += 1
-        names = {each.name for each in agents}
-        ready = [each for each in self.ready if each.agent in names][:limit]
+        ready = [each for each in self.ready if f"|{each.agent}|" in wanted.agents][:limit]
         return Look(ready, list(self.suspects), None, introduced=self.about is not None)
 
-    async def claim(self, found, agent, company):
+    async def claim(self, stream, *, holder, program, epoch, dead, company):
         await asyncio.sleep(0)
+        wanted = [each for each in (*self.ready, *self.suspects) if each.stream == stream]
+        if not wanted:
+            return None
+        (found,) = wanted
         if found.stream.name in self.fails and isinstance(self.fails[found.stream.name], ConnectionError):
             del self.fails[found.stream.name]
             self.ready.remove(found)
@@ -126,14 +162,15 @@ class Desk:
             raise Unavailable("still away")
         self.released.append(lease.stream.name)
 
-    async def lost(self, known):
-        return [each for each in self.left if each.uid not in known]
+    async def held_by(self, me):
+        return list(self.left)
 
-    async def give_back(self, found):
+    async def give_back(self, stream, me):
+        (found,) = [each for each in self.left if each.stream == stream]
         self.left.remove(found)
         self.ready.append(found)
 
-    async def park(self, lease, why):
+    async def park(self, lease, reason, why):
         if self.fails.pop("park", None):
             raise Stale("somebody else's")
         self.parked[lease.stream.name] = why
@@ -146,7 +183,9 @@ def work(desk, agents, until, isolate=None, **settings):
     """Let a worker work until something holds; returns how many runs were left behind."""
 
     async def main():
-        worker = Worker(desk, {each.name: each for each in agents}, Settings(poll_seconds=0.01, **settings), isolate)
+        worker = Worker(
+            desk, {each.name: each for each in agents}, Settings(poll_seconds=0.01, **settings), seen, isolate
+        )
         task = asyncio.create_task(worker.run())
         async with asyncio.timeout(60):
             while not until(worker):  # noqa: ASYNC110 - played, not timed
@@ -160,8 +199,14 @@ def work(desk, agents, until, isolate=None, **settings):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
+    monkeypatch.setattr(module, "adrive", lambda caller, agent, lease, see: caller.drive(agent, lease))
+    monkeypatch.setattr(module, "Watch", lambda engine, folder, commits: engine.watch(commits=commits))
     monkeypatch.setattr(module, "CANCEL_SECONDS", 0.2)
     monkeypatch.setattr(module, "AGAIN_SECONDS", (0.001, 0.001))
+
+
+def seen(agent):
+    raise AssertionError("a played run has no program")
 
 
 def names(count, prefix="r"):
@@ -231,15 +276,15 @@ class TestTaking:
         for holder in ("0" * 32, "00000003" + "0" * 24):
             desk = Desk()
             desk.holder = holder
-            orders.append(Worker(desk, {"a": agent("a")}, Settings())._in_own_order(ready, 1)[0].stream.name)
+            orders.append(Worker(desk, {"a": agent("a")}, Settings(), seen)._in_own_order(ready, 1)[0].stream.name)
         assert orders == ["r0", "r3"]
 
     def test_what_another_took_meanwhile_is_no_trouble(self):
         desk = Desk([found(name) for name in names(3)])
         look = desk.look
 
-        async def too_late(agents, limit):
-            seen = await look(agents, limit)
+        async def too_late(*about):
+            seen = await look(*about)
             del desk.ready[1:2]
             return seen
 
@@ -250,7 +295,7 @@ class TestTaking:
     @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"poll_seconds": 0}, {"grace_seconds": -1}])
     def test_settings_that_make_no_sense_are_refused(self, wrong):
         with pytest.raises(Invalid):
-            Worker(Desk(), {}, Settings(**wrong))
+            Worker(Desk(), {}, Settings(**wrong), seen)
 
 
 class TestTrouble:
@@ -258,11 +303,11 @@ class TestTrouble:
         desk = Desk([found("r0")])
         look, times = desk.look, []
 
-        async def away(agents, limit):
+        async def away(*about):
             times.append(1)
             if len(times) < 4:
                 raise Unavailable("away")
-            return await look(agents, limit)
+            return await look(*about)
 
         desk.look = away
         assert work(desk, [agent("a")], lambda _: desk.done) == 0
@@ -299,7 +344,7 @@ class TestSuspects:
 
         async def main():
             said = Settings(suspects_only=True, poll_seconds=0.01, **settings)
-            worker = Worker(desk, {"a": agent("a")}, said, asked, relieved or (lambda: None))
+            worker = Worker(desk, {"a": agent("a")}, said, seen, asked, relieved or (lambda: None))
             return await asyncio.wait_for(worker.run(), 30)
 
         return asyncio.run(main())
@@ -317,8 +362,8 @@ class TestSuspects:
         desk = Desk([found("r0")], [found("s0")])
         look = desk.look
 
-        async def taken_by_a_standby(agents, limit):
-            seen = await look(agents, limit)
+        async def taken_by_a_standby(*about):
+            seen = await look(*about)
             desk.suspects.clear()
             return seen
 
@@ -414,7 +459,7 @@ class TestEnding:
 
         # `work` says stop a second time, which ends the grace: say it here alone
         async def main():
-            worker = Worker(desk, {"a": agent("a")}, Settings(poll_seconds=0.01, grace_seconds=30))
+            worker = Worker(desk, {"a": agent("a")}, Settings(poll_seconds=0.01, grace_seconds=30), seen)
             task = asyncio.create_task(worker.run())
             while not told(worker):  # noqa: ASYNC110 - played, not timed
                 await asyncio.sleep(0.001)
@@ -455,7 +500,7 @@ class TestEnding:
         desk.drive = drive
 
         async def main():
-            worker = Worker(desk, {"a": agent("a", is_async=False)}, Settings(poll_seconds=0.01, grace_seconds=0))
+            worker = Worker(desk, {"a": agent("a", is_async=False)}, Settings(poll_seconds=0.01, grace_seconds=0), seen)
             task = asyncio.create_task(worker.run())
             while not desk.at_work:  # noqa: ASYNC110 - played, not timed
                 await asyncio.sleep(0.001)

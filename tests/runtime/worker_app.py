@@ -290,7 +290,7 @@ async def look_for(path):
         await asyncio.sleep(0.01)
 
 
-@perdure.agent
+@perdure.agent(name="parent_of_plod")  # tests/doors/cli has a parent of its own
 async def parent(run, steps, gate):
     child = await run.start(plod, steps, 0.01, gate)
     return [await child.result(), await run.step(apause, run.id, steps, 0)]

@@ -1,7 +1,7 @@
 """Compression, and the packed form in which a blob is stored in a file or an object.
 
 Called by the store for blobs inside the database (`pack`, `unpack`) and by the places (`pack_stream`,
-`unpack_stream`). Keeps P10: what comes from outside can neither make us allocate more than was announced
+`unpack_stream`). Keeps P10: a foreign file can neither make us allocate more than was announced
 nor be read differently from how it was written.
 
 The packed form, all integers big-endian:
@@ -53,7 +53,7 @@ HEADER_BYTES: Final = _HEADER.size + _CHECK.size
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """What `pack_stream` wrote, and the header that its caller must put in front of it."""
+    """The result of `pack_stream`, and the header that its caller must put in front of it."""
 
     header: bytes
     stored: Stored

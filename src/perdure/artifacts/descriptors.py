@@ -25,7 +25,7 @@ ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # the operator's choi
 DIRECTORY: Final = ROOT | os.O_NOFOLLOW
 # O_NONBLOCK: a named pipe that somebody put there must not make us wait for its writer.
 FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-NO_ROOM: Final = "free some space; nothing was written, and reads go on"
+NO_ROOM: Final = "free some space; nothing was written, and reads continue"
 NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 TEMPORARY: Final = re.compile(r"\.perdure-[0-9a-f]{32}", re.ASCII)
 

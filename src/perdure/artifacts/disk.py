@@ -166,7 +166,7 @@ class DiskPlace:
     def _keep(self, folder: int, stored: Stored) -> int | None:
         """Make an existing file young and verify it: its bytes on disk, or None when it must be replaced.
 
-        Whatever is wrong with it is a reason to replace it: the new file is already on the disk.
+        Any fault in it is a reason to replace it: the new file is already on the disk.
         """
         with self._locked(folder):
             fd = _touched(folder, stored.address)
@@ -303,7 +303,7 @@ def _temporary(home: int) -> Iterator[tuple[str, int]]:
 
 
 def _unlink_quietly(home: int, name: str) -> None:
-    # What cannot be removed now is removed by a sweep; the put's own outcome stands.
+    # A file that cannot be removed now is removed by a sweep; the put's own outcome stands.
     with suppress(OSError):
         os.unlink(name, dir_fd=home)
 

@@ -115,5 +115,5 @@ def _checked(pieces: Iterable[Any], path: str) -> Iterator[bytes]:
 
 
 def rejoined(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """What `split_at` took apart."""
+    """The inverse of `split_at`."""
     return chain([head], rest)

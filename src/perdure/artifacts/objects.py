@@ -6,9 +6,9 @@ it is one conditional request, or a multipart upload when it is large. Keeps P1:
 whole object or none and answers only when it is durable. Keeps P15: every request has a deadline; reading
 goes by ranges of bounded size.
 
-What differs from a disk: an object is made young by writing it again, which only happens when it is older
-than `touch_after_seconds`, so a collector's grace must be longer than that, as it checks; its last check and its
-delete are two requests. Uploads that died are removed by a lifecycle rule of the bucket ("abort incomplete
+It differs from a disk in two ways: an object is made young by writing it again, which only happens when it is older than
+`touch_after_seconds`, so a collector's grace must be longer than that, as it checks; its last check and its delete are two
+requests. Uploads that died are removed by a lifecycle rule of the bucket ("abort incomplete
 multipart uploads").
 """
 

@@ -29,7 +29,7 @@ RESTORE = "restore it from a backup; perdure verify names everything that is dam
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What `put` stored: the address, the size of the plain content and what it takes in the place."""
+    """A stored blob: the address, the size of the plain content and what it takes in the place."""
 
     address: str
     size: int

@@ -49,7 +49,7 @@ ADDRESS_BYTES = 32
 INLINE_MAX_BYTES = 1_024  # FORMAT: a larger value becomes nodes of its own
 LINKS_MAX = 16  # FORMAT: a stub with more gets another level
 
-# What a hostile tree may cost before it is refused; nothing that `save` makes comes near.
+# Bounds on the cost of a hostile tree, which is refused beyond them; nothing that `save` makes comes near.
 LEVEL_MAX = 8
 DEPTH_MAX = 5 * VALUE_MAX_DEPTH  # a tagged value is up to four boxes deep
 LOAD_MAX_BYTES = 2 * VALUE_MAX_BYTES
@@ -64,7 +64,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a save gave: the root's address, the nodes to write, and the size of all nodes, stored or not."""
+    """The result of a save: the root's address, the nodes to write, and the size of all nodes, stored or not."""
 
     root: bytes
     nodes: dict[bytes, bytes]
@@ -230,7 +230,7 @@ def reachable(roots: Iterable[bytes], fetch: Fetch, known: AbstractSet[bytes] = 
 
 
 def _links(node: bytes, address: bytes) -> tuple[list[bytes], list[bytes]]:
-    """The links of a node: those to go on from, and those to pieces of text."""
+    """The links of a node: those to nodes, and those to pieces of text."""
     if node[:1] == _INDEX:
         stubs = [_stub_of(node[1:], address)]
     elif node[:1] == _TEXT:
@@ -260,7 +260,7 @@ def _fetched(addresses: set[bytes], fetch: Fetch) -> dict[bytes, bytes]:
 
 
 def _cells(node: bytes, address: bytes) -> Any:
-    """What a node of kind V, L or M holds, its stubs still in it."""
+    """The content of a node of kind V, L or M, its stubs still in it."""
     try:
         cells = _decode(node[1:])
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
@@ -355,7 +355,7 @@ class _Loading:
         return _Stub(stub.kind, stub.level - 1, links)
 
     def _open(self, nodes: Mapping[bytes, bytes], address: bytes, kind: bytes) -> Any:
-        """What a node holds, decoded anew for each link to it: equal parts of a state are not one object."""
+        """The content of a node, decoded anew for each link to it: equal parts of a state are not one object."""
         node = nodes[address]
         self._spent_bytes += len(node)
         if self._spent_bytes > LOAD_MAX_BYTES:

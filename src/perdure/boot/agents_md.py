@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.boot.pack import Manifest, Pack
+from perdure.boot.manifest import Manifest
+from perdure.boot.pack import Pack
 from perdure.errors import Conflict, Refused
 from perdure.stores.copies import disk_errors, sync
 

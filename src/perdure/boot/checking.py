@@ -1,8 +1,11 @@
-"""Running checks: whether what a memory rests on is still so. Looks, within a bound, and changes nothing.
+"""Running checks: whether what a memory, value, decision or task rests on is still so. Looks within a bound, changes nothing.
 
 Stored text is hostile, so a check can do little: a file is read if it is a regular one, git is asked with plumbing that runs no
-hook, filter, alias or helper and fetches nothing, and a command runs only if the reader named that very command. A check that
-hangs, fails, lacks its program or is not allowed is unknown. Callers: `making`, and the handles of memories. Keeps P10, P15.
+hook, filter, alias or helper and fetches nothing, a command runs only if the reader named that very command, and a page is asked
+for only below an address that the reader named. A check that hangs, fails, lacks its program or is not allowed is unknown.
+
+What lies outside the store is looked at by a few threads side by side, each thing once, however many rest on it. Whatever has
+not answered at the deadline is unknown; its thread is left. Callers: `making`, and the handles. Keeps P10, P15.
 """
 
 from __future__ import annotations
@@ -11,24 +14,41 @@ import hashlib
 import os
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from perdure.errors import Error, Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.instants import duration_us, instant_us
-from perdure.model.records.checks import Age, Check, CheckResult, Command, FileHash, GitRef, ValueIs
+from perdure.model.records.checks import (
+    Age,
+    AtCommit,
+    Check,
+    CheckResult,
+    ClaimerAlive,
+    Command,
+    FileHash,
+    GitRef,
+    ModelOffered,
+    UrlEtag,
+    ValueIs,
+)
 from perdure.model.records.memories import MemoryRecord, Validity
+from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import to_plain
-from perdure.planes import values
+from perdure.planes import values, work
 from perdure.planes.spans import store_now
 from perdure.stores.core import Core
 
 ALL_SECONDS = 1.0  # for all checks of one reading
+LATE_SECONDS = 0.2  # beyond that, in which what was stopped at the deadline can say so
+THREADS_MAX = 8
 FILE_MAX_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1 << 20
 _GIT_ENV = {
@@ -42,18 +62,31 @@ _GIT_ENV = {
 }
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.alternateRefsCommand=")
 
-ValueOf = Callable[[str], Any]
+_GONE_STATUSES = (404, 410)
+
+Outside: TypeAlias = FileHash | GitRef | Command | AtCommit | UrlEtag  # what is looked at outside the store
 Outcomes = tuple[CheckResult, ...]
 
 
 class Looking(NamedTuple):
     """How checks are run. root: what relative paths start from, instead of the folder that the writer was in. commands: the
-    argument lists that may be run.
+    argument lists that may be run. urls: the addresses below which pages may be asked for. models: those that are offered.
     """
 
     root: str | None = None
     commands: Collection[tuple[str, ...]] = ()
+    urls: Collection[str] = ()
+    models: Collection[str] | None = None
     seconds: float = ALL_SECONDS
+
+
+class Carrier(NamedTuple):
+    """Something that rests on checks. since_us: when it was written, changed or confirmed. task: its number, if it is one."""
+
+    stream: Stream
+    checks: tuple[Check, ...]
+    since_us: int
+    task: int = 0
 
 
 class _Unclear(Exception):
@@ -75,33 +108,79 @@ def observed(checks: Iterable[object]) -> list[object]:
 
 
 def _observed(check: object, path: str) -> object:
-    if not isinstance(check, (FileHash, GitRef, Command)):
+    deadline = time.monotonic() + ALL_SECONDS
+    if isinstance(check, UrlEtag):
+        return check if check.etag else replace(check, etag=_etag_now(check.url, f"{path}.url", deadline))
+    if not isinstance(check, (FileHash, GitRef, Command, AtCommit)):
         return check
     seen = check if check.folder else replace(check, folder=str(Path.cwd()))
+    if isinstance(seen, AtCommit) and not seen.commit:
+        return replace(seen, commit=head_of(seen.folder)[0])
     if not isinstance(seen, FileHash) or seen.sha256:
         return seen
     try:
-        return replace(seen, sha256=_digest(Path(seen.folder) / seen.path, time.monotonic() + ALL_SECONDS))
+        return replace(seen, sha256=_digest(Path(seen.folder) / seen.path, deadline))
     except (_Gone, FileNotFoundError):
         raise NotFound(f"there is no file {str(seen.path)[:200]!r}", path=f"{path}.path") from None
     except (_Unclear, OSError, ValueError, TypeError) as error:
         raise Invalid(f"it cannot be read: {error}", path=f"{path}.path") from None
 
 
+def _etag_now(url: object, path: str, deadline: float) -> str:
+    try:
+        return _etag(url, deadline) if isinstance(url, str) else ""
+    except (_Gone, _Unclear, OSError, ValueError) as error:
+        raise Invalid(f"its ETag cannot be asked for: {error}", path=path, hint="give it: etag='…'") from None
+
+
 # -- when reading --------------------------------------------------------------------------------------------
 
 
-def judged(core: Core, tenant: int, found: Sequence[tuple[Stream, MemoryRecord]], looking: Looking) -> list[Outcomes]:
-    """What comes of the checks of each of these memories, one by one. Blocks, at most as long as `looking` says."""
-    if not any(record.checks for _, record in found):
-        return [()] * len(found)
+def carrier_of(stream: Stream, record: MemoryRecord) -> Carrier:
+    """A memory as something that rests on checks."""
+    return Carrier(stream, record.checks, instant_us(record.confirmed_at or record.at, 0))
+
+
+def judged(core: Core, tenant: int, carriers: Sequence[Carrier], looking: Looking) -> list[Outcomes]:
+    """The outcomes of the checks of each of these, one by one. Blocks, at most as long as `looking` says and a little."""
+    if not any(each.checks for each in carriers):
+        return [()] * len(carriers)
     deadline = time.monotonic() + looking.seconds
     now_us = core.read(store_now, tenant=tenant)
-    return [_outcomes(core, tenant, stream, record, now_us, looking, deadline) for stream, record in found]
+    checks = (check for each in carriers for check in each.checks)
+    found = _looked_together({check for check in checks if isinstance(check, Outside)}, looking, deadline)
+
+    def outcome(check: Check, each: Carrier) -> CheckResult:
+        if isinstance(check, Outside):
+            return found.get(check) or CheckResult(check, Validity.UNKNOWN, "there was no time left to look")
+        return _outcome(check, lambda: _look_inside(core, tenant, check, each, now_us, looking))
+
+    return [tuple(outcome(check, each) for check in each.checks) for each in carriers]
 
 
-def looking_at(root: object, commands: object) -> Looking:
-    """What a reader says about how checks are run. Invalid with the path of what makes no sense."""
+def _looked_together(checks: Collection[Outside], looking: Looking, deadline: float) -> dict[Outside, CheckResult]:
+    """The outcome of each until the deadline. A thread that hangs is left to itself."""
+    found: dict[Outside, CheckResult] = {}
+    left, lock = iter(list(checks)), threading.Lock()
+
+    def look_on() -> None:
+        while True:
+            with lock:
+                check = next(left, None)
+            if check is None:
+                return
+            found[check] = _outcome(check, lambda check=check: _look_outside(check, looking, deadline))
+
+    threads = [threading.Thread(target=look_on, daemon=True) for _ in range(min(THREADS_MAX, len(checks)))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(max(0.0, deadline + LATE_SECONDS - time.monotonic()))
+    return dict(found)
+
+
+def looking_at(root: object, commands: object, urls: object = (), models: object = None) -> Looking:
+    """The reader's settings for running checks. Invalid with the path of what makes no sense."""
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise Invalid(f"expected a folder, got {type(root).__name__}", path="root")
     if isinstance(commands, (str, bytes)) or not isinstance(commands, Iterable):
@@ -110,23 +189,26 @@ def looking_at(root: object, commands: object) -> Looking:
     for i, each in enumerate(allowed := list(commands)):
         if isinstance(each, (str, bytes)) or not isinstance(each, Iterable):
             raise Invalid("a command is a list: a program and its arguments", path=f"commands[{i}]")
-    return Looking(None if root is None else os.fspath(root), [tuple(each) for each in allowed])  # type: ignore[arg-type]
+    return Looking(
+        None if root is None else os.fspath(root),
+        [tuple(each) for each in allowed],  # type: ignore[arg-type]
+        _texts(urls, "urls"),
+        None if models is None else _texts(models, "models"),
+    )
 
 
-def _outcomes(
-    core: Core, tenant: int, stream: Stream, record: MemoryRecord, now_us: int, looking: Looking, deadline: float
-) -> Outcomes:
-    def value_of(name: str) -> Any:
-        found = core.read(values.entry, stream, name, tenant=tenant)
-        return None if found is None else found.value
-
-    age_us = now_us - instant_us(record.confirmed_at or record.at, 0)
-    return tuple(_outcome(check, age_us, looking, deadline, value_of) for check in record.checks)
+def _texts(given: object, path: str) -> list[str]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise Invalid(f"expected a list of texts, got {type(given).__name__}", path=path)
+    for i, each in enumerate(listed := list(given)):
+        if not isinstance(each, str):
+            raise Invalid(f"expected a text, got {type(each).__name__}", path=f"{path}[{i}]")
+    return listed
 
 
-def _outcome(check: Check, age_us: int, looking: Looking, deadline: float, value_of: ValueOf) -> CheckResult:
+def _outcome(check: Check, look: Callable[[], None]) -> CheckResult:
     try:
-        _look(check, age_us, looking, deadline, value_of)
+        look()
     except _Gone as gone:
         return CheckResult(check, Validity.STALE, str(gone))
     except (_Unclear, OSError, ValueError, Error) as unclear:
@@ -134,25 +216,48 @@ def _outcome(check: Check, age_us: int, looking: Looking, deadline: float, value
     return CheckResult(check, Validity.HOLDS)
 
 
-def _look(check: Check, age_us: int, looking: Looking, deadline: float, value_of: ValueOf) -> None:
+def _look_inside(core: Core, tenant: int, check: Check, each: Carrier, now_us: int, looking: Looking) -> None:
+    match check:
+        case Age(limit):
+            if now_us - each.since_us > duration_us(limit):
+                raise _Gone(f"older than {limit}")
+        case ValueIs(name, value):
+            found = core.read(values.entry, each.stream, name, tenant=tenant)
+            if to_plain(None if found is None else found.value, name) != value:
+                raise _Gone(f"the value {name!r} is another one")
+        case ModelOffered(model):
+            if looking.models is None:
+                raise _Unclear("the reader did not say which models are offered")
+            if model not in looking.models:
+                raise _Gone(f"{model} is not offered any more")
+        case ClaimerAlive(task):
+            _look_at_claim(core.read(work.task, each.stream, task or each.task, tenant=tenant))
+        case _:
+            raise _Unclear("this version does not know the check")
+
+
+def _look_at_claim(task: TaskRecord) -> None:
+    if task.status is not TaskStatus.DOING:
+        raise _Unclear(f"task {task.id} is {task.status}: nobody has claimed it")
+    if task.abandoned:
+        raise _Gone(f"the claimer of task {task.id} is gone")
+
+
+def _look_outside(check: Outside, looking: Looking, deadline: float) -> None:
     if time.monotonic() > deadline:
         raise _Unclear("there was no time left to look")
     match check:
-        case Age(limit):
-            if age_us > duration_us(limit):
-                raise _Gone(f"older than {limit}")
-        case ValueIs(name, value):
-            if to_plain(value_of(name), name) != value:
-                raise _Gone(f"the value {name!r} is another one")
         case FileHash(path, sha256, folder):
             if _digest(_folder(looking, folder) / path, deadline) != sha256:
                 raise _Gone(f"{path} has changed")
         case GitRef(name, commit, folder):
             _look_at_ref(_folder(looking, folder), name, commit, deadline)
+        case AtCommit(commit, folder):
+            _look_at_ref(_folder(looking, folder), "HEAD", commit, deadline)
         case Command(argv, code, folder):
             _run(argv, code, _folder(looking, folder), looking, deadline)
-        case _:
-            raise _Unclear("this version does not know the check")
+        case UrlEtag(url, etag):
+            _look_at_page(url, etag, looking, deadline)
 
 
 def _folder(looking: Looking, folder: str) -> Path:
@@ -211,6 +316,47 @@ def _asked(folder: Path, deadline: float, *command: str, ok: Collection[int] = (
     if code not in ok:
         raise _Unclear("git cannot tell")
     return out.decode(errors="replace").strip()
+
+
+def _look_at_page(url: str, etag: str, looking: Looking, deadline: float) -> None:
+    if not any(_is_below(url, allowed) for allowed in looking.urls):
+        raise _Unclear("its address was not allowed")
+    found = _etag(url, deadline)
+    if not found:
+        raise _Unclear("the page has no ETag")
+    if found != etag:
+        raise _Gone(f"{url[:200]} has changed")
+
+
+def _is_below(url: str, allowed: str) -> bool:
+    """Whether a page is the one that was allowed, or lies below it."""
+    page, place = urlsplit(url), urlsplit(allowed)
+    folder = place.path if place.path.endswith("/") else f"{place.path}/"
+    inside = page.path == place.path or page.path.startswith(folder)
+    return (page.scheme, page.netloc) == (place.scheme, place.netloc) and inside and "/../" not in f"{page.path}/"
+
+
+def _etag(url: str, deadline: float) -> str:
+    """The ETag of a page, by one request that takes no body and follows nothing; empty if it has none."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415 - few stores have such a check
+
+    page = urlsplit(url)
+    if page.scheme not in ("http", "https") or not page.hostname or page.username is not None:
+        raise _Unclear("it is no address of a page")
+    kind = HTTPSConnection if page.scheme == "https" else HTTPConnection
+    connection = kind(page.hostname, page.port, timeout=max(deadline - time.monotonic(), 0.01))
+    try:
+        connection.request("HEAD", (page.path or "/") + (f"?{page.query}" if page.query else ""))
+        answer = connection.getresponse()
+        if answer.status in _GONE_STATUSES:
+            raise _Gone(f"{url[:200]} is not there")
+        if answer.status != 200:
+            raise _Unclear(f"the server says {answer.status}")
+        return answer.getheader("ETag", "")
+    except HTTPException as error:
+        raise _Unclear(f"the server cannot be understood: {type(error).__name__}") from None
+    finally:
+        connection.close()
 
 
 def _run(argv: tuple[str, ...], code: int, folder: Path, looking: Looking, deadline: float) -> None:

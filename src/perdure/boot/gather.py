@@ -5,22 +5,25 @@ Every list has a limit and stands on an index, so this costs what is shown, not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from perdure.boot.checking import Carrier
 from perdure.boot.items import MORE, Item, Section
 from perdure.effects import ledger
 from perdure.errors import NotFound
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
-from perdure.model.records.conversation import Pending, SessionRecord, Turn
+from perdure.model.records.checks import ModelOffered
+from perdure.model.records.conversation import Cover, Pending, SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.memories import MemoryKind, MemoryRecord
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import encode
-from perdure.planes import conversation, covers, decisions, runs, turns, values, waits, work
+from perdure.planes import checks, conversation, covers, decisions, runs, turns, values, waits, work
+from perdure.planes.checks import Thing
 from perdure.planes.memory import memories
 from perdure.planes.memory.scopes import read_from
 from perdure.planes.snapshots import one_state
@@ -30,11 +33,14 @@ from perdure.stores.store import Reads
 
 TASKS_MAX = 50
 DECISIONS_MAX = 50
+RECENT_DECISIONS = 20  # beside the standing ones; the rest is found for the task
+STANDING = "standing"  # the tag of decisions that are shown however old they are
+CHECKS_MAX = 200
 RUNS_MAX = 20
 EFFECTS_MAX = 50
 VALUES_MAX = 50
-MEMORIES_MAX = 100  # of each kind in each scope; of rules there is no limit
 SUMMARIES_MAX = 3
+OTHER_SESSIONS = 3  # of the same scopes, whose last summary is shown
 RESULT_CHARS = 1_000  # of a tool's result: the fact stays, the rest can be fetched
 PEOPLE = (WaitKind.ASK, WaitKind.APPROVAL)
 OF_MEMORY = {
@@ -52,7 +58,7 @@ Known = tuple[Stream, MemoryRecord]
 
 
 class Gathered(NamedTuple):
-    """What was found. tail: newest first."""
+    """The candidates for a pack. tail: newest first."""
 
     info: SessionRecord
     now: int
@@ -62,35 +68,56 @@ class Gathered(NamedTuple):
 
 
 @one_state
-def gather(reads: Reads, stream: Stream, turns_max: int, *, remembered: bool) -> Gathered:
-    """What could be in the pack of a session. remembered: also memories that are not rules."""
+def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, remembered: bool) -> Gathered:
+    """The candidates for the pack of a session. remembered: also memories that are not rules, so many of each kind and scope."""
     info, now = conversation.info(reads, stream), store_now(reads)
+    rests = Resting(reads, stream)
     items = [
-        *_plan(reads, stream, info),
-        *_loops(reads, stream),
-        *_decisions(reads, stream),
-        *_workspace(reads, stream, info),
+        *_plan(reads, stream, info, rests),
+        *_loops(reads, stream, rests),
+        *_decisions(reads, stream, rests),
+        *_workspace(reads, stream, info, rests),
     ]
     tail, summaries = _tail(reads, stream, turns_max)
-    known = list(_memories(reads, stream, now, remembered=remembered))
-    return Gathered(info, now, [*items, *summaries], known, tail)
+    items += [*summaries, *(_of_others(reads, info) if remembered else ())]
+    known = list(_memories(reads, stream, now, memories_max, remembered=remembered))
+    return Gathered(info, now, items, known, tail)
+
+
+class Resting:
+    """On what the values, decisions and tasks of a session rest: the newest are read at once, older ones when they are shown."""
+
+    def __init__(self, reads: Reads, stream: Stream) -> None:
+        self._reads = reads
+        self._stream = stream
+        self._checks = checks.checks_of(reads, stream, CHECKS_MAX)
+
+    def on(self, thing: Thing, name: str | int, since_us: int, version: int = 0) -> Carrier | None:
+        """The checks of one of them; None if it has none."""
+        found = self._checks.get((thing, str(name), version))
+        if found is None and len(self._checks) >= CHECKS_MAX:
+            found = checks.checks_on(self._reads, self._stream, thing, str(name), version)
+        if not found:
+            return None
+        return Carrier(self._stream, found, since_us, int(name) if thing is Thing.TASK else 0)
 
 
 # -- memories ------------------------------------------------------------------------------------------------
 
 
-def _memories(reads: Reads, stream: Stream, now: int, *, remembered: bool) -> Iterator[Known]:
+def _memories(reads: Reads, stream: Stream, now: int, most: int, *, remembered: bool) -> Iterator[Known]:
     places = read_from(reads, stream, None)
     for kind in KINDS if remembered else KINDS[:1]:
         for place in places:
-            yield from ((place, each) for each in _of_kind(reads, place, kind) if holds_at(each, now))
+            yield from ((place, each) for each in _of_kind(reads, place, kind, most) if holds_at(each, now))
 
 
-def _of_kind(reads: Reads, place: Stream, kind: MemoryKind) -> Iterator[MemoryRecord]:
-    page = memories.memories(reads, place, kind=kind.value, limit=MEMORIES_MAX)
+def _of_kind(reads: Reads, place: Stream, kind: MemoryKind, most: int) -> Iterator[MemoryRecord]:
+    """The newest of a kind; of rules all."""
+    page = memories.memories(reads, place, kind=kind.value, limit=most)
     yield from page
     while kind is MemoryKind.RULE and page.next is not None:
-        page = memories.memories(reads, place, kind=kind.value, limit=MEMORIES_MAX, after=page.next)
+        page = memories.memories(reads, place, kind=kind.value, limit=most, after=page.next)
         yield from page
 
 
@@ -103,7 +130,7 @@ def holds_at(record: MemoryRecord, now: int) -> bool:
 # -- plan ----------------------------------------------------------------------------------------------------
 
 
-def _plan(reads: Reads, stream: Stream, info: SessionRecord) -> Iterator[Item]:
+def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> Iterator[Item]:
     if info.goal:
         yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
     seen: set[int] = set()
@@ -117,20 +144,23 @@ def _plan(reads: Reads, stream: Stream, info: SessionRecord) -> Iterator[Item]:
         for each in group:
             if each.id not in seen:
                 seen.add(each.id)
-                yield _task(each, said)
+                yield _task(each, said, rests)
 
 
-def _task(each: TaskRecord, said: str) -> Item:
+def _task(each: TaskRecord, said: str, rests: Resting) -> Item:
     noted = f"\nNote: {each.note}" if each.note else ""
     needs = f"; needs {', '.join(map(str, each.needs))}" if each.needs else ""
-    at = instant_us(each.at, 0)
-    return Item(Section.PLAN, "task", f"{each.session}/{each.id}", each.title + noted, each.actor, at, said + needs)
+    at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
+    return Item(
+        Section.PLAN, "task", f"{each.session}/{each.id}", each.title + noted, each.actor, at, said + needs,
+        rests=rests.on(Thing.TASK, each.id, changed), changed=changed,
+    )  # fmt: skip
 
 
 # -- open loops ----------------------------------------------------------------------------------------------
 
 
-def _loops(reads: Reads, stream: Stream) -> Iterator[Item]:
+def _loops(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
     yield from _of_stream(reads, stream)
     at_hand = [
         pair
@@ -142,7 +172,8 @@ def _loops(reads: Reads, stream: Stream) -> Iterator[Item]:
         yield _run(record)
     yield from _pending(reads, stream)
     yield from (
-        _decision(each, Section.LOOPS) for each in decisions.decisions(reads, stream, open=True, limit=DECISIONS_MAX)
+        decision_item(each, Section.LOOPS, rests)
+        for each in decisions.decisions(reads, stream, open=True, limit=DECISIONS_MAX)
     )
     for of_run, _ in runs.runs_of_store(reads, session=stream.name, limit=RUNS_MAX):
         answered = [each for each in waits.waits(reads, of_run) if each.kind in PEOPLE and each.state is WaitState.MET]
@@ -197,31 +228,53 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
 # -- decisions, workspace ------------------------------------------------------------------------------------
 
 
-def _decisions(reads: Reads, stream: Stream) -> Iterator[Item]:
-    for each in decisions.decisions(reads, stream, open=False, limit=DECISIONS_MAX):
+def _decisions(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
+    """By depth: the standing ones, then the recent ones."""
+    standing = decisions.decisions(reads, stream, open=False, tag=STANDING, limit=DECISIONS_MAX)
+    recent = decisions.decisions(reads, stream, open=False, limit=RECENT_DECISIONS)
+    for each in {each.seq: each for each in [*standing, *recent]}.values():
         if each.status is not DecisionStatus.SUPERSEDED:
-            yield _decision(each, Section.DECISIONS)
+            yield decision_item(each, Section.DECISIONS, rests)
 
 
-def _decision(each: DecisionRecord, section: Section) -> Item:
+def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterator[Item]:
+    """Older decisions in force that were found for a task."""
+    rests = Resting(reads, stream)
+    for seq in seqs:
+        try:
+            each = decisions.decision(reads, stream, seq)
+        except NotFound:  # of a session that this one was forked from, and not restated
+            continue
+        if each.status is DecisionStatus.CLOSED:
+            item = decision_item(each, Section.DECISIONS, rests)
+            yield item._replace(said=f"{item.said}; found for the task")
+
+
+def decision_item(each: DecisionRecord, section: Section, rests: Resting) -> Item:
+    """A decision with its reason and what came of it."""
     parts = (("Because", each.because), ("Then", each.then), ("Outcome", each.outcome), ("Note", each.note))
     text = "\n".join([each.text, *(f"{name}: {said}" for name, said in parts if said)])
-    at = instant_us(each.at, 0)
-    return Item(section, "decision", f"{each.session}/{each.seq}", text, each.actor, at, each.status.value)
+    at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
+    said = each.status.value + (f", {STANDING}" if STANDING in each.tags else "")
+    return Item(
+        section, "decision", f"{each.session}/{each.seq}", text, each.actor, at, said,
+        rests=rests.on(Thing.DECISION, each.seq, changed), changed=changed,
+    )  # fmt: skip
 
 
-def _workspace(reads: Reads, stream: Stream, info: SessionRecord) -> Iterator[Item]:
+def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> Iterator[Item]:
     if info.pins is not None:
         pinned = {"model": info.pins.model, "commit": info.pins.commit, "tools": info.pins.tools or None}
         text = "\n".join(f"{name}: {said}" for name, said in pinned.items() if said)
         if text:
-            yield Item(
-                Section.WORKSPACE, "pins", info.name, text, info.creator, instant_us(info.last_at, 0), "in force"
-            )
+            at = instant_us(info.last_at, 0)
+            on = Carrier(stream, (ModelOffered(info.pins.model),), at) if info.pins.model else None
+            yield Item(Section.WORKSPACE, "pins", info.name, text, info.creator, at, "in force", rests=on)
     for each in values.entries(reads, stream, limit=VALUES_MAX):
         value = each.value if isinstance(each.value, str) else _as_json(each.value)
         at, said = instant_us(each.updated_at, 0), f"version {each.version}"
-        yield Item(Section.WORKSPACE, "value", f"{info.name}/{each.name}", value, each.actor, at, said)
+        on = rests.on(Thing.VALUE, each.name, at, each.version)
+        yield Item(Section.WORKSPACE, "value", f"{info.name}/{each.name}", value, each.actor, at, said, rests=on)
 
 
 def _as_json(value: Any) -> str:
@@ -236,11 +289,32 @@ def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange],
     shown = turns.turns(reads, stream, last=turns_max)
     exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
     summaries = [
-        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", each.text, each.actor, instant_us(each.at, 0),
+        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", _summary(each), each.actor, instant_us(each.at, 0),
              f"of turns {each.first_seq} to {each.last_seq}")
         for each in covers.newest(reads, stream, SUMMARIES_MAX)
     ]  # fmt: skip
     return exchanges[::-1], summaries
+
+
+def _summary(each: Cover) -> str:
+    return each.text + (f"\nAlso named there: {', '.join(each.keys)}" if each.keys else "")
+
+
+def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
+    """The last summary of each of the newest other sessions that read one of the same scopes."""
+    seen = {info.name}
+    for label in info.labels:
+        for other in conversation.sessions(reads, label=label, limit=OTHER_SESSIONS + 1):
+            if other.name in seen or len(seen) > OTHER_SESSIONS or ":" not in label:
+                continue
+            seen.add(other.name)
+            found = conversation.find_session(reads, other.name)
+            for each in covers.newest(reads, found[0], 1) if found else ():
+                said = f"of turns {each.first_seq} to {each.last_seq} of another session"
+                at = instant_us(each.at, 0)
+                yield Item(
+                    Section.RECALLED, "summary", f"{other.name}/{each.seq}", _summary(each), each.actor, at, said
+                )
 
 
 def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:

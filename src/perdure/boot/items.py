@@ -1,4 +1,4 @@
-"""What a pack is made of: items, each one thing that is stored, quoted as data in one block.
+"""The parts of a pack: items, each one thing that is stored, quoted as data in one block.
 
     ~~~ decision issue-42/17 by "alice", 3 d old
     Use approach A
@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from perdure.boot.checking import Carrier
 from perdure.errors import Invalid
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, to_datetime
@@ -44,7 +45,7 @@ class Section(enum.StrEnum):
 class Item(NamedTuple):
     """One thing. id: how it is named on this store. at: when it was written. said: what else the heading says, in our words.
 
-    whole: it is never shortened.
+    whole: it is never shortened. rests: what must be so for it to hold. changed: when it was last changed, if not `at`.
     """
 
     section: Section
@@ -55,6 +56,8 @@ class Item(NamedTuple):
     at: int
     said: str = ""
     whole: bool = False
+    rests: Carrier | None = None
+    changed: int = 0
 
 
 class Block(NamedTuple):

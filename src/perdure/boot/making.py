@@ -1,44 +1,60 @@
-"""Making a pack: recall, gather, look whether memories still hold, choose, write. Blocking work; callers: the handles."""
+"""Making a pack: gather, recall, look whether it all still holds, choose, keep the manifest. Blocking work.
+
+What it costs depends on what is shown, not on how much was ever said: every list has a limit, and earlier turns are looked for
+within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps P8, P15.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from perdure.boot.checking import Looking, Outcomes, head_of, judged
-from perdure.boot.gather import OF_MEMORY, Gathered, Known, exchange_item, gather
+from perdure.boot.checking import Looking, Outcomes, carrier_of, judged
+from perdure.boot.gather import OF_MEMORY, Gathered, Known, exchange_item, found_decisions, gather
 from perdure.boot.items import Item, Section
+from perdure.boot.manifest import Manifest, encode_manifest, read_manifest
 from perdure.boot.pack import PROFILES, Asked, Made, Pack, build
-from perdure.errors import Error, Invalid, TimedOut
+from perdure.errors import Error, Invalid, ReadOnly, TimedOut
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_text
 from perdure.model.records.checks import standing_of
 from perdure.model.records.conversation import Role
-from perdure.model.records.memories import MemoryKind, SearchKind, Validity
+from perdure.model.records.memories import MemoryKind, MemoryRecord, Validity
 from perdure.model.tokens import estimate
-from perdure.planes import turns
+from perdure.model.words import words
+from perdure.planes import boots, turns
 from perdure.planes.memory import search
+from perdure.planes.memory.said import said_in
+from perdure.planes.memory.texts import parts_of
+from perdure.planes.snapshots import one_state
 from perdure.planes.transcript import Exchange
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
 TURNS_MAX = 200  # of the last turns, that are looked at
-RECALLED_MAX = 100  # memories, and earlier turns
+MEMORIES_MAX = 100  # of each kind in each scope; of rules there is no limit
+RECALLED_MAX = 100  # memories
+FOUND_MAX = 12  # earlier turns and decisions
 BUDGET_MAX = 10_000_000
-FOUND_KINDS = (SearchKind.TURN.value,)
+UNSAVED_SHOWN = 20
+LOOK_SECONDS = 1.0
 
 
 class Answers(NamedTuple):
-    """What was found for a task: memories, and the numbers of turns."""
+    """The findings for a task: memories, and what was said and decided earlier. words: those of the task."""
 
     memories: list[Known]
-    turns: list[int]
+    earlier: list[Item]
     notes: list[str]
+    words: frozenset[str] = frozenset()
 
 
 def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> Asked:
-    """What a pack is to be. Invalid with the path of what makes no sense."""
+    """The pack that is asked for. Invalid with the path of what makes no sense."""
     if type(budget) is not int or not 0 < budget <= BUDGET_MAX:
         raise Invalid(f"expected a number of tokens from 1 to {BUDGET_MAX}, got {budget!r}"[:200], path="budget")
     if max_chars is not None and (type(max_chars) is not int or max_chars < 1):
@@ -59,7 +75,7 @@ def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
             number = found if isinstance(found, int) else len(found)
         except Error:
             raise
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             raise Invalid(f"the tokenizer failed: {type(error).__name__}: {error}"[:500], path="tokenizer") from error
         if isinstance(number, bool) or number < 0:
             raise Invalid(f"the tokenizer gave {found!r} for a text"[:200], path="tokenizer")
@@ -69,86 +85,168 @@ def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
 
 
 def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked, looking: Looking) -> Pack:
-    """The pack of a session for a task."""
+    """The pack of a session for a task. Its manifest is kept, unless the store can only be read."""
     sought = None if task is None else check_text(task, "task", search.QUERY_MAX_CHARS)
     remembered = asked.profile != "without-memory"
-    turns_max = min(TURNS_MAX, 10 + asked.budget // 40)
-    gathered = core.read(gather, stream, turns_max, remembered=remembered, tenant=tenant)
+    turns_max = min(TURNS_MAX, 10 + asked.budget // 80)
+    memories_max = min(MEMORIES_MAX, 10 + asked.budget // 200)
+    gathered = core.read(gather, stream, turns_max, memories_max, remembered=remembered, tenant=tenant)
     query = (sought or gathered.info.goal or "")[: search.QUERY_MAX_CHARS].strip()
-    found = (
-        _found(core, tenant, stream, query, asked, turns=bool(sought)) if remembered and query else Answers([], [], [])
+    found = Answers([], [], [])
+    if remembered and query:
+        found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
+    known = {_id(record): (of, record) for of, record in [*found.memories, *gathered.memories]}
+    of_memories = [_memory(each, found.words) for each in known.values()]
+    recalled, others = of_memories[: len(found.memories)], of_memories[len(found.memories) :]
+    items = _each_once([*_by_turns(recalled, found.earlier), *gathered.items, *others])
+    seen = _seen(gathered, looking.root)
+    pack = build(
+        _made(stream, gathered, [*seen.items, *_standing(core, tenant, items, looking)], found.notes, seen), asked
     )
-    remembered_items = _of_memories(core, tenant, [*found.memories, *gathered.memories], looking)
-    earlier = core.read(_earlier, stream, found.turns, tenant=tenant)
-    head = head_of(looking.root) if looking.root is not None else ("", "")
-    return build(_made(stream, gathered, [*remembered_items, *earlier], found.notes, head), asked)
+    used = [(known[each.id][0], known[each.id][1].seq) for each in pack.manifest.shown if each.id in known]
+    with suppress(ReadOnly):
+        core.write(boots.keep, stream, encode_manifest(pack.manifest), used, actor="", tenant=tenant)
+    return pack
 
 
-def _made(stream: Stream, gathered: Gathered, recalled: list[Item], notes: list[str], head: tuple[str, str]) -> Made:
-    """What the pack is made of. head: the commit and branch that the workspace is at now, if it was looked at."""
+def _each_once(items: list[Item]) -> list[Item]:
+    """Each thing once in a section, where it comes first: a decision may be recent and found for the task as well."""
+    once: dict[tuple[str, str, str], Item] = {}
+    for item in items:
+        once.setdefault((item.section, item.kind, item.id), item)
+    return list(once.values())
+
+
+def _by_turns(first: list[Item], second: list[Item]) -> Iterator[Item]:
+    """One of each in turn: their scores cannot be compared."""
+    for pair in zip_longest(first, second):
+        yield from (item for item in pair if item is not None)
+
+
+def manifests(reads: Reads, stream: Stream) -> list[Manifest]:
+    """The manifests of the last boots of a session, the newest first."""
+    return [read_manifest(each) for _, each in boots.manifests(reads, stream)]
+
+
+class Seen(NamedTuple):
+    """The workspace as it is now: its commit, and what of it is worth an item."""
+
+    commit: str
+    items: list[Item]
+
+
+def _seen(gathered: Gathered, root: str | None) -> Seen:
+    """Where the workspace is at, and what is in it that no commit has."""
+    if root is None:
+        return Seen("", [])
+    from perdure.runtime import workspace  # noqa: PLC0415 - only who names a folder wants it looked at
+
+    found = workspace.look(root, LOOK_SECONDS)
+    name, now = gathered.info.name, gathered.now
+    if not found.head:
+        return Seen("", [])
+    text = f"commit {found.head}" + (f"\nbranch {found.branch}" if found.branch else "")
+    items = [Item(Section.WORKSPACE, "head", name, text, "git", now, "looked at now")]
+    if found.count:
+        paths = list(found.paths)[:UNSAVED_SHOWN]
+        more = [f"… and {found.count - len(paths)} more"] if found.count > len(paths) else []
+        said = f"{found.count} files that no commit has, looked at now"
+        items.append(Item(Section.LOOPS, "unsaved", name, "\n".join([*paths, *more]), "git", now, said))
+    return Seen(found.head, items)
+
+
+def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str], seen: Seen) -> Made:
+    """The material of the pack."""
     info = gathered.info
     last_asked = next((each.turn.seq for each in gathered.tail if each.turn.role is Role.USER), 0)
     tail = {(item := exchange_item(stream, each, last_asked)).id: (item, each) for each in gathered.tail}
-    commit, branch = head
-    now = f"commit {commit}" + (f"\nbranch {branch}" if branch else "")
-    looked = [Item(Section.WORKSPACE, "head", info.name, now, "git", gathered.now, "looked at now")] if commit else []
-    items = [*looked, *gathered.items, *recalled, *(item for item, _ in tail.values())]
-    commit = commit or ((info.pins.commit or "") if info.pins else "")
+    commit = seen.commit or ((info.pins.commit or "") if info.pins else "")
     exchanges = {name: each for name, (_, each) in tail.items()}
     at = instant_us(info.last_at, 0)
-    return Made(info.name, stream.uid.hex(), info.last_seq, at, gathered.now, commit, items, exchanges, notes)
+    shown = [*items, *(item for item, _ in tail.values())]
+    return Made(info.name, stream.uid.hex(), info.last_seq, at, gathered.now, commit, shown, exchanges, notes)
 
 
-def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *, turns: bool) -> Answers:
-    """What answers the task; turns: also what was said. A backlog of the index costs that, never the pack."""
-    k = min(RECALLED_MAX, 10 + asked.budget // 100)
+def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *, earlier: bool) -> Answers:
+    """The answers to the task; earlier: also what was said and decided. A backlog of the index costs that, never the pack."""
+    k = min(RECALLED_MAX, 10 + asked.budget // 400)
     try:
-        recalled = search.recall(core, tenant, stream, query, k=k)
-        said = search.search(core, tenant, query, kinds=FOUND_KINDS, session=stream.name, limit=k) if turns else []
+        recalled = search.recall(core, tenant, stream, query, k=k, counted=False)
     except TimedOut:
         return Answers([], [], ["Nothing was recalled: the index is behind. Boot again."])
-    notes = [] if recalled.complete else ["What was said last is not in the index: the store can only be read."]
+    notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
-    return Answers(memories, [each.seq for each in said if each.stream_kind == "session"], notes)
+    said = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else []
+    return Answers(memories, said, notes, frozenset(words(query)))
 
 
-def _of_memories(core: Core, tenant: int, found: list[Known], looking: Looking) -> list[Item]:
-    """Memories as items, each once; what does not hold any more goes behind what may."""
-    once = list({(stream.id, record.seq): (stream, record) for stream, record in reversed(found)}.values())[::-1]
-    outcomes = judged(core, tenant, once, looking)
-    items = [_memory(known, checked) for known, checked in zip(once, outcomes, strict=True)]
-    return [*(item for item, stale in items if not stale), *(item for item, stale in items if stale)]
-
-
-def _memory(known: Known, checked: Outcomes) -> tuple[Item, bool]:
-    _, record = known
-    section = OF_MEMORY.get(record.kind, Section.RECALLED)
-    standing = standing_of(checked)
-    why = "; ".join(each.why for each in checked if each.why)
-    source = f"from {', '.join(record.sources)}"[:200] if record.sources else ""
-    shown = f"{standing.value}{f' ({why})'[:200] if why else ''}" if record.checks else ""
-    said = "; ".join(filter(None, (record.kind.value if section is not Section.RULES else "", shown, source)))
-    at = instant_us(record.confirmed_at or record.at, 0)
-    rule = section is Section.RULES
-    item = Item(
-        section,
-        "rule" if rule else "memory",
-        f"{record.scope}/{record.seq}",
-        record.text,
-        record.actor,
-        at,
-        said,
-        whole=rule,
-    )
-    return item, standing is Validity.STALE and not rule
-
-
-def _earlier(reads: Reads, stream: Stream, found: Iterable[int]) -> list[Item]:
-    """Turns that were found, whole."""
+@one_state
+def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> list[Item]:
+    """Decisions and turns that answer a query, whole."""
     items: list[Item] = []
-    for seq in found:
+    for seq in said_in(reads, stream, query, limit):
         for turn in turns.turns_on(reads, stream, seq - 1, seq, 1):
             item = exchange_item(stream, Exchange(turn), 0)
             items.append(item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"))
-    return items
+    return [*items, *found_decisions(reads, stream, said_in(reads, stream, query, limit, "decision"))]
+
+
+def _id(record: MemoryRecord) -> str:
+    return f"{record.scope}/{record.seq}"
+
+
+def _part(record: MemoryRecord, sought: frozenset[str]) -> tuple[str, str]:
+    """The text of a memory; of a long document the part that answers the task best, and which one that is."""
+    parts = parts_of(record.text) if record.kind is MemoryKind.DOCUMENT else [record.text]
+    if len(parts) == 1:
+        return record.text, ""
+    best = max(range(len(parts)), key=lambda i: (len(sought.intersection(words(parts[i]))), -i))
+    return _from_match(parts[best], sought), f"part {best + 1} of {len(parts)}"
+
+
+def _from_match(text: str, sought: frozenset[str]) -> str:
+    """A text from the sentence on that first has a word of the task, so that a shortened form has it too."""
+    start = 0
+    for sentence in re.split(r"(?<=[.!?\n]) *", text):
+        if sought.intersection(words(sentence)):
+            break
+        start = text.index(sentence, start) + len(sentence)
+    else:
+        start = 0
+    return f"…{text[start:].lstrip()}" if start else text
+
+
+def _memory(known: Known, sought: frozenset[str]) -> Item:
+    """A memory as an item. sought: the words of the task."""
+    of, record = known
+    section = OF_MEMORY.get(record.kind, Section.RECALLED)
+    rule = section is Section.RULES
+    text, part = _part(record, sought)
+    source = f"from {', '.join(record.sources)}"[:200] if record.sources else ""
+    said = "; ".join(filter(None, ("" if rule else record.kind.value, part, source)))
+    at = instant_us(record.confirmed_at or record.at, 0)
+    rests = carrier_of(of, record) if record.checks else None
+    kind = "rule" if rule else "memory"
+    return Item(section, kind, _id(record), text, record.actor, at, said, whole=rule, rests=rests)
+
+
+def _standing(core: Core, tenant: int, items: list[Item], looking: Looking) -> list[Item]:
+    """The items, each with whether it still holds; what does not goes behind the rest, except for rules."""
+    resting = [item for item in items if item.rests and (item.kind != "pins" or looking.models is not None)]
+    outcomes = judged(core, tenant, [item.rests for item in resting if item.rests], looking)
+    stood = {id(item): checked for item, checked in zip(resting, outcomes, strict=True)}
+    firm: list[Item] = []
+    stale: list[Item] = []
+    for item in items:
+        checked = stood.get(id(item), ())
+        held = standing_of(checked)
+        behind = held is Validity.STALE and item.section is not Section.RULES
+        (stale if behind else firm).append(_said(item, held, checked) if checked else item)
+    return [*firm, *stale]
+
+
+def _said(item: Item, held: Validity, checked: Outcomes) -> Item:
+    why = "; ".join(each.why for each in checked if each.why)
+    says = f"{held.value}{f' ({why})'[:200] if why else ''}"
+    return item._replace(said="; ".join(filter(None, (says, item.said))))

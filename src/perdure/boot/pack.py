@@ -1,8 +1,8 @@
 """The pack: which items fit a budget of tokens and a cap of characters, and the text that they make. Pure.
 
 Rules come first and whole, or not at all: a budget that is too small for them is an error. Every other section first gets up to
-its floor, in the order of sections; then up to its ceiling; then whatever is left. What did not fit is counted at the end, with
-the command that fetches it. The sum of the parts bounds the whole (`model.tokens`), and the whole is counted once more: a
+its floor, in the order of sections; then up to its ceiling; then whatever is left. The rest is counted at the end, with the
+command that fetches it. The sum of the parts bounds the whole (`model.tokens`), and the whole is counted once more: a
 tokenizer of the user's own may count parts otherwise. Keeps P15.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.boot.items import MORE, Item, Section, block, blocks, forms, moment, quoted
+from perdure.boot.manifest import Manifest, Shown
 from perdure.errors import Invalid, TooLarge
 from perdure.model.display import visible
 from perdure.planes.transcript import Exchange, Message, Transcript, format_of, render
@@ -47,7 +48,7 @@ Count = Callable[[str], int]
 
 
 class Share(NamedTuple):
-    """What a section gets of the room that rules leave: at least and at most, in hundredths."""
+    """A section's share of the room that rules leave: at least and at most, in hundredths."""
 
     floor: int
     ceiling: int
@@ -78,38 +79,8 @@ PROFILES["without-memory"] = {
 }
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """One item of a pack: what it is, how much room it took, and whether it was shortened. at: its place in the text."""
-
-    section: str
-    kind: str
-    id: str
-    tokens: int
-    chars: int
-    at: int
-    shortened: bool = False
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """What is in a pack, what was left out, and of what state it was made."""
-
-    session: str
-    uid: str
-    seq: int
-    made_at: str
-    commit: str
-    budget: int
-    max_chars: int | None
-    tokens: int
-    chars: int
-    profile: str
-    shown: tuple[Shown, ...]
-    left_out: dict[str, tuple[str, ...]]
-    notes: tuple[str, ...] = ()
-
-
 class Asked(NamedTuple):
-    """What a pack is to be. adds_up: counting the parts of a text never gives less than counting the text."""
+    """The pack that is asked for. adds_up: counting the parts of a text never gives less than counting the text."""
 
     budget: int
     max_chars: int | None
@@ -141,7 +112,9 @@ class Taken(NamedTuple):
 
 
 class Pack:
-    """What a fresh context window is given. `text` fits the budget and the cap; `manifest` says what is in it and what is not."""
+    """The text that a fresh context window is given. `text` fits the budget and the cap; `manifest` says what is in it and what
+    is not.
+    """
 
     __slots__ = ("_exchanges", "_sections", "manifest", "text")
 
@@ -155,7 +128,7 @@ class Pack:
 
     @property
     def tokens(self) -> int:
-        """What the text takes, as it was counted for the budget."""
+        """The tokens of the text, as it was counted for the budget."""
         return self.manifest.tokens
 
     @property
@@ -195,7 +168,7 @@ class Pack:
 
 
 class Room:
-    """What is left of the budget and of the cap."""
+    """The rest of the budget and of the cap."""
 
     def __init__(self, asked: Asked) -> None:
         self.count = functools.cache(asked.tokens_of)
@@ -252,7 +225,7 @@ class Shelf:
 
     @property
     def left_out(self) -> list[Item]:
-        """What is not among what was taken."""
+        """The items that were not taken."""
         shown = {id(each.item) for each in self.taken}
         return [item for item in self.items if id(item) not in shown]
 
@@ -336,7 +309,7 @@ def _ending(made: Made) -> str:
 
 
 def _index(made: Made, shelves: Sequence[Shelf]) -> str:
-    """What was left out, by section, and the command that fetches it. Never longer than before anything was taken."""
+    """The list of what was left out, by section, and the command that fetches it. Never longer than before anything was taken."""
     session = shlex.quote(visible(made.session))
     lines = [
         f"- {TITLES[shelf.section]}: {count} left out; `{FETCHED_BY[shelf.section].format(session=session)}`\n"
@@ -380,7 +353,10 @@ def _shown(text: str, chosen: dict[Section, list[Taken]], count: Count) -> Itera
         for each in found:
             place = text.index(each.text, place)
             item = each.item
-            yield Shown(section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened)
+            yield Shown(
+                section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened,
+                visible(item.said), item.changed or item.at,
+            )  # fmt: skip
             place += len(each.text)
 
 

@@ -58,7 +58,7 @@ class Acting(Sending):
     # -- what is meant ---------------------------------------------------------------------------------------------------------
 
     def guarded(self, tool: Tool | None, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
-        """What the guards of the store and of the tool say: the intent with their verdicts, and what must come first."""
+        """The verdicts of the store's and the tool's guards: the intent with them, and what must come first."""
         guards = (*self._here.guards, *(tool.guards if tool else ()))
         if not guards:
             return intent, approve
@@ -69,7 +69,7 @@ class Acting(Sending):
         return intent, verdict or approve
 
     def guarded_call(self, tool: Tool, intent: Intent) -> tuple[Intent, Refuse | str | None]:
-        """`guarded`, for a model's call: a guard that fails refuses it. What the model answered is paid for, and kept."""
+        """`guarded`, for a model's call: a guard that fails refuses it. The model's answer is paid for, and kept."""
         try:
             return self.guarded(tool, intent, None)
         except Exception as error:  # noqa: BLE001 - whatever it raises, it did not let the call pass
@@ -109,7 +109,7 @@ class Acting(Sending):
         try:
             if first is not None:
                 reach("effect.dispatch.before")
-            # What a model answered is paid for: it is kept.
+            # A model's answer is paid for: it is kept.
             planned, told = yield from self.follow("plan", Write(begin, (*args, batch, self.sender), keep=True))
             for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
                 meant.record, meant.mine = record, mine
@@ -126,7 +126,7 @@ class Acting(Sending):
         return told
 
     def withdraw(self, record: EffectRecord, why: str, by: str) -> Steps[EffectRecord]:
-        """What is planned shall not happen."""
+        """Withdraw a planned effect."""
         return self.move("withdraw", answering(ledger.withdraw), record.seq, EffectError("Refused", why), by)
 
     # -- to its end ------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Acting(Sending):
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
         then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
-        InDoubt when only a person, or a later time, can settle it. What is only planned is not begun in a run that is to end.
+        InDoubt when only a person, or a later time, can settle it. A planned effect is not begun in a run that is to end.
         """
         raised: BaseException | None = None
         while mine or not record.settled:
@@ -255,7 +255,7 @@ class Acting(Sending):
     def landed(self, record: EffectRecord) -> Steps[Advice | None]:
         """None when nothing of an effect can arrive outside any more; else how long to wait, and why.
 
-        What happened has arrived; but an attempt before the one that did may still be under way here.
+        An effect that happened has arrived; but an attempt before the one that did may still be under way here.
         """
         given_up = record.state is EffectState.FAILED
         if given_up:
@@ -273,7 +273,7 @@ class Acting(Sending):
         return (yield from self._doubt(record, said, quiet=True))
 
     def ask_probe(self, tool: Tool, record: EffectRecord) -> Steps[Verdict]:
-        """What the other side says. Whatever a probe raises, and any answer that is none, is Unknown."""
+        """The answer of the other side. An exception of a probe, and any answer that is none, is Unknown."""
         probe = tool.probe
         assert probe is not None
         seconds = PROBE_SECONDS if tool.rule.timeout is None else tool.rule.timeout / SECOND_US

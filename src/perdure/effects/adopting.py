@@ -1,9 +1,9 @@
 """Adopting a run: going on with it on another store, from its envelope and its blobs alone (docs/decisions/0009).
 
 The run keeps its identity and its name, and so its keys, its random numbers and its children; its chain begins anew, with an
-event that says where it came from. What an envelope says is checked three times: its digest and its types when it is read, its
-blobs against their addresses when they are unpacked, and all of it by reading it back in the very transaction that writes it.
-So what is hostile or damaged changes nothing (P10). Callers: the handles. Keeps P3, P4, P7, P13.
+event that says where it came from. An envelope is checked three times: its digest and its types when it is read, its blobs
+against their addresses when they are unpacked, and all of it by reading it back in the very transaction that writes it.
+So a hostile or damaged envelope changes nothing (P10). Callers: the handles. Keeps P3, P4, P7, P13.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _Entry = StepPart | EffectPart | WaitPart | SignalPart
 
 
 class Luggage(NamedTuple):
-    """What an envelope needs besides itself, verified: documents by their address, and the packed nodes of its states."""
+    """The blobs that an envelope needs besides itself, verified: documents by their address, and the packed nodes of its
+    states.
+    """
 
     documents: dict[str, Any]
     nodes: list[BlobRow]
@@ -146,7 +148,7 @@ def _check_effect(effect: EffectPart) -> None:
     check_name(effect.key, f"{path}.key", KEY_MAX_CHARS)
     _check_texts(effect, path, "digest", "place", "call", "holder", "actor", "error")
     if effect.kind is ToolKind.READ:
-        raise Invalid("what only reads has no effect", path=f"{path}.kind")
+        raise Invalid("a tool that only reads has no effect", path=f"{path}.kind")
     told = effect.state in (EffectState.COMMITTED, EffectState.FAILED, EffectState.IN_DOUBT)
     if told and effect.became is None:
         raise Invalid(f"it is {effect.state}, and nothing says what came of it", path=path)
@@ -177,14 +179,14 @@ def adopt(tx: Tx, envelope: Envelope, luggage: Luggage, epoch: int) -> Stream:
 
 
 def _read_back(tx: Tx, stream: Stream) -> None:
-    """What was just written must be readable by those who will go on with it."""
+    """The rows just written must be readable by those who will continue the run."""
     try:
         runs.run(tx, stream)
         steps.steps(tx, stream)
         waits.waits(tx, stream)
         ledger.all_effects(tx, stream)
-    except (Damaged, TypeError, ValueError, AttributeError) as error:  # whatever its shape trips
-        raise Invalid(f"what the envelope says cannot be read back: {error}", path="envelope") from None
+    except (Damaged, TypeError, ValueError, AttributeError) as error:  # errors that its shape causes
+        raise Invalid(f"the envelope cannot be read back: {error}", path="envelope") from None
 
 
 class _Adoption:
@@ -215,7 +217,7 @@ class _Adoption:
             self._renumbered[part.seq] = self._write(part)
         if run.became is not None:
             self._record("run.adopted", RUNS, Op.SET, doc=self._outcome(run.became), mark="outcome_seq")
-        if not (self._envelope.sealed or run.restored):  # what its store did since is not known: as after a restore
+        if not (self._envelope.sealed or run.restored):  # its store may have done more since: as after a restore
             self._record("run.adopted", RUNS, Op.SET, set={"known_seq": self._tx.seq(self._stream)})
         return self._stream
 
@@ -228,7 +230,7 @@ class _Adoption:
             raise taken
 
     def _taken(self, run: RunPart) -> Conflict | None:
-        """What another run here has of this one: its name, or its key."""
+        """The property of this run that another one here has: its name, or its key."""
         tx = self._tx
         if tx.find_stream("run", run.name) is not None:
             return Conflict(f"this store has another run {run.name}", path="envelope.run.name")
@@ -237,7 +239,9 @@ class _Adoption:
         return None
 
     def _known(self, run: RunPart) -> Conflict:
-        """The error of a run that this store has already. What it has may be old by now: then nobody is told to go on from it."""
+        """The error of a run that this store has already. Its state may be old by now: then nobody is told to continue from
+        it.
+        """
         here = self._tx.find_stream("run", run.name)  # None: it is another tenant's
         standing = None if here is None else runs.run(self._tx, here)
         hint = f"`perdure show {run.name}` tells how it stands here"
@@ -272,7 +276,7 @@ class _Adoption:
         self._record("run.adopted", RUNS, Op.INSERT, set=columns, doc=doc, mark="doc_seq")
 
     def _outcome(self, became: Document) -> Any:
-        """What became of the run; the effect that is blamed for it has another number now."""
+        """The outcome of the run; the effect that is blamed for it has another number now."""
         doc = self._doc(became)
         blamed = doc.get("effect") if isinstance(doc, dict) else None
         return doc if type(blamed) is not int else {**doc, "effect": self._renumbered.get(blamed)}
@@ -334,7 +338,7 @@ class _Adoption:
         )
 
     def _doubted(self, part: EffectPart) -> EffectPart:
-        """What was under way, and if the run was not handed over also what was planned, is doubt (docs/decisions/0006).
+        """An effect under way, and if the run was not handed over also a planned one, is doubt (docs/decisions/0006).
 
         How long something may take to land is counted anew, on this store's clock.
         """

@@ -2,8 +2,8 @@
 
     commit 1: the response, every call planned, the first dispatched;  commit k + 1: call k ended, call k + 1 dispatched
 
-so that N calls take N + 1 commits, and whatever dies leaves every call known. What a model wrote is hostile: a call of no tool,
-or with arguments that do not fit, is answered with an error and nothing is done. Callers: `respond`, of sessions and runs.
+so that N calls take N + 1 commits, and whatever dies leaves every call known. A model's answer is hostile: a call of no tool, or
+with arguments that do not fit, is answered with an error and nothing is done. Callers: `respond`, of sessions and runs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Meant:
 
 
 def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
-    """What each call means with these tools. One that means nothing has its answer already."""
+    """The meaning of each call with these tools. One that means nothing has its answer already."""
     known = tools_by_name(tools)
     return [_meant(call, known) for call in _checked(calls)]
 
@@ -103,7 +103,7 @@ def _checked(calls: object) -> list[Call]:
     seen: set[str] = set()
     for at, call in enumerate(found):
         if check_name(call.id, f"calls[{at}].id") in seen:
-            hint = "whoever reads the answers could not tell which is whose"
+            hint = "a reader of the answers could not tell which is whose"
             raise Invalid(f"the call {call.id!r} is made twice", path=f"calls[{at}].id", hint=hint)
         seen.add(call.id)
     return found
@@ -143,7 +143,7 @@ def _wrong(call: Call, error: EffectError) -> Meant:
 
 
 def calls_in(value: object) -> object:
-    """What a model's answer gives for its `calls`; an empty list if it makes none."""
+    """The `calls` of a model's answer; an empty list if it makes none."""
     made = value.get("calls") if isinstance(value, Mapping) else getattr(value, "calls", None)
     return [] if made is None else made
 
@@ -164,7 +164,7 @@ def nothing_next() -> Meant | None:
 def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, first: bool) -> Planned:
     """Plan what a batch means, in its order. first: the first of them is dispatched too, and is to be sent.
 
-    What stands under a key already is given as it stands.
+    An effect that stands under a key already is given as it stands.
     """
     intents = [meant.intent for meant in batch if meant.intent is not None]
     begun = [ledger.dispatch(tx, stream, intent, sender) for intent in intents[:first]]
@@ -193,7 +193,7 @@ def respond(
 
 
 def _answered(tx: Tx, stream: Stream, call: Call) -> Answer | None:
-    """What the conversation has for an answer by now."""
+    """The answers that the conversation has by now."""
     turn = turns.result_of(tx, stream, call.id)
     if turn is None:
         return None

@@ -1,13 +1,13 @@
-"""Commands: all that the engine of effects asks of the world around it (docs/decisions/0022).
+"""Commands: all that the engine of effects and runs asks of the world around it (docs/decisions/0022 and 0031).
 
-The engine (`sending`, `acting`, `responding`) is written once, as generators that yield commands and receive what came of them.
-It has no colour: a shell in `handles/shells.py` carries the commands out, from sync or from async code. A test needs no database
-for it.
+The engine (here `sending`, `acting` and `responding`; in `runtime/` what drives a run) is written once, as generators that yield
+commands and receive what came of them. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
+from async code. A test needs no database for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -29,7 +29,7 @@ class Write(NamedTuple):
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = {}
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it; the lane takes a dict
     fenced: bool = True
     keep: bool = False
 
@@ -39,6 +39,7 @@ class Read(NamedTuple):
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
 
 
 class CheckLease(NamedTuple):
@@ -66,19 +67,24 @@ class CallIsolated(NamedTuple):
 
 
 class Consult(NamedTuple):
-    """Call a function that sends nothing. Gives a `Came`. seconds: its deadline."""
+    """Call a function that sends nothing. Gives a `Came`. seconds: its deadline. check: asked meanwhile; see `Pause`."""
 
     function: Callable[..., Any]
     kwargs: Mapping[str, Any]
     is_async: bool
     seconds: float | None = None
+    args: tuple[Any, ...] = ()
+    check: Callable[[], None] | None = None
 
 
 class Pause(NamedTuple):
-    """Wait. watched: whether a process that is about to end waits no longer."""
+    """Wait. watched: whether a process that is about to end waits no longer. check: asked meanwhile, instead of that; raises when
+    nobody is to wait any longer.
+    """
 
     seconds: float
     watched: bool = True
+    check: Callable[[], None] | None = None
 
 
 class Await(NamedTuple):
@@ -87,7 +93,46 @@ class Await(NamedTuple):
     future: Future[Any]
 
 
-Command: TypeAlias = Write | Read | CheckLease | Call | CallIsolated | Consult | Pause | Await
+class Work(NamedTuple):
+    """Do blocking work outside the database."""
+
+    task: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+
+class CallProgram(NamedTuple):
+    """Call the program of the run. Gives a `Came`."""
+
+
+class StopBranches(NamedTuple):
+    """Stop the tasks of these branches, and wait until they have ended. A program without tasks has none."""
+
+    tasks: Sequence[Any]
+
+
+class IsStopped(NamedTuple):
+    """Whether the caller of this run is being cancelled, so that a cancellation does not come from its program."""
+
+
+class Stay(NamedTuple):
+    """Wait until the program cancels this."""
+
+
+Command: TypeAlias = (
+    Write
+    | Read
+    | CheckLease
+    | Call
+    | CallIsolated
+    | Consult
+    | Pause
+    | Await
+    | Work
+    | CallProgram
+    | StopBranches
+    | IsStopped
+    | Stay
+)
 Steps: TypeAlias = Generator[Command, Any, T]
 
 

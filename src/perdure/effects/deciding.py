@@ -1,4 +1,4 @@
-"""What people decide about effects and runs: settling, approving, trying again. Verbs, each one commit.
+"""The decisions of people about effects and runs: settling, approving, trying again. Verbs, each one commit.
 
 Callers: the handles, and through them the doors. Keeps P4, P13.
 """
@@ -52,7 +52,7 @@ def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> Effec
 
 
 def check_in_doubt(found: EffectRecord) -> None:
-    """Conflict, as `settle` says it, for what can be in no doubt. What was sent may be, once it is looked at."""
+    """Conflict, as `settle` says it, for what can be in no doubt. A sent effect may be, once it is looked at."""
     if found.state not in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
         raise _not_in_doubt(found)
 
@@ -193,7 +193,7 @@ def _child(tx: Tx, stream: Stream, name: str) -> Stream:
 
 
 def _ask_anew(tx: Tx, stream: Stream, since: int) -> None:
-    """What was only meant when a run ended is meant again; nobody has answered what was asked about it."""
+    """An effect that was only meant when a run ended is meant again; nobody has answered what was asked about it."""
     for meant in ledger.all_effects(tx, stream, after=since):
         if meant.state is EffectState.WITHDRAWN and meant.error is not None and meant.error.code == CALLED_OFF:
             ledger.revive(tx, stream, meant.seq)

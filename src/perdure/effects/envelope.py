@@ -50,7 +50,7 @@ from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.effects", "envelope.sql")
 
-SEND, UNDO = "send", "undo"  # what is recommended besides the actions of settling
+SEND, UNDO = "send", "undo"  # the recommendations besides the actions of settling
 
 P = TypeVar("P", bound=msgspec.Struct)
 _EFFECT = EffectPart.__struct_fields__[:-2]  # the columns: all but its two documents
@@ -58,7 +58,7 @@ _WAIT = WaitPart.__struct_fields__[:-2]
 
 
 class Witness(NamedTuple):
-    """What is known where the envelope is made: the store, who is proved dead, which tools can be probed here."""
+    """The knowledge where the envelope is made: the store, who is proved dead, which tools can be probed here."""
 
     store: str
     epoch: int
@@ -112,7 +112,7 @@ def _part(part: type[P], fields: dict[str, Any]) -> P:
     try:
         return msgspec.convert(fields, part, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise Damaged(f"what is stored has no place in an envelope: {error}", path="envelope") from None
+        raise Damaged(f"the stored data has no place in an envelope: {error}", path="envelope") from None
 
 
 def _parts(part: type[P], names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[P]:
@@ -278,7 +278,7 @@ def _unsent(reads: Reads, stream: Stream, record: EffectRecord) -> _Advised:
 
 
 def _advice(reads: Reads, row: Row, record: EffectRecord, witness: Witness, now_us: int) -> _Advised:
-    """What to do about an effect that may have been sent, by the table of settling; nothing is done."""
+    """The advice about an effect that may have been sent, by the table of settling; nothing is done."""
     holder = record.holder or ""
     if record.state is EffectState.UNDOING:
         return _Advised(UNDO, "its undo is an effect of its own, and goes on with the run")
@@ -355,7 +355,7 @@ def _going_on(status: RunStatus, pending: list[PendingEffect], found: list[WaitP
 
 
 def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
-    """Who has, or sent something for, a run and the runs that it waits for: whose death is worth proving."""
+    """The holders and senders of a run and the runs that it waits for: their deaths are worth proving."""
     found = {runs.row_of(reads, stream)["holder"], *(each.holder for each in _open_effects(reads, stream))}
     if depth <= CHILDREN_MAX_DEPTH:
         for child in _children(reads, stream):
@@ -365,7 +365,7 @@ def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
 
 def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
     """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
-    and so are the runs that it waits for. What was under way outside is in doubt.
+    and so are the runs that it waits for. An effect under way is in doubt.
 
     Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could go on with it.
     """

@@ -1,4 +1,4 @@
--- What an envelope carries of a run: rows since its last cut, and what is still open from before it.
+-- The parts of a run in its envelope: rows since its last cut, and what is still open from before it.
 
 -- effects_kept: the effects of a run with their documents as they are stored. None is open from before the cut: a cut refuses that.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.attempt, f.epoch, f.actor, f.at, f.place, f.call, f.undoes, f.holder,

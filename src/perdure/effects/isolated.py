@@ -1,6 +1,6 @@
 """Tools in a process of their own: called there, and killed at their deadline with all that they started.
 
-Called by `handles.isolating` (as a module) and started by it (as a program: `main`). Keeps P4: when its process group is
+Called by `runtime.isolating` (as a module) and started by it (as a program: `main`). Keeps P4: when its process group is
 gone, nothing of the call can send any more, so doubt about it is quiet. Keeps P10: arguments and results are values
 (`model.values`), and what is imported is named by the caller's own code, never by data.
 

@@ -1,4 +1,4 @@
-"""What came of a call to the outside, judged by what its tool declared: a result, a clear no, or doubt.
+"""The outcome of an external call, judged by what its tool declared: a result, a clear no, or doubt.
 
 Plain functions of both colours. Callers: whoever acts. Keeps P4.
 """
@@ -53,7 +53,9 @@ def says_unsent(error: BaseException) -> bool:
 
 
 def is_own_word(error: BaseException) -> bool:
-    """Whether a tool raised this itself. What a store or a run raised that it uses tells nothing about what the tool has done."""
+    """Whether a tool raised this itself. An exception of a store or a run that it uses tells nothing about what the tool has
+    done.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -62,7 +64,7 @@ def is_own_word(error: BaseException) -> bool:
 
 
 def unsent(error: BaseException) -> Outcome:
-    """What became of an attempt whose sender was stopped before the call."""
+    """The outcome of an attempt whose sender was stopped before the call."""
     said = EffectError(type(error).__name__, f"it was stopped before it was sent: {error}")
     return Outcome(error=said, by=ledger.UNSENT)
 
@@ -73,18 +75,18 @@ def is_quiet(error: BaseException) -> bool:
 
 
 def kept(result: Any) -> Any:
-    """What is kept of a result: itself, or a form of it that can be. It happened, and must not happen again."""
+    """The kept form of a result: itself, or a form of it that can be. It happened, and must not happen again."""
     return result.kept if isinstance(result, Unkept) else storable(result)
 
 
 def unkept(result: Any, error: Invalid) -> Outcome:
-    """What is kept of an effect whose result cannot be: that it happened, and why not, where it was found out."""
+    """The record of an effect whose result cannot be kept: that it happened, and why not, where it was found out."""
     path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
     return Outcome(kept(result), unkept=f"{path}: {message}")
 
 
 def gone_silent(*, dead: bool, held: bool) -> EffectError:
-    """What is known of a sender that is no longer at it."""
+    """The knowledge about a sender that is no longer at it."""
     if held and not dead:
         return EffectError(
             settling.SILENT, "the process that sent it lives but is silent: it may be stopped, and send it yet"
@@ -101,7 +103,7 @@ def in_doubt(record: EffectRecord, advice: Advice) -> InDoubt:
 
 
 def in_doubt_about(record: EffectRecord) -> str:
-    """What is in doubt, and by what it came to be."""
+    """The effect in doubt, and the cause."""
     unknown = f"the outcome of {record.tool} is unknown"
     if record.error is None:
         return unknown

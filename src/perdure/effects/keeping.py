@@ -19,7 +19,7 @@ log = logging.getLogger("perdure.effects")
 
 
 class Keeps(Protocol):
-    """What is asked of an open store: for how long results are kept, and since when each one is that is kept now."""
+    """The duties of an open store: for how long results are kept, and since when each one is that is kept now."""
 
     keep_seconds: float
     kept_since: list[float]

@@ -361,7 +361,7 @@ def _move(
     tx.record(Change(arrow.kind, stream, EFFECTS, Op.SET, {"seq": found.seq}, values, doc, mark))
     if verb == "commit" and found.undoes is not None:
         _move(tx, stream, effect(tx, stream, found.undoes), "undone", {})
-    return _moved(found, arrow.target, columns, outcome)
+    return _moved(tx, found, arrow.target, columns, outcome)
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:
@@ -371,13 +371,15 @@ def _document(outcome: Outcome) -> dict[str, Any]:
     return doc | {"result": to_plain(outcome.result, "result")}
 
 
-def _moved(found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None) -> EffectRecord:
+def _moved(
+    tx: Tx, found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None
+) -> EffectRecord:
     instants = {name: _when(columns[name]) for name in INSTANTS if name in columns}
     kept = {name: columns[name] for name in ("attempt", "mishaps", "epoch", "holder") if name in columns}
     said: dict[str, Any] = {}
     if outcome is not None:
         said = {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
-        said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful}
+        said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful, "outcome_at": to_datetime(tx.now)}
     if found.what_if and "dispatched_at" in columns:  # now it is really done here
         said |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
     return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
@@ -457,14 +459,13 @@ def effects_of_store(
     state: str | None = None,
     tool: str | None = None,
     of: str | None = None,
-    errors: bool = False,
     what_if: bool = False,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[tuple[Stream, EffectRecord]]:
-    """The effects of this tenant, newest first, each with its stream. of: session or run. errors: those that have one.
+    """The effects of this tenant, newest first, each with its stream. of: session or run.
 
     what_if: also those that what-if forks copied.
     """
@@ -475,15 +476,39 @@ def effects_of_store(
         state=None if state is None else check_one_of(EffectState, state, "state").value,
         tool=None if tool is None else check_name(tool, "tool"),
         of=of,
-        errors=1 if errors else None,
         done=None if what_if else 1,
     )
     return listing.page(rows, partial(_record, reads), at=13, number=0)
 
 
+def effects_gone_wrong(
+    reads: Reads,
+    *,
+    state: str | None = None,
+    tool: str | None = None,
+    what_if: bool = False,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int = 100,
+    after: str | None = None,
+) -> Page[tuple[Stream, EffectRecord]]:
+    """The effects of this tenant with which something went wrong, the last trouble first: span and order are of when that was
+    recorded.
+    """
+    listing = Listing(reads, limit, after, since, until)
+    rows = reads.query(
+        Q.effects_gone_wrong,
+        **listing.asked,
+        state=None if state is None else check_one_of(EffectState, state, "state").value,
+        tool=None if tool is None else check_name(tool, "tool"),
+        done=None if what_if else 1,
+    )
+    return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), at=22, number=0)
+
+
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     (seq, state, tool, kind, key, digest, place, call, undoes, attempt, epoch, holder, actor, at, dispatched_at,
-     deadline_at, quiet_at, mishaps, first_dispatched_at, planned, ended) = row  # fmt: skip
+     deadline_at, quiet_at, mishaps, first_dispatched_at, planned, ended, outcome_at) = row  # fmt: skip
     where = f"{stream.kind} {stream.name} effect {seq}"
     meant = stored_fields(doc_of(reads, planned, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -499,6 +524,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
         stored_as(str | None, became.get("by"), "name", where), stream.ref(seq), mishaps,
         stored_instant_or_none(first_dispatched_at, where), stored_as(str | None, became.get("unkept"), "reason", where),
         bool(became.get("doubtful")), str(meant.get("sent_key", sent_key)) if what_if else sent_key, what_if,
+        stored_instant_or_none(outcome_at, where),
     )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ Doubt that is not recorded yet: whoever acts with its key, recovers or settles i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
@@ -17,11 +18,13 @@ from perdure.model.instants import instant_us
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.planes import presence
-from perdure.planes.paging import Page, encode_cursor
+from perdure.planes.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.spans import between
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
 Found = tuple[Stream, EffectRecord]
+Place = tuple[int, int, int]  # in a listing: instant, stream and number
 
 
 class Here(NamedTuple):
@@ -38,10 +41,14 @@ def here(core: Core) -> Here:
 
 def is_left(reads: Reads, record: EffectRecord, here: Here) -> bool:
     """Whether an effect was sent by somebody who is gone, and nobody has looked since."""
+    return _is_left(record, here, partial(presence.is_alive, reads))
+
+
+def _is_left(record: EffectRecord, here: Here, is_alive: Callable[[str], bool]) -> bool:
     if record.state is not EffectState.DISPATCHED or (record.holder, record.epoch) == here.me:
         return False
     holder = record.holder or ""
-    return record.epoch != here.me.epoch or here.is_dead(holder) or not presence.is_alive(reads, holder)
+    return record.epoch != here.me.epoch or here.is_dead(holder) or not is_alive(holder)
 
 
 def effects_of_store(
@@ -52,18 +59,21 @@ def effects_of_store(
     """
     if in_doubt and state is not None:
         raise Invalid("in_doubt is a state of its own", path="state", hint="leave one of them out")
-    with_left = (in_doubt or errors) and state is None
     wanted = EffectState.IN_DOUBT.value if in_doubt else state
-    found = ledger.effects_of_store(reads, state=wanted, errors=errors, limit=limit, after=after, **asked)
-    return _merged(found, _left(reads, here, limit, after, asked), limit) if with_left else found
+    if errors:
+        found = ledger.effects_gone_wrong(reads, state=wanted, limit=limit, after=after, **asked)
+        return _merged(found, _gone_wrong(reads, here, after, asked), limit, _wrong_at) if state is None else found
+    found = ledger.effects_of_store(reads, state=wanted, limit=limit, after=after, **asked)
+    return _merged(found, _left(reads, here, limit, after, asked), limit, _at) if in_doubt else found
 
 
 def _left(reads: Reads, here: Here, limit: int, after: str | None, asked: dict[str, Any]) -> list[Found]:
-    """The first of them, one more than a page has."""
+    """The first of them, one more than a page has. A holder is asked for once, however much it was sending."""
     once = here._replace(is_dead=cache(here.is_dead))
+    is_alive = cache(partial(presence.is_alive, reads))
     left: list[Found] = []
     for each in _sent(reads, after, asked):
-        if is_left(reads, each[1], once):
+        if _is_left(each[1], once, is_alive):
             left.append(each)
             if len(left) > limit:
                 break
@@ -82,14 +92,31 @@ def _sent(reads: Reads, after: str | None, asked: dict[str, Any]) -> Iterator[Fo
             return
 
 
-def _merged(found: Page[Found], left: list[Found], limit: int) -> Page[Found]:
+def _gone_wrong(reads: Reads, here: Here, after: str | None, asked: dict[str, Any]) -> list[Found]:
+    """All of them that went wrong in a span: whoever died while it was sending, died after that."""
+    since, until = between(reads, asked.pop("since", None), asked.pop("until", None))
+    last = None if after is None else decode_cursor(after, 3)
+    places = {_wrong_at(each): each for each in _left(reads, here, sys.maxsize, None, asked)}
+    return [
+        each for place, each in places.items()
+        if (since is None or place[0] >= since) and (until is None or place[0] < until) and (last is None or place < last)
+    ]  # fmt: skip
+
+
+def _merged(found: Page[Found], left: list[Found], limit: int, order: Callable[[Found], Place]) -> Page[Found]:
     """Both in the order of the one, each once."""
-    both = sorted({_order(each): each for each in (*found, *left)}.items(), reverse=True)
+    both = sorted({order(each): each for each in (*found, *left)}.items(), reverse=True)
     more = found.next is not None or len(both) > limit
     following = encode_cursor(*both[limit - 1][0]) if more else None
     return Page([each for _, each in both[:limit]], following, found.damaged)
 
 
-def _order(found: Found) -> tuple[int, int, int]:
+def _at(found: Found) -> Place:
     stream, record = found
     return instant_us(record.at, 0), stream.id, record.seq
+
+
+def _wrong_at(found: Found) -> Place:
+    stream, record = found
+    sent_at = record.dispatched_at if record.state is EffectState.DISPATCHED else None
+    return instant_us(sent_at or record.outcome_at or record.at, 0), stream.id, record.seq

@@ -1,4 +1,4 @@
-"""What is meant to be done outside, before anything is written: the intent, and what guards say of it.
+"""The intent of an external call, before anything is written, and what guards say of it.
 
 Plain functions of both colours. Callers: whoever acts. Keeps P2, P15.
 """
@@ -27,7 +27,7 @@ def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str
 
 
 def named_args(args: object, path: str = "args") -> dict[str, Any]:
-    """What is given by name: arguments, pins. Invalid for anything else."""
+    """The arguments or pins that are given by name. Invalid for anything else."""
     if args is None:
         return {}
     if not isinstance(args, Mapping):
@@ -38,7 +38,7 @@ def named_args(args: object, path: str = "args") -> dict[str, Any]:
 def guarded(
     guards: Iterable[Guard], intent: Intent, actor: str
 ) -> tuple[list[dict[str, str]], Refuse | RequireApproval | None]:
-    """What the guards say of a planned effect: every verdict, also those that pass, and the one that counts."""
+    """The verdicts of the guards on a planned effect: every one, also those that pass, and the one that counts."""
     said: list[dict[str, str]] = []
     deciding: Refuse | RequireApproval | None = None
     for guard in guards:

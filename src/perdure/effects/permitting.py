@@ -30,7 +30,7 @@ def plan(
 def ask(
     tx: Tx, stream: Stream, record: EffectRecord, epoch: int, asked: Refuse | str | None, within: Duration | None = None
 ) -> EffectRecord:
-    """What comes before a planned effect is sent: a person is asked for an approval; a refusal withdraws it.
+    """The step before a planned effect is sent: a person is asked for an approval; a refusal withdraws it.
 
     within: no answer by then is a no.
     """
@@ -45,7 +45,9 @@ def ask(
 
 
 def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
-    """`ledger.dispatch` for what nobody need be asked about now: if somebody was asked before, his word is waited for."""
+    """`ledger.dispatch` for an effect that nobody need be asked about now: if somebody was asked before, the answer is waited
+    for.
+    """
     found = ledger.standing(tx, stream, intent)
     if found is None:
         return ledger.dispatch_new(tx, stream, intent, sender), True
@@ -70,7 +72,7 @@ def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
 def permitted(tx: Tx, stream: Stream, seq: int, epoch: int) -> EffectRecord:
     """An effect, if it is planned only after whoever was asked has approved of it, whatever became of the store since.
 
-    If he has not, see `refuse`; Waiting while nobody has said.
+    Without an approval, see `refuse`; Waiting while nobody has answered.
     """
     record = ledger.effect(tx, stream, seq)
     return _approved(tx, stream, record, epoch) if record.state is EffectState.PLANNED else record
@@ -97,8 +99,8 @@ def _approved(tx: Tx, stream: Stream, record: EffectRecord, epoch: int) -> Effec
 
 
 def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, epoch: int) -> EffectRecord:
-    """Withdraw what a person did not approve of, or not in time. What was planned before a restore is in doubt: in what was
-    lost somebody may have approved of it. Who sent it then is taken to be gone.
+    """Withdraw what a person did not approve of, or not in time. An effect that was planned before a restore is in doubt: in what
+    was lost somebody may have approved of it. Its sender of then is taken to be gone.
     """
     late = approval.state is WaitState.EXPIRED
     why = "nobody approved in time" if late else f"{approval.met_by} did not approve"
@@ -109,7 +111,7 @@ def refuse(tx: Tx, stream: Stream, record: EffectRecord, approval: WaitRecord, e
 
 
 def hold_back(tx: Tx, stream: Stream, record: EffectRecord, why: str, epoch: int) -> EffectRecord:
-    """What was planned before a restore shall not be sent; whether it was, nobody here knows."""
+    """An effect that was planned before a restore shall not be sent; whether it was, nobody here knows."""
     said = EffectError(UNAPPROVED, f"{why}, but the store was restored since it was planned: it may have been sent")
     return ledger.doubt(tx, stream, record.seq, record.attempt, said, quiet=True, epoch=epoch)
 

@@ -5,20 +5,19 @@ Generators without colour, as in `sending`. Callers: the handles, through a shel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure.effects import batch as batches
 from perdure.effects import permitting
 from perdure.effects.acting import Acting
 from perdure.effects.batch import Meant, next_free
-from perdure.effects.commands import Came, Consult, Pause, Steps, write
-from perdure.effects.judging import backoff_seconds, outcome_of
+from perdure.effects.commands import Steps, write
+from perdure.effects.consulting import consult, known_of
+from perdure.effects.judging import outcome_of
 from perdure.effects.ledger import error_of
 from perdure.effects.meaning import intend
-from perdure.effects.tool import Tool
-from perdure.errors import Failed, Invalid
-from perdure.model.instants import SECOND_US
+from perdure.errors import Invalid
 from perdure.model.records.effects import Answer, EffectError
 from perdure.planes import turns
 
@@ -55,20 +54,9 @@ def _carry_out(acting: Acting, meant: Meant, then: Callable[[], Meant | None]) -
     meant.settle(outcome_of)
 
 
-def _consulted(tool: Tool, args: Mapping[str, Any]) -> Steps[Came]:
-    """What a tool that only reads gives, within its time and after its retries. Failed is a clear no, and is not tried again."""
-    seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
-    for attempt in range(1, tool.rule.retries + 1):
-        came = yield Consult(tool.named, args, tool.is_async, seconds)
-        if came.error is None or isinstance(came.error, Failed) or not isinstance(came.error, Exception):
-            return came
-        yield Pause(backoff_seconds(tool.backoff, attempt, came.error))
-    return (yield Consult(tool.named, args, tool.is_async, seconds))
-
-
 def _read(meant: Meant) -> Steps[None]:
     """Call a tool that only reads, and put what it gives into the conversation: an error, if that cannot be kept."""
-    came = yield from _consulted(meant.sends, meant.args)
+    came = yield from consult(known_of(meant.sends), meant.sends.named, (), meant.args)
     if came.error is not None and not isinstance(came.error, Exception):
         raise came.error
     try:

@@ -355,8 +355,9 @@ class Sending:
         doubted = yield from self._doubt(record, said, quiet=is_quiet(error))
         if not isinstance(error, Exception):
             raise error
-        trace: Mapping[str, str] = {"trace": whence(error, log, self._stream.name)}
-        log.warning("it is not known whether %s happened: effect %s", tool.name, record.id, extra=trace)
+        if log.isEnabledFor(logging.WARNING):  # where it was raised is put into words
+            trace: Mapping[str, str] = {"trace": whence(error, log, self._stream.name)}
+            log.warning("it is not known whether %s happened: effect %s", tool.name, record.id, extra=trace)
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> Steps[EffectRecord]:

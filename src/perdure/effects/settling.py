@@ -25,7 +25,7 @@ MISHAPS_MAX = 5  # of one effect: then its tool may well be what ends its proces
 
 
 class Action(enum.StrEnum):
-    """What to do next about doubt."""
+    """The next action about doubt."""
 
     AGAIN = "call again"
     PROBE = "probe"
@@ -35,8 +35,8 @@ class Action(enum.StrEnum):
 
 
 class Advice(NamedTuple):
-    """What to do, why, and until when to wait with it (for a probe that could not tell: until it is asked again), in
-    microseconds on the store's clock.
+    """The action, why, and until when to wait with it (for a probe that could not tell: until it is asked again), in microseconds
+    on the store's clock.
     """
 
     action: Action
@@ -45,7 +45,7 @@ class Advice(NamedTuple):
 
 
 def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
-    """What to do about an effect in doubt. can_probe: whether the tool's probe can be called here."""
+    """The action about an effect in doubt. can_probe: whether the tool's probe can be called here."""
     if effect.error is not None and effect.error.code == STRAYED:
         return Advice(Action.PERSON, "the other side knows it by other arguments, if it was done before the restore")
     if is_unapproved(effect):
@@ -95,7 +95,7 @@ def _keyed(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
 
 
 def after_absent(effect: EffectRecord, now_us: int) -> Advice:
-    """What to do when the probe says that it did not happen: final only when nothing can arrive any more."""
+    """The action after a probe said that it did not happen: final only when nothing can arrive any more."""
     under_way = until_landed(effect, now_us)
     if under_way is not None:
         return under_way
@@ -114,19 +114,19 @@ def has_landed(effect: EffectRecord, now_us: int) -> bool:
 
 
 def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
-    """What to do while something of it may still arrive; None when nothing can."""
+    """The action while something of it may still arrive; None when nothing can."""
     if effect.quiet_at is None:
         return look_again(effect, now_us, "it has not arrived, but its caller may still send it")
     landed_us = _us(effect.quiet_at) + effect.rule.lands_within
     if now_us >= landed_us:
         return None
-    return Advice(Action.WAIT, f"what was sent may still arrive until {to_datetime(landed_us).isoformat()}", landed_us)
+    return Advice(Action.WAIT, f"a sent call may still arrive until {to_datetime(landed_us).isoformat()}", landed_us)
 
 
 def look_again(effect: EffectRecord, now_us: int, reason: str) -> Advice:
     """Asking the other side settled nothing now: ask it again when the doubt is twice as old, within bounds.
 
-    A person may come sooner. In a session nobody asks by himself.
+    A person may come sooner. In a session nobody asks unasked.
     """
     age_us = now_us - _us(effect.dispatched_at or effect.at)
     again_us = now_us + min(max(age_us, LOOK_MIN_US), LOOK_MAX_US)
@@ -154,7 +154,7 @@ def _is_fatal(effect: EffectRecord) -> bool:
 
 
 def _fatal(effect: EffectRecord) -> str:
-    return f"{effect.mishaps} times whoever sent it died or was stopped"
+    return f"its sender died or was stopped {effect.mishaps} times"
 
 
 def _us(instant: datetime) -> int:

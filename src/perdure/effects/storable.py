@@ -1,4 +1,4 @@
-"""What is kept of a result that no store takes: an SDK's object, NaN, a lone surrogate, NUL, too much of it.
+"""The kept form of a result that no store takes: an SDK's object, NaN, a lone surrogate, NUL, too much of it.
 
 The effect happened and is committed, so its result must not be lost with the process that has it. Pure. Callers: whoever
 records a result. Keeps P4.

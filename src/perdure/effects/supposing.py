@@ -1,7 +1,7 @@
 """Supposing: a run that goes on from a place of another one with another result there (docs/decisions/0015).
 
-What the run had done by then is copied with what it gave, and is not done again; the result at the place is replaced; what was
-under way outside stays the other run's. From there on the new run is driven like any other, but whatever it would do outside a
+Recorded work of the run is copied with its results, and is not done again; the result at the place is replaced. An effect under
+way stays the other run's. From there on the new run is driven like any other, but whatever it would do outside a
 person must approve of, unless it is allowed to act. Made of an envelope, as an adopted run is (`effects.adopting`). Callers: the
 handles of runs. Keeps P2, P3, P13.
 """
@@ -31,7 +31,7 @@ _STAYS = (EffectState.PLANNED, EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
 class Target(NamedTuple):
-    """What is replaced: an entry of a journal by its number and place, and the event after which it was known."""
+    """The entry that is replaced: its number and place in the journal, and the event after which it was known."""
 
     seq: int
     place: str
@@ -56,7 +56,7 @@ def target(reads: Reads, stream: Stream, at: int | str) -> Target:
         hint = f"`perdure show run:{stream.name}` lists places and numbers"
         raise NotFound(f"run {stream.name} has no step, effect or answer at {at!r}", path="at", hint=hint)
     if not found[-1].known_at:
-        raise Conflict(f"what it did at {at!r} has no result yet", path="at")
+        raise Conflict(f"its entry at {at!r} has no result yet", path="at")
     return found[-1]
 
 
@@ -122,7 +122,7 @@ def _is_over(part: WaitPart) -> bool:
 
 
 def _left(part: EffectPart) -> EffectPart:
-    """What was under way is the other run's to carry on (P3); what was being undone did happen."""
+    """An effect under way is the other run's to carry on (P3); one that was being undone did happen."""
     if part.state in _STAYS:
         return msgspec.structs.replace(
             part, state=EffectState.WITHDRAWN, error="Forked", became=Document(doc={"error": FORKED})

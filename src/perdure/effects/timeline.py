@@ -1,4 +1,4 @@
-"""What a run did, for people: its newest events with what each was about (costs what is shown, P8), and what it is at, to be
+"""The work of a run, for people: its newest events with what each was about (costs what is shown, P8), and its state, to be
 compared with another. Caller: handles.
 """
 
@@ -41,7 +41,7 @@ def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str
 
 @one_state
 def stand(reads: Reads, stream: Stream) -> RunStand:
-    """What a run is at: how it stands and all that it did. Costs what it did."""
+    """The state of a run and all that it did. Costs what it did."""
     return RunStand(
         runs.run(reads, stream),
         steps.left(reads, stream),
@@ -62,7 +62,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TimelineRecor
 
 
 def _about(reads: Reads, stream: Stream, table: str, body: Body) -> Any:
-    """What the row of an event is about: the event that made it says so, later ones name the row."""
+    """The subject of the row of an event: the event that made it says so, later ones name the row."""
     if table not in _NAMES:
         return body.set.get("name") or body.set.get("reason")
     declared, column = _NAMES[table]

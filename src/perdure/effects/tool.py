@@ -1,6 +1,6 @@
 """Tools: functions that act on the outside world, and what each says about itself.
 
-What a tool declares decides what becomes of doubt about it (`ToolKind`, `settling`). A function that declares nothing is
+The declaration of a tool decides what becomes of doubt about it (`ToolKind`, `settling`). A function that declares nothing is
 unsafe: it is never called again by the machine. Callers: users (`@perdure.tool`), and whatever acts. Keeps P2, P4, P15.
 """
 
@@ -46,7 +46,7 @@ _BARE: dict[Any, Any] = {
     inspect.Parameter.VAR_KEYWORD: {},
 }
 
-DECLARED: Declared[Tool] = Declared()  # what recovery can settle doubt with in this process
+DECLARED: Declared[Tool] = Declared()  # the tools with which recovery can settle doubt in this process
 
 
 class Tool(Generic[P_of, R_co]):
@@ -119,7 +119,7 @@ class Tool(Generic[P_of, R_co]):
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by name as a call passes them. What stands before a given *rest must be passed by its position."""
+    """Arguments by name as a call passes them. Arguments before a given *rest must be passed by position."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
@@ -139,7 +139,7 @@ def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list
 
 
 class Declaration(TypedDict, total=False):
-    """What a tool may say about itself besides its kind and its probe; see `tool`."""
+    """The statements of a tool about itself besides its kind and its probe; see `tool`."""
 
     name: str | None
     undo: Callable[..., Any] | None
@@ -271,7 +271,7 @@ def _exceptions(fails: object) -> tuple[type[BaseException], ...]:
 
 
 def guards_of(guards: object) -> tuple[Guard, ...]:
-    """What is asked before an effect is sent. Invalid for what cannot be asked."""
+    """The guards that are asked before an effect is sent. Invalid for what cannot be asked."""
     given: tuple[Any, ...] = tuple(guards) if isinstance(guards, Iterable) else (guards,)
     for each in given:
         if not callable(each):
@@ -334,7 +334,9 @@ def _check_isolated(made: Tool) -> None:
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """What keys, approvals and comparisons bind to: the tool and its arguments. Invalid names what cannot be kept."""
+    """The digest that keys, approvals and comparisons bind to: of the tool and its arguments. Invalid names what cannot be
+    kept.
+    """
     return digest_of_parts(tool=name, args=dict(args))
 
 

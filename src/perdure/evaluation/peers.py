@@ -25,7 +25,7 @@ from perdure.errors import Invalid, Unavailable
 
 Tell = Callable[[str], None]
 
-OWN = ("perdure", "apsw", "msgspec", "backports")  # what a program of ours stands on
+OWN = ("perdure", "apsw", "msgspec", "backports")  # the packages that a program of ours stands on
 ROAD = "import os, sys; sys.path.extend(filter(None, os.environ.get('PERDURE_OWN_PATH', '').split(os.pathsep)))\n"
 ASIDE = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV")
 RETRIES = "2"  # of pip: without a network it should say so soon

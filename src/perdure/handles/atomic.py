@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from perdure.errors import Invalid, Refused
-from perdure.handles import fences
-from perdure.handles.callers import Args, AsyncCaller, Caller, Check, Kwargs
-from perdure.handles.heartbeat import Heartbeat, HeldBack
 from perdure.log.change import Stream
 from perdure.planes import conversation, locks, steps, values
 from perdure.planes.spans import Duration
+from perdure.runtime import fences
+from perdure.runtime.callers import Args, AsyncCaller, Caller, Check, Kwargs
+from perdure.runtime.heartbeat import Heartbeat, HeldBack
 from perdure.stores.core import Reader
 from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx

@@ -18,7 +18,8 @@ def every(listing: Callable[..., Page[T]], **filters: Any) -> Iterator[T]:
 
     listing: a method that gives pages (`store.sessions`, `session.turns`, …). filters: what it takes, `limit` (the size of a
     page) included. In the order of the listing; turns, events and others that can be read both ways begin with the first.
-    What is added or changes meanwhile may be seen or not; nothing that stays is left out or given twice. Rows that cannot be
+    Things that are added or change meanwhile may be seen or not; nothing that stays is left out or given twice. Rows that cannot
+    be
     read do not keep the others back: Damaged names the first of them once everything else was given.
     """
     asked = _asked(listing, filters)

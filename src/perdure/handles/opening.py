@@ -12,9 +12,9 @@ from perdure.artifacts.place import place_from_url
 from perdure.effects import rewound
 from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid
-from perdure.handles.callers import AsyncCaller, Caller
 from perdure.model.instants import Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
+from perdure.runtime.callers import AsyncCaller, Caller
 from perdure.stores.core import Core, open_core
 from perdure.stores.url import parse
 

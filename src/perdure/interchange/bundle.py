@@ -7,8 +7,8 @@ FORMAT 1: a pack (`stores.packing`: a zip file, every member stored as it is, so
     INCIDENT.md          only in the bundle of an incident: for people, never read by an import
     manifest.json        see `Manifest`; written last: the size and the digest of every member, and where every chain ends
 
-Opening looks at the container and the manifest; `Bundle.events` checks form, order and chain as it reads, piece by piece. What
-events mean is folded by who imports. Callers: `bundle_out`, `bundle_in`. Keeps P6 and P10.
+Opening looks at the container and the manifest; `Bundle.events` checks form, order and chain as it reads, piece by piece. The
+importing side folds the events. Callers: `bundle_out`, `bundle_in`. Keeps P6 and P10.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _manifest_text(pack: Pack) -> bytes:
 
 
 class _Version(msgspec.Struct):
-    """What every manifest has, of whatever format."""
+    """The fields that every manifest has, of whatever format."""
 
     format: int
     kind: str
@@ -242,7 +242,7 @@ def _whole(line: Line) -> Line:
 
 
 class _Chains:
-    """Checks the chains of all streams, one after the other; a fork goes on from an event of its parent."""
+    """Checks the chains of all streams, one after the other; a fork continues from an event of its parent."""
 
     def __init__(self, streams: Sequence[tuple[Listed, WrittenStream]]) -> None:
         self._written = {listed.uid: written for listed, written in streams}

@@ -6,7 +6,7 @@
     carry     large blobs to the artifact place: durable before the commit that needs them (P1); else they are orphans there
     write     one transaction: blobs, who imported what (`planes.imported`), events and rows; checked once more on the way in
 
-Importing again changes nothing. What is open in a copy is nobody's here (docs/decisions/0014). Callers: the handles. Keeps P3,
+Importing again changes nothing. Open work in a copy is nobody's here (docs/decisions/0014). Callers: the handles. Keeps P3,
 P4, P6, P10 and P11 (the store says for which tenant, never the bundle).
 """
 
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What was found in a bundle that is sound."""
+    """The findings in a bundle that is sound."""
 
     digest: str
     tenant: str
@@ -188,7 +188,7 @@ def _rehearse(path: Path, looked: Looked) -> None:
 
 
 def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
-    """What is to be done about each stream. Conflict names a stream (and the event) where this store has another."""
+    """The plan for each stream. Conflict names a stream (and the event) where this store has another."""
     wanted = _wanted(looked, names)
     called: dict[str, str] = {}  # sessions of the bundle by uid: what they are called here
     planned = []
@@ -216,7 +216,7 @@ def _wanted(looked: Looked, names: Names) -> dict[str, str]:
 
 
 def _session_here(reads: Reads, listed: Listed) -> str | None:
-    """What the very session of a run is called here; None if it is not here: another one may have its name."""
+    """The name that the very session of a run has here; None if it is not here: another one may have its name."""
     if not listed.session_uid:
         return None
     rows = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(listed.session_uid), tenant=reads.tenant)
@@ -224,11 +224,11 @@ def _session_here(reads: Reads, listed: Listed) -> str | None:
 
 
 def _known(reads: Reads, coming: Plan) -> Plan:
-    """The same with how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
+    """The stream, and how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
     sought = template(coming.listed, coming.written, coming.name)
     found, seq = find(reads, sought)
     if found is None and (taken := _taken(reads, coming)):
-        found, seq = find(reads, sought)  # whoever took it since that look may have imported this very stream
+        found, seq = find(reads, sought)  # a process that took it since that look may have imported this very stream
         if found is None:
             raise taken
     if found is None:
@@ -243,7 +243,7 @@ def _known(reads: Reads, coming: Plan) -> Plan:
 
 
 def _taken(reads: Reads, coming: Plan) -> Conflict | None:
-    """What another stream here has of a new one: its name, or the key of a run."""
+    """The property of a new stream that another one here has: its name, or the key of a run."""
     listed = coming.listed
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
         hint = f"--rename {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
@@ -254,7 +254,7 @@ def _taken(reads: Reads, coming: Plan) -> Conflict | None:
 
 
 def _check_beginnings(reads: Reads, path: Path, planned: list[Plan]) -> None:
-    """What the store has of these streams already must be the same events. Costs nothing if it has none of them."""
+    """Events of these streams that the store has already must be the same. Costs nothing if it has none of them."""
     if all(each.known == each.written.fork for each in planned):
         return
     with opening(path) as bundle:
@@ -363,7 +363,7 @@ class _Arrival:
 
 @contextmanager
 def _refusals(listed: Listed) -> Iterator[None]:
-    """What the database itself does not take, said of the stream that it came with. Races are the lane's to run again."""
+    """Refusals of the database itself, said of the stream that they came with. Races are the lane's to run again."""
     try:
         yield
     except Fault as fault:
@@ -391,12 +391,12 @@ def _without(coming: Plan) -> str:
 
 
 def report(looked: Looked, tenant: str, streams: list[Arrived], *, dry_run: bool = False) -> Imported:
-    """What an import says."""
+    """The report of an import."""
     return Imported(looked.digest, tenant, streams, len(looked.blobs), dry_run)
 
 
 def foreseen(planned: list[Plan]) -> list[Arrived]:
-    """What an import would do."""
+    """The report of what an import would do."""
     return [
         Arrived(
             each.listed.uid,

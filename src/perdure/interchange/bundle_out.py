@@ -45,7 +45,7 @@ Pages = Callable[[Reads], str]  # makes the page of an incident
 
 
 class Chosen(NamedTuple):
-    """What is to be exported, by name. `everything`: all sessions, scopes and runs of the tenant."""
+    """The streams to export, by name. `everything`: all sessions, scopes and runs of the tenant."""
 
     sessions: Collection[str] = ()
     scopes: Collection[str] = ()
@@ -105,7 +105,7 @@ def _write(
 
 
 def tenant_name(reads: Reads) -> str:
-    """What the tenant is called whose state is read."""
+    """The name of the tenant whose state is read."""
     return reads.query(Q.tenant_name, tenant=reads.tenant)[0][0]
 
 
@@ -203,7 +203,9 @@ def _head(reads: Reads, stream: Stream) -> Head:
 def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
     rows = reads.query(LOG_STATEMENTS.event_by_seq, stream=parent.id, seq=fork.fork_seq)
     if not rows:
-        raise Damaged(f"it has no event {fork.fork_seq}, from which {fork.name} goes on", path=f"session {parent.name}")
+        raise Damaged(
+            f"it has no event {fork.fork_seq}, from which {fork.name} continues", path=f"session {parent.name}"
+        )
     return fork.fork_seq, event_of(rows[0]).hash
 
 

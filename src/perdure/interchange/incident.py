@@ -1,7 +1,8 @@
 """Incidents: one run explained to somebody who was not there. A bundle, and in it one page for people.
 
-The bundle holds the run, the runs that it started and its session: whoever gets it can verify it, import it beside his own work
-(parked: it acts nowhere) and look at it with every command. The page says what the run was to do, what it did and when, what it
+The bundle holds the run, the runs that it started and its session: a person who gets it can verify it, import it beside other
+work (parked: it acts nowhere) and look at it with every command. The page says what the run was to do, what it did and when, what
+it
 did outside and what is in doubt, who was asked and what they said, what went wrong, under which versions, and who worked on it.
 Nothing is left out or blackened, and the page says so. Callers: the handles. Keeps P10: text stays text.
 """
@@ -37,7 +38,7 @@ WARNING = (
 
 
 def chosen(reads: Reads, run: str) -> Chosen:
-    """What belongs to an incident: the run, the runs that it started, and its session."""
+    """The parts of an incident: the run, the runs that it started, and its session."""
     session = runs.run(reads, runs.find(reads, run)).session
     return Chosen(sessions=[session] if session else [], runs=[run])
 
@@ -88,7 +89,7 @@ def _standing(record: RunRecord, found: Envelope) -> Iterator[str]:
 
 
 def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
-    yield heading("What it was to do")
+    yield heading("Task")
     session = conversation.find_session(reads, record.session) if record.session else None
     goal = conversation.get_goal(reads, session[0]) if session else None
     yield from facts({"agent": record.agent, "goal of its session": goal})
@@ -98,7 +99,7 @@ def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
 
 def _doubts(found: Envelope) -> Iterator[str]:
     if found.pending:
-        yield heading("What is not settled")
+        yield heading("Unsettled effects")
         for each in found.pending:
             what = f"**{inline(each.tool)}** ({each.kind.value}) is {each.state.value}"
             yield f"- {what}: {inline(each.action)}, because {inline(each.reason)}"
@@ -113,13 +114,13 @@ def _errors(reads: Reads, stream: Stream, record: RunRecord, effects: list[Effec
         found += [f"- step {inline(step.name)} at {inline(step.place)}: {inline(step.error)}"] if step.error else []
     found += [f"- {inline(each.tool)} ({each.state.value}): {inline(each.error)}" for each in effects if each.error]
     if found:
-        yield heading("What went wrong")
+        yield heading("Errors")
         yield from found
 
 
 def _effects(effects: list[EffectRecord]) -> Iterator[str]:
     if effects:
-        yield heading("What it did outside")
+        yield heading("External effects")
     for each in effects:
         yield f"- **{each.seq} {inline(each.tool)}** ({each.kind.value}): {_how(each)}"
         yield from (
@@ -140,7 +141,7 @@ def _how(each: EffectRecord) -> str:
 
 def _asked(found: list[WaitRecord]) -> Iterator[str]:
     if found:
-        yield heading("What it waited for")
+        yield heading("Waits")
     for each in found:
         yield f"- {each.kind.value} {inline(each.question or each.name)} · asked {moment(each.at)} · {each.state.value}"
         if each.met_by:
@@ -154,8 +155,8 @@ def _versions(record: RunRecord, found: Envelope) -> Iterator[str]:
 
 
 def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
-    """Who had it, one line a claim."""
-    yield heading("Who worked on it")
+    """The holders of the run, one line a claim."""
+    yield heading("Workers")
     upto = reads.query(LOG.stream_head, stream=stream.id)[0][0]
     for events in pages(reads, Slice(stream, upto), stream.fork_seq):
         for event in events:

@@ -1,6 +1,7 @@
-"""Two logs that went on from a common one, as one: the union of what both wrote (docs/decisions/0013).
+"""Two logs that continued from a common one, as one: the union of what both wrote (docs/decisions/0013).
 
-What only they wrote follows ours, verbatim, hashes and all. A stream that both changed keeps ours; theirs becomes a stream of its
+Streams that only they wrote follow ours, verbatim, hashes and all. A stream that both changed keeps ours; theirs becomes a stream
+of its
 own, `name@branch`, with every event as it was said: the same bodies, numbers and commitments, chained anew, because a chain names
 its stream. A run is never doubled: it would be driven twice (P3). Nothing is lost in silence: the report names whatever did not
 come over as it was. After a crash it is repeated; repeating it adds nothing. Callers: `perdure merge`. Keeps P3, P5, P6.
@@ -64,7 +65,7 @@ class Forked(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What a merge did. added: events that came over as they were; refused: streams of theirs that stay out, and why."""
+    """The result of a merge. added: events that came over as they were; refused: streams of theirs that stay out, and why."""
 
     branch: str
     added: int
@@ -117,23 +118,23 @@ def _check_whole(layout: Layout) -> None:
 
 
 def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
-    """Refuse what is no other side of ours: of two stores neither knows what the other does outside (P3)."""
+    """Refuse what is no other side of ours: of two stores neither knows the external calls of the other (P3)."""
     if theirs.lines and not theirs.shares_a_past_with(ours):
         hint = "perdure export there, perdure import here: copies, whose runs wait for somebody (git merge --abort undoes git's)"
         message = "their side is another store, which may be at work: its runs would be driven here too"
         raise Refused(message, path="theirs", hint=hint)
     if theirs.alive:
-        message = "somebody is at work in their clone: what he does there would be done here too"
-        raise Refused(message, path="theirs", hint="end his workers and agents first, and let only one clone go on")
+        message = "somebody is at work in their clone: its work there would be done here too"
+        raise Refused(message, path="theirs", hint="end its workers and agents first, and let only one clone continue")
     _check_stayed(theirs)
 
 
 def _check_stayed(theirs: Theirs) -> None:
-    """Refuse what was moved away: it goes on there, and its runs would be driven here too."""
+    """Refuse what was moved away: it continues there, and its runs would be driven here too."""
     gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
     if gone is not None:
         hint = "perdure export and import bring sessions; perdure move SRC --take-back there, if that one is given up"
-        raise Refused(f"their side was moved to {gone.to}, and goes on there", path="theirs", hint=hint)
+        raise Refused(f"their side was moved to {gone.to}, and continues there", path="theirs", hint=hint)
 
 
 def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
@@ -217,7 +218,7 @@ def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
 
 
 def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
-    """What was written into a log with conflict marks, on top of both sides, once both are here."""
+    """Take over lines that were written into a log with conflict marks, on top of both sides, once both are here."""
     merging = Merging(tx, since, branch)
     merging.go_on()
     if merging.added:
@@ -226,7 +227,7 @@ def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
 
 
 def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
-    """What was under way on either side is settled anew: the other one may have done it. In the commit that brings it. Known
+    """Work under way on either side is settled anew: the other one may have done it. In the commit that brings it. Known
     from here: what was merged is reported without another look at a cache that may be left behind.
     """
     least = theirs.store.epoch if theirs.store else 0
@@ -250,7 +251,7 @@ class Merging:
         self._brought: set[tuple[str, int]] = set()
         self._pruned: dict[int, set[str]] = {}
         self._copies: dict[str, imported.Copied] = {}  # of their streams, those that they imported
-        self._seen: dict[int, Seen] = {}  # what a stream's events mean here: some are copies of another store's
+        self._seen: dict[int, Seen] = {}  # the meaning of a stream's events here: some are copies of another store's
         self.added = 0
         self.epoch = 0  # the new one, if what came over raised it
         self.forked: list[Forked] = []
@@ -274,7 +275,7 @@ class Merging:
         self._empty()
 
     def _hear(self) -> None:
-        """What they say, as far as it follows from what they said before. The rest is told: nothing can be made of it."""
+        """Read their statements, as far as each follows from those before. The rest is told: nothing can be made of it."""
         _, self._events, loose = told(self._theirs.lines)
         self._copies = self._imports()
         for uid, seq in loose.items():
@@ -282,7 +283,7 @@ class Merging:
             self.refused.append((what, f"their event {seq} follows nothing in their log: lines are missing there"))
 
     def _empty(self) -> None:
-        """What they pruned of what came over goes here too."""
+        """Their pruning of streams that came over is repeated here."""
         for line in self._theirs.lines:
             for uid, seq in line.empties:
                 if (uid, seq) in self._brought:
@@ -305,7 +306,7 @@ class Merging:
         if stream is None and said is not None:
             stream = self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
         if stream is None:
-            raise Damaged("the stream that it goes on from is not here", path="events.stream")
+            raise Damaged("the stream that it continues from is not here", path="events.stream")
         if event.seq > self._tx.head(stream)[0]:
             self._adopt(uid, stream, [event_read(event, "events")])
             self.added += 1
@@ -325,7 +326,9 @@ class Merging:
     # -- what they imported ------------------------------------------------------------------------------------------------
 
     def _imports(self) -> dict[str, imported.Copied]:
-        """What their tenants say of copies. Here only our own are believed, so what comes over is noted by them (`_note`)."""
+        """Read their tenants' statements about copies. Here only our own are believed, so what comes over is noted by them
+        (`_note`).
+        """
         found: dict[str, imported.Copied] = {}
         for uid, said in self._said.items():
             if _is_tenants_own(said):
@@ -363,18 +366,18 @@ class Merging:
             self._placed[uid] = found
             self._decide_shared(uid, said, events)
         elif said.kind == "run" and self._has_run(said, events[0]):
-            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours goes on"))
+            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours continues"))
         else:
             self._after[uid] = said.fork
 
     def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
-        """It stands apart, even if ours did not go on: of what theirs says some may be copies there and originals here."""
+        """It stands apart, even if ours did not continue: of what theirs says some may be copies there and originals here."""
         parted = self._parting(found, events) if found else 0
         if parted < events[-1].seq:
             self._parted[uid] = parted
 
     def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
-        """A stream that both have: theirs goes on from ours, or ours from theirs, or they parted."""
+        """A stream that both have: theirs continues from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
         parted = self._parting(stream, events)
         if parted == events[-1].seq:
@@ -382,7 +385,7 @@ class Merging:
         if parted == self._tx.head(stream)[0]:
             self._after[uid] = parted
         elif said.kind == "run":
-            self.refused.append((f"run {said.name}", f"both went on after event {parted}: ours goes on"))
+            self.refused.append((f"run {said.name}", f"both continued after event {parted}: ours continues"))
         else:
             self._parted[uid] = parted
 
@@ -437,14 +440,16 @@ class Merging:
         return self._placed[said.uid]
 
     def _parent(self, said: WrittenStream) -> Stream | None:
-        """What it was forked from, as it stands here: of a stream that parted, ours up to where it did, then theirs."""
+        """The stream that it was forked from, as it stands here: of a stream that parted, ours up to where it did, then
+        theirs.
+        """
         if not said.parent:
             return None
         found = self._placed.get(said.parent)
         if found is None or said.fork <= self._parted.get(said.parent, 0):
             found = self._here(said.parent)
         if found is None:
-            raise Damaged("what it was forked from is not in their log", path=said.name)
+            raise Damaged("the stream that it was forked from is not in their log", path=said.name)
         return found
 
     def _hash_at(self, parent: Stream, seq: int) -> bytes:
@@ -494,7 +499,7 @@ def _is_tenants_own(said: WrittenStream) -> bool:
 
 
 def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:
-    """The same events in another stream: each follows the one before it there."""
+    """These events in another stream: each follows the one before it there."""
     previous = head[1]
     for event in events:
         previous = hash_event(uid, event, previous)

@@ -1,4 +1,4 @@
--- What a merge asks the store that it merges into.
+-- The questions of a merge to the store that it merges into.
 
 -- run_by_key: whether a run with this key was started here.
 SELECT count(*) FROM runs WHERE tenant = :tenant AND agent = :agent AND key = :key

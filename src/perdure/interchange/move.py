@@ -1,4 +1,4 @@
-"""Move: a whole store, of all tenants, from one database into another. Chains unchanged, and the source goes on nowhere.
+"""Move: a whole store, of all tenants, from one database into another. Chains unchanged, and the source continues nowhere.
 
     look      nobody holds anything (or --fence), the source verifies, the target is new
     seal      the target expects it; the source says where it goes (an event), and takes no more events (`stores.sealing`)
@@ -6,9 +6,9 @@
     prove     every chain ends where it did, and folding the target's log gives its rows
     welcome   the target can be opened; the source knows
 
-Killed anywhere, run again: it goes on where it stopped. Nobody can open the target before it is whole, or write to the source
-after it is sealed, so nothing is ever done from both. What was open is trusted as it was if nobody held anything, else it is
-doubt: the epoch rises (docs/decisions/0014). Positions of subscriptions, heartbeats and the like stay behind. Callers: the doors.
+Killed anywhere, run again: it continues where it stopped. Nobody can open the target before it is whole, or write to the source
+after it is sealed, so nothing is ever done from both. Open work is trusted as it was if nobody held anything, else it is doubt:
+the epoch rises (docs/decisions/0014). Positions of subscriptions, heartbeats and the like stay behind. Callers: the doors.
 Keeps P3, P4, P5, P6, P7.
 """
 
@@ -53,7 +53,7 @@ def move(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Moved:
-    """Move a store. Repeatable: after a crash the same call goes on, and after it is done it says so.
+    """Move a store. Repeatable: after a crash the same call continues, and after it is done it says so.
 
     fence: also if living processes hold runs or are sending: they write nothing any more, and what was open is doubt.
     Raises Refused when somebody holds something or the target is not new, Conflict when the source went elsewhere, Damaged when
@@ -113,13 +113,13 @@ def _opened(where: str) -> Iterator[Core]:
 
 
 def holding(core: Core) -> list[Held]:
-    """What living processes hold. Who is proved dead holds nothing, whatever his heartbeat says."""
+    """The leases that living processes hold. A process that is proved dead holds nothing, whatever its heartbeat says."""
     rows = core.read(lambda reads: reads.query(Q.leases_held, limit=1_000), tenant=0)
     return [Held(what, holder) for what, holder in rows if not core.living.is_dead(holder)]
 
 
 def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bool) -> Departure:
-    """The source says where it goes, and from then on goes on nowhere else."""
+    """The source says where it goes, and from then on continues nowhere else."""
     _refuse_held(held, fence=fence)
     _check_sound(origin, blobs=False)
     with _opened(target) as core:
@@ -169,7 +169,7 @@ def _own(tx: Tx) -> Stream:
 
 
 def _first_tenant(core: Core) -> int:
-    """Who owns the store's own stream: the first tenant, as for anchors."""
+    """The owner of the store's own stream: the first tenant, as for anchors."""
     tenants = core.read(_tenants, tenant=0)
     return tenants[0][0] if tenants else core.tenant_id("default")
 
@@ -249,8 +249,8 @@ class _Carrier:
             self._target.write(_keep, fresh, actor="", tenant=there)
 
     def _blob(self, there: int, tenant: int, address: bytes, size: int, codec: int, data: bytes | None) -> BlobRow:
-        """A blob's row for the target; one that lies outside, or must lie there, is carried to the target's own place."""
-        if data is not None and size <= self._target.blobs.inside_max_bytes:
+        """A blob's row for the target; one that lies in a place, or must lie there, is carried to the target's own place."""
+        if data is not None and self._target.blobs.takes_over(size, codec):
             return there, bytes(address), size, codec, data
         pieces = self._origin.blobs.open(tenant, bytes(address), (size, codec, data))
         return artifacts.take_in(self._target.blobs, there, pieces)

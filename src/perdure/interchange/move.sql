@@ -1,4 +1,4 @@
--- What a move asks of its two stores: everything here looks across tenants.
+-- The questions of a move to its two stores: everything here looks across tenants.
 
 -- leases_held: runs, claimed tasks and locks that somebody has, and effects that somebody is sending, with the holder, if its heartbeat
 -- is good.

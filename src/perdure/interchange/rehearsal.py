@@ -1,7 +1,7 @@
 """The rehearsal of an import: the whole bundle goes into an empty store of its own, which is verified and read there.
 
 So a bundle is refused by the code that would complain about it later: the database, `verify` and the verbs behind every listing.
-What is imported can be verified, moved, backed up and shown. Documents come along; other blobs are not needed to tell.
+An imported stream can be verified, moved, backed up and shown. Documents come along; other blobs are not needed to tell.
 Caller: `bundle_in`. Keeps P10.
 """
 

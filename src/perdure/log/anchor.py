@@ -1,5 +1,4 @@
-"""Anchors: a signed statement over all chain heads, to be kept elsewhere. What makes a cut tail or a lost
-stream show (P6).
+"""Anchors: a signed statement over all chain heads, to be kept elsewhere. With one, a cut tail or a lost stream shows (P6).
 
 FORMAT 1 (integers big-endian)
 

@@ -2,8 +2,7 @@
 the one meant.
 
 Pure. Called by verify (and later by imports), event by event, so that a stream of any length needs little
-memory. Keeps P6. What is not in the header cannot be checked here: the position in the feed, the transaction
-id, names, tenants.
+memory. Keeps P6. Fields outside the header cannot be checked here: the position in the feed, the transaction id, names, tenants.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from perdure.log.table import Table
 
 
 class Op(enum.StrEnum):
-    """What an event does to its row; the generic reducer in `fold` knows no others."""
+    """The effect of an event on its row; the generic reducer in `fold` knows no others."""
 
     INSERT = "insert"
     SET = "set"

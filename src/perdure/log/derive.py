@@ -34,7 +34,7 @@ def derive(table: Table | None, seq: int, body: Body, done: Step | None) -> Iter
 
 
 def _needed(seq: int, body: Body) -> Iterator[Derived]:
-    """What an event of any table refers to."""
+    """The things that an event of any table refers to."""
     for ref in dict.fromkeys(body.refs):
         yield REFS, {"seq": seq, "target": bytes.fromhex(ref.uid), "target_seq": ref.seq}, False
     for address in dict.fromkeys(body.blobs):

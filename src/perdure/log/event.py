@@ -5,8 +5,8 @@
                         ‖ commitment[32] ‖ len u16, kind ‖ len u16, table ‖ len u16, actor)        (integers big-endian)
 
 The first event of a stream follows 32 zero bytes at sequence 1; the first event of a fork follows its parent's event: the
-previous hash is that event's and the sequence goes on from it. Body (codec 1): one JSON object, see `Body`.
-What differs between stores (tenant, names, integer ids, position, transaction id) is not in the header. Keeps P5, P6.
+previous hash is that event's and the sequence continues from it. Body (codec 1): one JSON object, see `Body`.
+Fields that differ between stores (tenant, names, integer ids, position, transaction id) are not in the header. Keeps P5, P6.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ assert len(_EVENT_DOMAIN) == 16
 
 
 class Body(msgspec.Struct, omit_defaults=True):
-    """What an event says, apart from its header. Absent fields are empty.
+    """The content of an event, apart from its header. Absent fields are empty.
 
     op: insert | set | delete | base (a base restates a whole row) | note (an event that changes no row)
     key: the row; empty on the insert into a sequenced table. set: columns and their new values.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.errors import Damaged
 from perdure.log.change import Op
 from perdure.log.event import Body, Event, decode_body
@@ -43,7 +45,7 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
 
 
 def _check_once(table: Table, row: Row, fresh: Row, seq: int) -> None:
-    """What is said once stays as it is: the store does not write it again (`Table.once`)."""
+    """A column that is said once stays as it is: the store does not write it again (`Table.once`)."""
     for column in table.once:
         if fresh[column] != row[column]:
             raise Damaged(f"{column} of a row of {table.name} is said twice", path=f"seq {seq}")
@@ -60,7 +62,7 @@ def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
 
 
 class Step(NamedTuple):
-    """What one event does to its row: the key, the row before, the row after."""
+    """One event's effect on its row: the key, the row before, the row after."""
 
     key: tuple[Any, ...]
     old: Row | None
@@ -74,7 +76,7 @@ def step(
 
     None for a table without rows. pruned: whether an earlier event of this table has lost its body. Then None too, when the
     row is not there: what made it was pruned, and this event only says what became of it. A row that still stands is restated
-    by a base event before that.
+    by a base event before that, unless each change says all of it (`Table.says_all`).
     """
     if table.rowless:
         return None
@@ -83,7 +85,9 @@ def step(
     old = None if inserts and table.sequenced else find(key)
     if old is None:
         if pruned and body.op in (SET, DELETE):
-            return None
+            if not (table.says_all and body.op == SET):
+                return None
+            body = msgspec.structs.replace(body, op=BASE)
     elif inserts:
         raise Damaged(f"the row {key} of {table.name} is made twice", path=f"seq {seq}")
     return Step(key, old, apply_body(table, old, body, seq))

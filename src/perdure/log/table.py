@@ -15,11 +15,11 @@ Row = dict[str, Any]
 
 
 class TableClass(enum.StrEnum):
-    """What may happen to a table (DESIGN §3)."""
+    """The changes that a table may see (DESIGN §3)."""
 
     RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
     DERIVED = "derived"  # rebuilt from recorded state at any time
-    EPHEMERAL = "ephemeral"  # changed by tx.touch; outside verify and move
+    EPHEMERAL = "ephemeral"  # changed by tx.touch; neither verified nor moved
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
@@ -34,6 +34,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     rowless: it has no rows at all and no table in the database: it is what its events (op note) say.
     documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
     of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/lineage).
+    says_all: every change of a row says all of it, so that it needs none of the changes before it once those were pruned.
     announces: (column, value): whoever waits for rows with this value is woken by the very commit that writes one.
     """
 
@@ -47,8 +48,9 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     once: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     rowless: bool = False
+    says_all: bool = False
     announces: tuple[str, str] | None = None
-    # What follows from the above, worked out once because every write asks for it:
+    # These follow from the above, worked out once because every write asks for them:
     sequenced: bool = False  # an insert's key is the sequence number of its own event
     implied: tuple[str, ...] = ()  # columns that the store fills in from the stream
     all_columns: tuple[str, ...] = ()  # implied, key and other columns, in the order in which rows are written

@@ -60,7 +60,7 @@ def event_written(uid: bytes, event: Event) -> WrittenEvent:
 
 
 def emptied(written: WrittenEvent) -> WrittenEvent:
-    """The same event once its body is gone."""
+    """This event once its body is gone."""
     return msgspec.structs.replace(written, salt="", body=_GONE)
 
 

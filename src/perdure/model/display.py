@@ -17,7 +17,7 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: object) -> list[str]:
-    """The same for prose of several lines: line breaks and tabs are kept, the rest is escaped."""
+    """Prose of several lines: line breaks and tabs are kept, the rest is escaped."""
     return [visible(line.expandtabs(4)) for line in str(text).replace("\r\n", "\n").split("\n")]
 
 

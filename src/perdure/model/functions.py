@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     P_of = ParamSpec("P_of")
     R_co = TypeVar("R_co", covariant=True)
-Coro: TypeAlias = Coroutine[Any, Any, R]  # what an async function gives; acting, steps and runs give the R in it
+Coro: TypeAlias = Coroutine[Any, Any, R]  # the result of an async function; acting, steps and runs give the R in it
 
 _HINT = "write it with `def`, and await before or after the call"
 
@@ -37,7 +37,7 @@ class Named(Protocol):
 
 
 class Driven:
-    """What a store drives, and nobody else calls: an agent."""
+    """A function that only a store calls: an agent."""
 
     name: str
 
@@ -46,7 +46,7 @@ T = TypeVar("T", bound=Named)
 
 
 class Declared(dict[str, T]):
-    """What was declared in this process, by name: how the store's records find their functions.
+    """The declarations of this process, by name: how the store's records find their functions.
 
     Two functions of one name stand under neither of them: which one a record means, nobody could tell. `clashes` says where
     they are. One that is declared anew (a module that is loaded again, a cell of a notebook, a function inside another)
@@ -121,7 +121,7 @@ def check_called(fn: object, path: str) -> None:
     """Refuse an agent where a function is to be called: it would have no run of its own. Raises Invalid."""
     if isinstance(fn, Driven):
         hint = f"run.call({fn.name}, …) in an agent, or store.drive({fn.name}, …)"
-        raise Invalid(f"{fn.name} is an agent: it goes on in a run of its own", path=path, hint=hint)
+        raise Invalid(f"{fn.name} is an agent: it is driven in a run of its own", path=path, hint=hint)
 
 
 def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:

@@ -1,6 +1,6 @@
-"""Limits on everything that comes from outside, in one place (P15).
+"""Limits on all external input, in one place (P15).
 
-Whoever accepts input calls the checkers here; nobody else compares lengths.
+Code that accepts input calls the checkers here; nobody else compares lengths.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PAGE_MAX_ROWS = 1_000  # rows of one page
 LABELS_MAX = 64  # labels or tags of one thing
 LEASE_MIN_SECONDS, LEASE_MAX_SECONDS = 1, 86_400
 LEASE_TTL_SECONDS = 60  # a heartbeat that is older than this has lapsed, unless the open store says otherwise
+KEEP_SECONDS = 600.0  # how long a result is kept that cannot be recorded, unless the open store says otherwise
 CHECK_SECONDS = 0.05  # how often a thread that waits looks whether it still should
 REFS_MAX = 256  # references of one event
 

@@ -1,6 +1,6 @@
 """Stems of English words by Porter's rules (1980), so that `searching` finds `searched`.
 
-One rule is that of his later stemmer: y becomes i only after a consonant, so that `deploy` and `deployment` meet.
+One rule is that of Porter's later stemmer: y becomes i only after a consonant, so that `deploy` and `deployment` meet.
 
 Callers: `model.words`. A stem is no word: it is only compared with other stems. Pure.
 """

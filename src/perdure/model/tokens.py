@@ -14,25 +14,25 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 
 _UNIT = 20  # of one token: costs are whole numbers, so that sums are exact
+# Three groups, because what a run costs depends on its neighbours too: in keys, hashes and encoded bytes; signs whose last one
+# mostly belongs to the word after them; and the rest, whose class its own characters tell (`_class_of`).
 _RUNS = re.compile(
-    r"(?P<accented>[A-Za-z]*[\u00c0-\u024f\u1e00-\u1eff][A-Za-z\u00c0-\u024f\u1e00-\u1eff]*)"
-    r"|(?P<mixed>(?<=[0-9A-Z])[a-z]{1,5}(?![a-z]))"  # in keys, hashes and encoded bytes
-    r"|(?P<word> ?[a-z]+| [A-Z][a-z]+|(?<![A-Za-z0-9])[A-Z][a-z]+|[A-Z][a-z]{3,})"
-    r"|(?P<capitals>[A-Z]{4,})"
-    r"|(?P<spaces> +)"
-    r"|(?P<lines>\n+ *)"
-    r"|(?P<joined>[!-/:-@\[-`{-~]*[\"'(.<$@](?=[A-Za-z]{3}))"  # the last one mostly belongs to the word
-    r"|(?P<signs>[!-/:-@\[-`{-~]+\n?)"
-    r"|(?P<single>[\x00-\x7f])"
-    r"|(?P<others>[^\x00-\x7f])"
+    r"((?<=[0-9A-Z])[a-z]{1,5}(?![a-z]))"
+    r"|([!-/:-@\[-`{-~]*[\"'(.<$@](?=[A-Za-z]{3}))"
+    r"|([A-Za-z]*[\u00c0-\u024f\u1e00-\u1eff][A-Za-z\u00c0-\u024f\u1e00-\u1eff]*"
+    r"| ?[a-z]+| [A-Z][a-z]+|(?<![A-Za-z0-9])[A-Z][a-z]+|[A-Z][a-z]{3,}"
+    r"| [A-Z]{2,}(?![A-Za-z0-9+/=])|(?<![A-Za-z0-9+/=])[A-Z]{2,}(?![A-Za-z0-9+/=])|[A-Z]{4,}"
+    r"| +|\n+ *|[!-/:-@\[-`{-~]+\n?|[\x00-\x7f]|[^\x00-\x7f])"
 )
+_ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _WORD_CHARS, _LONG_CHARS = 5, 12  # of a word that is one token; of one that is more than a word
 _PIECE_CHARS = 3  # of each further token of a word
 _SPACES = 4  # in a row, that are one token
 _USUAL_SIGNS = "\u2013\u2014\u2018\u2019\u201c\u201d\u2026\u2022\u2192"
-# The first character of a block, and what one of it costs. What stands in no block costs its bytes.
+# The first character of a block, and what one of it costs. A character of no block costs its bytes.
 _BLOCKS = (
     (0x0080, 30),
     (0x0250, 40),
@@ -62,8 +62,34 @@ _BLOCKS = (
 
 def estimate(text: str) -> int:
     """An upper estimate of the tokens of a text."""
-    runs = Counter((run.lastgroup or "", run[0]) for run in _RUNS.finditer(text))
-    return math.ceil(sum(count * _COSTS[kind](run) for (kind, run), count in runs.items()) / _UNIT)
+    runs = Counter(_RUNS.findall(text))
+    return math.ceil(sum(count * _cost_of(run) for run, count in runs.items()) / _UNIT)
+
+
+@lru_cache(maxsize=20_000)
+def _cost_of(run: tuple[str, str, str]) -> int:
+    """The cost of a run: at most its bytes."""
+    mixed, joined, rest = run
+    if mixed:
+        return max(_UNIT, 17 * len(mixed))
+    if joined:
+        return 11 * len(joined) - 3
+    return _COSTS[_class_of(rest)](rest)
+
+
+def _class_of(run: str) -> str:
+    first, last = run[0], run[-1]
+    if not run.isascii():
+        return "accented" if len(run) > 1 or _ACCENTED.match(run) else "others"
+    if first == "\n":
+        return "lines"
+    if run.isspace() and first == " ":
+        return "spaces"
+    if last.islower():
+        return "word"
+    if last.isupper() and len(run) > 1:
+        return "shouted"
+    return "single" if len(run) == 1 and (first.isalnum() or not first.isprintable()) else "signs"
 
 
 def _word(run: str) -> int:
@@ -85,7 +111,13 @@ def _lines(run: str) -> int:
 
 
 def _signs(run: str) -> int:
-    return 8 + 11 * len(run) - (8 if run[-1] == "\n" else 0)
+    return 9 + 11 * len(run) - (8 if run[-1] == "\n" else 0)
+
+
+def _shouted(run: str) -> int:
+    """Keywords and constants; a longer row of capitals may be part of a key."""
+    letters = len(run) - (run[0] == " ")
+    return _UNIT + 7 * max(0, letters - 4) if letters <= _LONG_CHARS else 9 * letters
 
 
 def _character(run: str) -> int:
@@ -93,16 +125,13 @@ def _character(run: str) -> int:
     return 30 if run in _USUAL_SIGNS else next(cost for first, cost in reversed(_BLOCKS) if code >= first)
 
 
-# What a run of characters of each class costs: at most its bytes.
 _COSTS: dict[str, Callable[[str], int]] = {
     "accented": _accented,
-    "mixed": lambda run: max(_UNIT, 17 * len(run)),
     "word": _word,
-    "capitals": lambda run: 9 * len(run),
+    "shouted": _shouted,
     "spaces": lambda run: _UNIT * math.ceil(len(run) / _SPACES),
     "lines": _lines,
-    "joined": lambda run: 11 * len(run) - 3,
     "signs": _signs,
-    "single": lambda run: _UNIT * len(run),
+    "single": lambda _: _UNIT,
     "others": _character,
 }

@@ -1,6 +1,6 @@
 """Types beyond JSON: those of Python's own library that have a text form, and the user's own classes.
 
-Who calls it: `values` (`read_scalar`, `dump`, `load`) and users (`registered`, `carry`, `kept`). Keeps P10:
+`values` calls it (`read_scalar`, `dump`, `load`), and so do users (`registered`, `carry`, `kept`). Keeps P10:
 nothing that data names is ever imported or called; a name is only looked up among the classes that this
 process registered itself.
 
@@ -17,8 +17,8 @@ themselves. How a stored (name, version, fields) is read:
 An object never goes back to a lower version: what was read from newer data is written with the newer version
 number and with the fields that this program does not know, so that a program which knows them finds them.
 
-What is kept beside an object lies in its `__dict__`, which works for frozen dataclasses and for Structs with
-`dict=True`, and is not seen by `==`, `repr` or `asdict`. A class without a `__dict__` is refused when it is
+Fields kept beside an object lie in its `__dict__`, which works for frozen dataclasses and for Structs with `dict=True`, and is
+not seen by `==`, `repr` or `asdict`. A class without a `__dict__` is refused when it is
 registered, because it would lose data in silence. `dataclasses.replace` and `msgspec.structs.replace` make a
 new object that knows nothing of it: `carry(old, new)` hands it on.
 """
@@ -59,7 +59,7 @@ class Unregistered(msgspec.Struct, frozen=True):
 
 
 class Kept(NamedTuple):
-    """What an object carries beside its own fields: the version to write, and the fields it does not know."""
+    """The fields that an object carries beside its own: the version to write, and the fields it does not know."""
 
     version: int
     fields: Fields

@@ -1,6 +1,6 @@
 """Values and their codec: the only way by which what users give us becomes bytes and comes back.
 
-Who calls it: whoever records or reads a body (`log`, `planes`), and the doors for arguments. Keeps P10 (no
+Everything that records or reads a body calls it (`log`, `planes`), and so do the doors for arguments. Keeps P10 (no
 code in data: JSON and the tags below, never pickle; a name in data is only looked up, never imported) and P15
 (bad input is refused at the border with its path, before anything is encoded).
 
@@ -51,7 +51,7 @@ from perdure.model.limits import INT_SHOWN_MAX_BITS, VALUE_MAX_BYTES, VALUE_MAX_
 from perdure.model.types import INT_MAX, INT_MIN, SCALAR_BY_TAG, SCALAR_OF, Unregistered, read_scalar
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
-Value: TypeAlias = Any  # what `to_plain` accepts; no narrower type says "or a registered class"
+Value: TypeAlias = Any  # all that `to_plain` accepts; no narrower type says "or a registered class"
 
 TAG = "$"
 _DIGEST_DOMAIN = b"perdure value 1\0"
@@ -72,7 +72,7 @@ def to_plain(value: Value, path: str = "value", *, kept: bool = False) -> Plain:
     taken as new values, because Python prints none of more than 4,300 digits.
     """
     if type(value) is str and len(value) <= VALUE_MAX_BYTES and value.isascii() and "\0" not in value:
-        return value  # what most turns say: nothing to walk through
+        return value  # most turns are plain: nothing to walk through
     return (_Rewriter if kept else _Writer)().walk(value, path)
 
 
@@ -102,8 +102,8 @@ def decode(data: bytes, path: str = "value") -> Value:
         raise TooLarge(_TOO_DEEP, path=path) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Invalid(f"not JSON: {error}", path=path) from None
-    # The parser keeps the last of two equal keys in silence. What `encode` made comes out of it unchanged, so
-    # only other documents are worth a slow look.
+    # The parser keeps the last of two equal keys in silence. A document of `encode` comes out of it unchanged, so only other
+    # documents are worth a slow look.
     if b"{" in data and _ENCODER.encode(tree) != data:
         _refuse_repeated_keys(data, path)
     return from_plain(tree, path)

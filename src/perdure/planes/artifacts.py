@@ -54,7 +54,7 @@ _TYPES = MimeTypes(filenames=()).types_map[True]  # the ones that every machine 
 
 
 class Details(NamedTuple):
-    """What is said about an artifact besides its content, checked."""
+    """The details of an artifact besides its content, checked."""
 
     name: str
     media_type: str
@@ -72,7 +72,7 @@ def describe(name: str, data: Source, media_type: str | None, about: Iterable[st
 
 
 def address_ahead(blobs: Blobs, data: Source) -> bytes | None:
-    """The address of content that will go outside, where it can be told without reading a stream."""
+    """The address of content that will go to the place, where it can be told without reading a stream."""
     if blobs.place is None or not isinstance(data, (bytes, bytearray, memoryview, str)):
         return None
     (content,) = pieces_from(data)
@@ -80,7 +80,7 @@ def address_ahead(blobs: Blobs, data: Source) -> bytes | None:
 
 
 def pin(tx: Tx, address: bytes, holder: str) -> None:
-    """Spare an address from collection while its content is put outside; `attach` takes the pin away."""
+    """Spare an address from collection while its content is put into the place; `attach` takes the pin away."""
     tx.touch(BLOB_PINS, {"address": address, "holder": holder}, {"expires_at": tx.store_now() + PIN_US})
 
 

@@ -58,8 +58,7 @@ def check_blobs(reader: Reader, stream: Stream, seen: Seen, found: list[BlobProb
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
     checked.
 
-    What is found goes to the two lists at once: if the connection is lost and this runs again, it goes on
-    from there.
+    Findings go to the two lists at once: if the connection is lost and this runs again, it continues from there.
     """
     check = _Check(reader, stream, seen, found, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):
@@ -120,7 +119,7 @@ class _Check:
             self.read(raw, seq, table)
 
     def read(self, address: bytes, seq: int, table: str) -> None:
-        """Check the content, unless it was looked at before; what is outside waits."""
+        """Check the content, unless it was looked at before; a blob in the place waits."""
         rows = self._reader.query(Q.blob_row, tenant=self._tenant, address=address)
         if not rows:
             self._add(ProblemKind.BLOB_MISSING, seq, table, f"the blob is missing: {address.hex()}")

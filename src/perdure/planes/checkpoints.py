@@ -2,8 +2,8 @@
 behind `checkpoint restore checkpoints prune_checkpoints`.
 
 A state is a tree of content-addressed nodes (`artifacts.tree`), which are blobs; the event names the root
-alone. What costs time (`freeze`, `prepare`) is done before the lane is entered; the verb asks once whether
-what the new nodes build on still stands. Keeps P5 (a prune is recorded), P6 (every node is verified by its
+alone. The slow work (`freeze`, `prepare`) is done before the lane is entered; the verb asks once whether what the new nodes build
+on still stands. Keeps P5 (a prune is recorded), P6 (every node is verified by its
 address), P8 (a checkpoint costs what changed).
 """
 
@@ -172,7 +172,7 @@ class Pruning(NamedTuple):
 
 
 def _prunings(reads: Reads, stream: Stream, after: int) -> list[Pruning]:
-    """What was pruned of a stream since, also after the moment that is seen."""
+    """The prunings of a stream since, also after the moment that is seen."""
     if isinstance(reads, PastReader):
         return reads.beyond(lambda origin: _prunings(origin, stream, after))
     rows = reads.query(Q.prunings, uid=stream.uid, after=after)
@@ -226,8 +226,9 @@ def _record(row: tuple[Any, ...]) -> CheckpointRecord:
 
 
 class Choice(NamedTuple):
-    """What a prune would take (seq and root, oldest first), the roots that stay, and where forks left this
-    session."""
+    """The checkpoints that a prune would take (seq and root, oldest first), the roots that stay, and where forks left this
+    session.
+    """
 
     doomed: list[tuple[int, str]]
     kept: list[str]
@@ -273,7 +274,7 @@ def forks_of(reads: Reads, stream: Stream) -> set[int]:
 
 @one_state
 def plan(reads: Reads, stream: Stream, **chosen: Any) -> PruneReport:
-    """What a prune would take, with the bytes: this walks the trees of all checkpoints of the session."""
+    """The checkpoints that a prune would take, with the bytes: this walks the trees of all checkpoints of the session."""
     doomed, kept, _ = choose(reads, stream, **chosen)
     only_theirs = _reach(reads, [root for _, root in doomed]) - _reach(reads, kept)
     freed_bytes = sum(len(node) for page in pages(only_theirs) for node in reads.fetch(page).values())
@@ -293,7 +294,7 @@ def pages(items: Collection[T]) -> Iterator[list[T]]:
 def prune(tx: Tx, stream: Stream, seqs: list[int], forks: set[int], **chosen: Any) -> list[int]:
     """Take away checkpoints that were chosen outside the lane; returns those that were still there.
 
-    What was beyond the newest stays so, whatever was saved since; only a new fork makes us choose again.
+    A checkpoint beyond the newest stays so, whatever was saved since; only a new fork makes us choose again.
     Recorded: each row goes with an event of its own, and `log.pruned` names the events whose bodies are
     emptied. The nodes themselves go with the next collection, unless something else reaches them.
 

@@ -23,7 +23,7 @@ SELECT seq, name, root, at FROM checkpoints WHERE stream = :stream ORDER BY seq 
 -- saves_emptied: checkpoints of a range that were pruned, now or later.
 SELECT seq FROM events WHERE stream = :stream AND seq > :after AND seq <= :upto AND body IS NULL AND kind = 'checkpoint.saved'
 
--- prunings: what says that checkpoints were pruned, after a sequence number.
+-- prunings: events that say that checkpoints were pruned, after a sequence number.
 SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
 WHERE s.uid = :uid AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
 

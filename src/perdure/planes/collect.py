@@ -5,14 +5,14 @@ pinned.
 
     mark     outside the lane: walk the trees of all checkpoints; note the position of the feed first
     sweep    in small transactions that have the blobs alone (`tx.claim_blobs`): walk what came after that
-             position, ask again what is named, delete the rest. Whoever keeps a blob, or builds on a stored
-             one, does so before (and is seen here) or after (and finds it gone, and stores it anew). So no
+             position, ask again what is named, delete the rest. A writer that keeps a blob, or builds on a stored one, does so
+             before (and is seen here) or after (and finds it gone, and stores it anew). So no
              row needs an age
     files    in the artifact place without a row, if they were last put before the grace: a put makes its file
              young, and its row follows within twice the store's timeout. Content that is known ahead is pinned
              as well
 
-What a collector that dies leaves behind is found by the next one. Keeps P1, P11 (one tenant at a time), P15.
+The remains of a collector that dies are found by the next one. Keeps P1, P11 (one tenant at a time), P15.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def find_dead(reads: Reads) -> tuple[Marks, list[Dead]]:
 
 
 def patiently(walk: Callable[..., T], *args: Any) -> T:
-    """What others prune and collect while we walk is no damage: then we look again."""
+    """Pruning and collecting by others while we walk is no damage: then we look again."""
     for _ in range(_WALK_ATTEMPTS - 1):
         try:
             return walk(*args)
@@ -186,7 +186,7 @@ def pages(items: Sequence[T], size: int) -> Iterator[tuple[int, Sequence[T]]]:
 
 
 def report(blobs: Sequence[Dead], files: Collection[bytes], leftovers: int = 0, *, dry_run: bool) -> CollectReport:
-    """What a collection says. The file of a blob that went is counted with the blob."""
+    """The report of a collection. The file of a blob that went is counted with the blob."""
     addresses = {blob.address for blob in blobs}
     strays = set(files) - addresses
     return CollectReport(

@@ -9,8 +9,8 @@ P13.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Change, Op, Stream
@@ -23,7 +23,7 @@ from perdure.planes.documents import doc_of
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.snapshots import one_state
-from perdure.planes.spans import Duration, Instant, between, deadline
+from perdure.planes.spans import Duration, Instant, between, deadline, store_now
 from perdure.planes.stored import stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
 from perdure.stores.statements import Statements
@@ -31,6 +31,9 @@ from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes", "conversation.sql")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PIN_DIGEST_CHARS = 32  # of the hexadecimal digest: every event carries it
 OPEN = frozenset({"active", "waiting"})
@@ -89,7 +92,7 @@ def mark_waiting(tx: Tx, stream: Stream) -> None:
 
 
 def mark_active(tx: Tx, stream: Stream) -> None:
-    """The session goes on after waiting."""
+    """The session continues after waiting."""
     _move(tx, stream, "session.resumed", OPEN, Status.ACTIVE)
 
 
@@ -109,6 +112,42 @@ def reopen(tx: Tx, stream: Stream) -> None:
         _move(tx, stream, "session.reopened", frozenset({"completed", "failed"}), Status.ACTIVE)
 
 
+def reopening(verb: Callable[Concatenate[Tx, Stream, P], T]) -> Callable[Concatenate[Tx, Stream, P], T]:
+    """A verb that goes on with a conversation: a session that was closed is open again from here on, in the same commit."""
+
+    def reopened(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> T:
+        reopen(tx, stream)
+        return verb(tx, stream, *args, **kwargs)
+
+    return reopened
+
+
+def archive(tx: Tx, stream: Stream) -> None:
+    """Leave a session out of listings. Conflict for one that is open: what is not over must stay in sight."""
+    check_over(tx, stream)
+    if _session(tx, stream)["archived_at"] is None:
+        tx.record(Change("session.archived", stream, SESSIONS, Op.SET, set={"archived_at": tx.now}))
+
+
+def unarchive(tx: Tx, stream: Stream) -> None:
+    """Let listings have a session again."""
+    if _session(tx, stream)["archived_at"] is not None:
+        tx.record(Change("session.unarchived", stream, SESSIONS, Op.SET, set={"archived_at": None}))
+
+
+def check_over(reads: Reads, stream: Stream) -> None:
+    """Conflict unless a session is closed, or its time is over."""
+    row = _session(reads, stream)
+    if row["status"] in OPEN and not _is_expired(reads, row):
+        raise Conflict(
+            f"the session is {row['status']}, not over", path="status", status=row["status"], hint="close() it first"
+        )
+
+
+def _is_expired(reads: Reads, row: Row) -> bool:
+    return row["expires_at"] is not None and row["expires_at"] <= store_now(reads)
+
+
 def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: Status) -> None:
     """Move the status; one that is there already is left alone, so that a call can be repeated."""
     status = _session(tx, stream)["status"]
@@ -121,6 +160,8 @@ def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: St
         )  # fmt: skip
     ended_at = None if target.value in OPEN else tx.now
     columns = {"status": target.value, "ended_at": ended_at}
+    if kind == "session.reopened":
+        columns["archived_at"] = None
     tx.record(Change(kind, stream, SESSIONS, Op.SET, set=columns))
 
 
@@ -216,7 +257,7 @@ def _checked_pins(pins: object) -> dict[str, Any]:
     given = {name: value for name, value in pins.items() if value is not None}
     for name, value in given.items():
         if name not in PIN_NAMES:
-            raise Invalid(f"what can be pinned is {', '.join(PIN_NAMES)}", path=f"pins.{str(name)[:40]}")
+            raise Invalid(f"only these can be pinned: {', '.join(PIN_NAMES)}", path=f"pins.{str(name)[:40]}")
         given[name] = _checked_tools(value) if name == "tools" else check_text(value, f"pins.{name}")
     return given
 
@@ -232,7 +273,7 @@ def _checked_tools(tools: object) -> dict[str, str]:
 
 
 def get_status(reads: Reads, stream: Stream) -> Status:
-    """What the session is at now; crashed if whoever attended it has died."""
+    """The state of the session now; crashed if its attending process has died."""
     return _header(reads, stream).status
 
 
@@ -253,7 +294,7 @@ def _header(reads: Reads, stream: Stream) -> SessionHeader:
 
 
 def _header_of(row: tuple[Any, ...]) -> SessionHeader:
-    name, title, creator, labels, created_at, ended_at, expires_at, seq, at, status = row[:10]
+    name, title, creator, labels, created_at, ended_at, expires_at, archived_at, seq, at, status = row[:11]
     path = f"session {name}"
     return SessionHeader(
         name=name,
@@ -266,6 +307,7 @@ def _header_of(row: tuple[Any, ...]) -> SessionHeader:
         expires_at=stored_instant_or_none(expires_at, path),
         last_seq=seq,
         last_at=stored_instant(at, path),
+        archived_at=stored_instant_or_none(archived_at, path),
     )
 
 
@@ -278,10 +320,13 @@ def sessions(
     since: Instant | None = None,
     until: Instant | None = None,
     expired: bool = False,
+    archived: bool = False,
     limit: int = 50,
     after: str | None = None,
 ) -> Page[SessionHeader]:
-    """A page of sessions, newest first. Sessions whose time is over are left out unless `expired`."""
+    """A page of sessions, newest first. Sessions whose time is over are left out unless `expired`, and archived
+    ones unless `archived`.
+    """
     size = check_page(limit)
     at, stream = decode_cursor(after, 2) if after is not None else (None, None)
     wanted = {
@@ -289,10 +334,10 @@ def sessions(
         "creator": None if creator is None else check_name(creator, "creator"),
     }
     rows = reads.query(
-        Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, **wanted,
+        Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, listed=None if archived else 1, **wanted,
         at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until)._asdict(),
     )  # fmt: skip
-    more = encode_cursor(rows[size - 1][4], rows[size - 1][10]) if len(rows) > size else None
+    more = encode_cursor(rows[size - 1][4], rows[size - 1][11]) if len(rows) > size else None
     return read_rows(rows[:size], _header_of, more)
 
 

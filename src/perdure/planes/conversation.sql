@@ -7,7 +7,7 @@ WHERE t.tenant = :tenant AND t.kind = 'session' AND t.name = :name
 
 -- session_header: one session, with its newest event. An open one reads as waiting while somebody is asked in it or in a run of
 -- it (also about an effect in doubt), else as crashed if all who attend it have died.
-SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at,
+SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, s.archived_at, e.seq, e.at,
   CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status
     WHEN EXISTS (SELECT 1 FROM waits w WHERE w.stream = s.stream AND w.state = 'open' AND w.kind IN ('ask', 'approval')
       AND (w.expires_at IS NULL OR w.expires_at > :now)) THEN 'waiting'
@@ -21,10 +21,10 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
--- sessions_page: sessions of a tenant, newest first; by a label, through its tags. What reads as waiting or crashed is narrowed
--- down (`asked`, `crashed`) before it is looked at one by one.
-SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.seq, f.at, f.state, f.stream
-FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, e.seq, e.at, s.stream,
+-- sessions_page: sessions of a tenant, newest first; by a label, through its tags. A session that reads as waiting or crashed is
+-- narrowed down (`asked`, `crashed`) before it is looked at one by one.
+SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.archived_at, f.seq, f.at, f.state, f.stream
+FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, s.archived_at, e.seq, e.at, s.stream,
   g.at AS tagged_at, g.stream AS tagged, --? label
   CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status
     WHEN EXISTS (SELECT 1 FROM waits w WHERE w.stream = s.stream AND w.state = 'open' AND w.kind IN ('ask', 'approval')
@@ -50,6 +50,7 @@ WHERE s.tenant = :tenant
   AND s.created_at >= :since --? since
   AND s.created_at < :until --? until
   AND (s.expires_at IS NULL OR s.expires_at > :now) --? current
+  AND s.archived_at IS NULL --? listed
   AND s.stream IN ( --? asked
     SELECT o.stream FROM sessions o WHERE o.tenant = :tenant AND o.status = 'waiting' --? asked
     UNION ALL SELECT w.stream FROM waits w --? asked
@@ -66,7 +67,7 @@ ORDER BY
   f.tagged_at DESC, f.tagged DESC, --? label
   f.created_at DESC, f.stream DESC LIMIT :limit
 
--- body_at: what one event says.
+-- body_at: the body of one event.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
 -- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).

@@ -5,24 +5,33 @@ Ranges never cross: a later cover swallows earlier ones whole or lies apart from
 nothing has swallowed, and the turns that none of them covers, tell the whole session in order; reading them
 costs what happened since the last summary (P8). System turns are the rules that were given: a summary never
 stands for them.
+
+A summary loses no identifier: those of its range that its text does not say are kept beside it as keys (`keys_of`), the most
+frequent ones first. A summary of summaries takes them from these, so that making it reads no turn again. `due` says what to
+summarise next so that opening a session reads O(log n) rows, however many turns it has.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from perdure.errors import Conflict, Damaged, Invalid, NotFound
+from perdure.errors import Conflict, Damaged, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Stream
+from perdure.model.identifiers import identifiers
 from perdure.model.instants import to_datetime
-from perdure.model.limits import PAGE_MAX_ROWS, check_page, check_text
-from perdure.model.records.conversation import Cover, Turn
+from perdure.model.limits import PAGE_MAX_ROWS, check_name, check_page, check_text
+from perdure.model.records.conversation import Cover, Due, Role, Turn
+from perdure.model.values import encode
 from perdure.planes.documents import doc_of
 from perdure.planes.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.origins import check_seq, home
 from perdure.planes.snapshots import one_state
-from perdure.planes.stored import stored_instant
+from perdure.planes.stored import stored_as, stored_instant
 from perdure.planes.tables import CALLS, COVERS, TURNS
-from perdure.planes.transcript import Item, Transcript, format_of, render
+from perdure.planes.transcript import Item, Transcript, as_text, format_of, render
 from perdure.planes.turns import maker_of, pending_among_left, refuse_gone, turns_back, turns_on
 from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
@@ -31,11 +40,17 @@ from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes", "conversation.sql")
 
+KEYS_MAX = 200  # of one summary
+KEYS_MAX_CHARS = 4_000
 
-def summarise(tx: Tx, stream: Stream, upto: int, text: str, *, from_: int | None = None) -> Cover:
-    """Cover the turns from `from_` (or the first) to `upto`."""
+
+def summarise(
+    tx: Tx, stream: Stream, upto: int, text: str, *, from_: int | None = None, keys: Iterable[str] = ()
+) -> Cover:
+    """Cover the turns from `from_` (or the first) to `upto`. keys: what of them is named beside the text."""
     if not check_text(text, "text").strip():
         raise Invalid("a summary cannot be empty", path="text")
+    names = _checked_keys(keys)
     start = 1 if from_ is None else check_seq(from_, "from_")
     first, last = _ends(tx, stream, start, check_seq(upto, "upto"))
     _refuse_crossing(tx, stream, first, last)
@@ -45,8 +60,18 @@ def summarise(tx: Tx, stream: Stream, upto: int, text: str, *, from_: int | None
     _refuse_pending(tx, stream, last)
     sources = [home(tx, stream, seq).ref(seq) for seq in dict.fromkeys((first, last))]
     columns = {"first_seq": first, "last_seq": last}
-    seq = tx.record(Change("turns.summarised", stream, COVERS, set=columns, doc=text, derived_from=sources))
-    return Cover(seq, first, last, text, to_datetime(tx.now), tx.actor, stream.ref(seq))
+    doc = {"text": text, "keys": list(names)} if names else text
+    seq = tx.record(Change("turns.summarised", stream, COVERS, set=columns, doc=doc, derived_from=sources))
+    return Cover(seq, first, last, text, to_datetime(tx.now), tx.actor, stream.ref(seq), names)
+
+
+def _checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Iterable):
+        raise Invalid(f"expected a list of names, got {type(keys).__name__}", path="keys")
+    names = tuple(dict.fromkeys(check_name(key, f"keys[{i}]") for i, key in enumerate(keys)))
+    if len(names) > KEYS_MAX:
+        raise TooLarge(f"{len(names)} keys, at most {KEYS_MAX} are kept", path="keys")
+    return names
 
 
 def _ends(tx: Tx, stream: Stream, start: int, upto: int) -> tuple[int, int]:
@@ -145,10 +170,101 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
     path = f"session {stream.name} seq {seq}"
     if not 0 < first <= last:  # looking for the one before it would never end
         raise Damaged("the range of a summary ends before it begins", path=path)
-    text = doc_of(reads, body, path) or ""
+    doc = doc_of(reads, body, path) or ""
+    text, keys = (doc.get("text"), doc.get("keys")) if type(doc) is dict else (doc, [])
     if type(text) is not str:
         raise Damaged("the text of a summary is no text", path=path)
-    return Cover(seq, first, last, text, stored_instant(at, path), actor, stream.ref(seq))
+    names = stored_as(tuple[str, ...], keys, "list of keys", path)
+    return Cover(seq, first, last, text, stored_instant(at, path), actor, stream.ref(seq), names)
+
+
+# -- what a summary must name --------------------------------------------------------------------------------
+
+
+@one_state
+def keys_of(reads: Reads, stream: Stream, upto: int, text: str, *, from_: int | None = None) -> list[str]:
+    """The identifiers of a range that a text does not say, the most frequent first, as many as are kept."""
+    counts = _named(reads, stream, 1 if from_ is None else check_seq(from_, "from_"), check_seq(upto, "upto"))
+    said = check_text(text, "text")
+    kept: list[str] = []
+    room = KEYS_MAX_CHARS
+    for name, _ in counts.most_common():
+        if name not in said and len(name) <= room and len(kept) < KEYS_MAX:
+            kept.append(name)
+            room -= len(name)
+    return kept
+
+
+@one_state
+def lacking(reads: Reads, stream: Stream, cover: Cover) -> list[str]:
+    """The identifiers of what a summary covers that neither its text nor its keys say; those of inner summaries count as its."""
+    said = "\n".join([cover.text, *cover.keys])
+    return [name for name in _named(reads, stream, cover.first_seq, cover.last_seq, inside=cover) if name not in said]
+
+
+def _named(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None = None) -> Counter[str]:
+    """How often each identifier of a range is said: by the summaries in it, and the turns that none of them covers."""
+    counts: Counter[str] = Counter()
+    start = first - 1
+    for each in _within(reads, stream, first, last, inside):
+        counts.update(name for turn in _range(reads, stream, start, each.first_seq - 1) for name in _names_in(turn))
+        counts.update([*identifiers(each.text), *each.keys])
+        start = each.last_seq
+    counts.update(name for turn in _range(reads, stream, start, last) for name in _names_in(turn))
+    return counts
+
+
+def _within(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None) -> list[Cover]:
+    """The outermost summaries that lie in a range, apart from the one that covers just that."""
+    if inside is None:
+        return [each for each in _outermost(reads, stream) if first <= each.first_seq and each.last_seq <= last]
+    earlier = [each for each in _all(reads, stream) if each.seq < inside.seq]
+    found: list[Cover] = []
+    for each in sorted(earlier, key=lambda each: (each.first_seq, -each.last_seq, -each.seq)):
+        if first <= each.first_seq and each.last_seq <= last and (not found or each.first_seq > found[-1].last_seq):
+            found.append(each)
+    return found
+
+
+def _names_in(turn: Turn) -> list[str]:
+    said = [as_text(turn.content), *(encode(call.args).decode() for call in turn.calls)]
+    return identifiers("\n".join(said)) if turn.role is not Role.SYSTEM else []
+
+
+@one_state
+def due(reads: Reads, stream: Stream, *, width: int = 50, fan: int = 10) -> Due | None:
+    """The range to summarise next; None while there is nothing to do. See `handles`."""
+    if type(width) is not int or type(fan) is not int or width < 2 or fan < 2:
+        raise Invalid("expected numbers of at least 2", path="width" if type(width) is not int or width < 2 else "fan")
+    standing = _outermost(reads, stream)
+    last = standing[-1].last_seq if standing else 0
+    page = turns_on(reads, stream, last, MAX_SEQ, min(2 * width, PAGE_MAX_ROWS))
+    if len(page) >= 2 * width:
+        upto = _whole(reads, stream, [turn.seq for turn in page[:width]])
+        return None if upto is None else Due(page[0].seq, upto)
+    return _to_join(standing, width, fan)
+
+
+def _to_join(standing: list[Cover], width: int, fan: int) -> Due | None:
+    """The summaries at the end that one should stand for: as soon as `fan` of one level stand there, smaller ones among them."""
+    levels = [int(math.log(max(each.last_seq - each.first_seq + 1, width) / width, fan)) for each in standing]
+    for level in range(max(levels, default=-1) + 1):
+        start = next((i for i in reversed(range(len(levels))) if levels[i] > level), -1) + 1
+        same = [i for i in range(start, len(levels)) if levels[i] == level]
+        if len(same) >= fan:
+            found = standing[start : same[-1] + 1]
+            return Due(found[0].first_seq, found[-1].last_seq, tuple(found))
+    return None
+
+
+def _whole(reads: Reads, stream: Stream, seqs: list[int]) -> int | None:
+    """The last of these turns after which no call waits for a result that comes later."""
+    for seq in reversed(seqs):
+        if not reads.query(
+            Q.answer_across, touches=[(TURNS, stream.id), (CALLS, stream.id)], stream=stream.id, cut=seq
+        ):
+            return seq
+    return None
 
 
 # -- the transcript ------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
+from perdure.planes.checks import Thing
+from perdure.planes.checks import put as put_checks
 from perdure.planes.documents import body_of
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
@@ -50,10 +52,13 @@ def decide(
     then: str | None = None,
     refs: Iterable[object] = (),
     tags: Iterable[str] = (),
+    checks: Iterable[object] = (),
 ) -> DecisionRecord:
-    """Make a decision. Two calls make two decisions."""
+    """Make a decision. Two calls make two decisions. checks: on what it rests."""
     doc = _document(text, because, then)
-    return _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"))
+    made = _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"))
+    put_checks(tx, stream, Thing.DECISION, made.seq, checks)
+    return made
 
 
 def close(tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = None) -> DecisionRecord:
@@ -83,6 +88,7 @@ def supersede(
     then: str | None = None,
     refs: Iterable[object] = (),
     tags: Iterable[str] | None = None,
+    checks: Iterable[object] = (),
 ) -> tuple[DecisionRecord, DecisionRecord]:
     """Replace a decision by a new one, which refers to it; returns both. Default `tags`: the old ones."""
     doc = _document(text, because, then)
@@ -92,6 +98,7 @@ def supersede(
         raise _conflict(old, f"was superseded by {old.superseded_by} already")
     column = to_labels(old.tags if tags is None else tags, "tags")
     new = _make(tx, stream, doc, [settled(tx, stream, old.ref), *targets], column, supersedes=seq)
+    put_checks(tx, stream, Thing.DECISION, new.seq, checks)
     now = to_datetime(tx.now)
     closed_at = {} if old.closed_at else {"closed_at": tx.now}
     columns = {"status": SUPERSEDED.value, "superseded_by": new.seq, "changed_at": tx.now, **closed_at}
@@ -208,7 +215,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
 def referring(
     reads: Reads, stream: Stream, thing: object, *, limit: int = 100, after: str | None = None
 ) -> Page[Reference]:
-    """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+    """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
     ref = settled(reads, stream, to_ref(thing))
     count = check_page(limit)
     in_stream, seq = (None, None) if after is None else decode_cursor(after, 2)

@@ -1,8 +1,8 @@
-"""What differs between two points of a session, or two sessions; and between two runs. The plane behind `diff`.
+"""The differences between two points of a session, or two sessions; and between two runs. The plane behind `diff`.
 
 `stand` reads what a session is at, once for each side (a session, a fork, or one as it was); `diff` compares the two, purely.
-Sides that share a past are compared by what things are (their numbers); others by what they are called. What was said before
-they parted is not read. Callers: the handles. Costs what the session has in values, tasks and decisions, and what was said since.
+Sides that share a past are compared by what things are (their numbers); others by what they are called. Turns from before they
+parted are not read. Callers: the handles. Costs what the session has in values, tasks and decisions, and what was said since.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ARTIFACT = ("hash", "media_type", "size")
 
 
 class Stand(NamedTuple):
-    """What a session is at. line: the streams with the events of its past, newest first, each with the last that counts."""
+    """The state of a session. line: the streams with the events of its past, newest first, each with the last that counts."""
 
     line: list[tuple[bytes, int]]
     about: SessionRecord
@@ -62,7 +62,7 @@ class Stand(NamedTuple):
 
 
 class RunStand(NamedTuple):
-    """What a run is at."""
+    """The state of a run."""
 
     about: RunRecord
     steps: list[StepRecord]
@@ -75,7 +75,7 @@ class RunStand(NamedTuple):
 
 @one_state
 def stand(reads: Reads, stream: Stream) -> Stand:
-    """What a session is at, but for what was said."""
+    """The state of a session, but for its turns."""
     return Stand(
         _line(reads, stream),
         conversation.info(reads, stream),
@@ -137,7 +137,7 @@ def parted_at(a: Stand, b: Stand) -> int:
 
 
 def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence[Turn] = ()) -> SessionDiff:
-    """What differs from the one to the other. said_in_…: the turns since they parted. Pure."""
+    """The differences from the one to the other. said_in_…: the turns since they parted. Pure."""
     related = parted_at(a, b) > 0
     task_fields = TASK + TASK_LINKS if related else TASK
     return SessionDiff(
@@ -153,7 +153,7 @@ def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence
 
 
 def diff_runs(a: RunStand, b: RunStand) -> RunDiff:
-    """What differs from one run to another; what each did is known by its place. Pure."""
+    """The differences from one run to another; the entries of each are known by its place. Pure."""
     return RunDiff(
         _compare(_facts(a.about, RUN), _facts(b.about, RUN)),
         *(
@@ -164,7 +164,7 @@ def diff_runs(a: RunStand, b: RunStand) -> RunDiff:
 
 
 def _placed(things: Iterable[Any], fields: Sequence[str]) -> dict[str, Any]:
-    """What was done, under its place and name. What a run adopted has no place: its number stands for it."""
+    """The entries of a run, under their place and name. An entry that a run adopted has no place: its number stands for it."""
     return {f"{each.place or each.seq} {getattr(each, fields[0])}": _fields(each, fields[1:]) for each in things}
 
 

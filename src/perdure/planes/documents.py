@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.errors import Damaged, Invalid
 from perdure.log.event import Body, decode_body
+from perdure.log.upcast import check_version
 from perdure.model.values import from_plain
 from perdure.planes.stored import stored_address
 from perdure.stores.store import Reads
@@ -23,8 +24,12 @@ def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
 
 
 def inline_body(stored: bytes | None, path: str = "event") -> Body:
-    """The body of an event as it lies there; an emptied body is an empty one."""
-    return Body(op="note") if stored is None else decode_body(stored, path)
+    """The body of an event as it lies there; an emptied body is an empty one. NewerSchema if a newer Perdure wrote it."""
+    if stored is None:
+        return Body(op="note")
+    body = decode_body(stored, path)
+    check_version(body, path)
+    return body
 
 
 def doc_of(reads: Reads, stored: bytes | None, path: str = "event") -> Any:
@@ -37,7 +42,7 @@ def stored_value(tree: Any, path: str = "event") -> Any:
     try:
         return from_plain(tree, path)
     except Invalid as error:
-        raise Damaged(f"what is stored is not a value: {error.message}", path=error.path) from None
+        raise Damaged(f"the stored data is no value: {error.message}", path=error.path) from None
 
 
 def _decode(data: bytes, path: str) -> Any:

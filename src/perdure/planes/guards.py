@@ -21,7 +21,7 @@ _AS_WRITTEN = {"sqlite": "{};", "postgres": "$$ {} $$"}  # how a guard's text st
 
 
 def faults(reader: Reader) -> Iterator[tuple[str, str]]:
-    """What is wrong with the guards: the table, and what it is."""
+    """The faults of the guards: the table, and what it is."""
     dialect = reader.connection.dialect
     standing = dict(reader.query(Q.guards))
     for name in GUARDS[dialect]:

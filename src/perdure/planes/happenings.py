@@ -172,7 +172,7 @@ def check_kind(kind: object, path: str) -> str:
 
 
 class Shown(NamedTuple):
-    """What is shown of an event, as its statement gives it; newest first is the order of the first two."""
+    """The shown parts of an event, as its statement gives it; newest first is the order of the first two."""
 
     at: int
     position: int
@@ -207,7 +207,7 @@ class Names:
         return self.shown(_shown(event))
 
     def shown(self, row: tuple[Any, ...]) -> EventRecord:
-        """The same from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
+        """An event from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
         at, _, number, seq, kind, table, actor, body = row
         name, uid, of = self._known.get(number) or self._of(number)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number

@@ -45,5 +45,5 @@ WITH RECURSIVE kinds (kind) AS (
 )
 SELECT kind FROM kinds WHERE kind IS NOT NULL AND kind < :high
 
--- snapshot_of_fold: what a named fold had come to.
+-- snapshot_of_fold: the state that a named fold had come to.
 SELECT seq, state FROM fold_snapshots WHERE stream = :stream AND reducer = :reducer AND seq <= :upto

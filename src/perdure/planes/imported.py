@@ -1,10 +1,10 @@
 """Imported streams: which events are copies of another store's, and what their streams are called here (docs/decisions/0014).
 
-An imported chain is the same chain, so nothing can be written into it that its original does not have. What is different here
-(a name, and that nobody may go on with a copy as if it were the original) is said in the tenant's own stream, and taken into
-account wherever the events of the copy become rows: when they come in (`stores.replay`) and when they are verified
-(`planes.rebuild`). So a copy's runs are parked, and its effects are of no epoch of ours: whatever is open in them is doubt. What
-is recorded here after the copied events is our own. Callers: bundles, moves, verify, time. Keeps P3, P4, P5.
+An imported chain is the same chain, so nothing can be written into it that its original does not have. A difference here (a name,
+and that nobody may continue a copy as if it were the original) is said in the tenant's own stream, and taken into account
+wherever the events of the copy become rows: when they come in (`stores.replay`) and when they are verified (`planes.rebuild`). So
+a copy's runs are parked, and its effects are of no epoch of ours: whatever is open in them is doubt. Events recorded here after
+the copied ones are our own. Callers: bundles, moves, verify, time. Keeps P3, P4, P5.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Q = Statements("perdure.planes", "imported.sql")
 NOTED = "tenant.imported"
 TENANT = "tenant"  # the kind and the name of a tenant's own stream
 NOTE_EVENTS = 500  # that came empty, in one note
-NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not ours to go on with
+NO_EPOCH = 0  # of no store: what was planned or dispatched elsewhere is not ours to continue
 
 
 class Copied(NamedTuple):
@@ -51,7 +51,7 @@ class Copied(NamedTuple):
         return any(after < seq <= upto for after, upto in self.spans)
 
     def seen(self, table: Table | None, seq: int, body: Body) -> Body:
-        """What an event means here."""
+        """The meaning of an event here."""
         if table is RUNS:
             body.set = self._named(body.set, "session", self.session) | (_parked(body.set) if self.holds(seq) else {})
         elif table is EFFECTS and "epoch" in body.set and self.holds(seq):
@@ -77,7 +77,7 @@ class _Note(msgspec.Struct):
 
 
 def _parked(columns: dict[str, Any]) -> dict[str, Any]:
-    """What becomes of a run that is not over: a person must say that it goes on here."""
+    """The fate of a run that is not over: a person must say that it continues here."""
     epoch = {"epoch": NO_EPOCH} if "epoch" in columns else {}
     if columns.get("status") is None or columns["status"] in ENDED:
         return epoch
@@ -93,7 +93,7 @@ class Span(NamedTuple):
 
 
 def spans(after: int, upto: int, emptied: Iterable[int]) -> Iterator[Span]:
-    """The same in pieces of which each makes a small note."""
+    """The spans, in pieces of which each makes a small note."""
     fresh = [seq for seq in emptied if after < seq <= upto]
     *pages, last = [fresh[at : at + NOTE_EVENTS] for at in range(0, len(fresh), NOTE_EVENTS)] or [[]]
     for page in pages:
@@ -120,24 +120,24 @@ def note_copies(tx: Tx, stream: Stream, copied: Copied, after: int) -> None:
 
 
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:
-    """What is different here about a stream that was imported; None for any other."""
+    """The differences here of a stream that was imported; None for any other."""
     notes = [_note(reads, *row) for row in reads.query(Q.imported_of, uid=stream.uid, tenant=stream.tenant)]
     return _copied(notes) if notes else None
 
 
 def seen_of(reads: Reads, stream: Stream) -> Seen | None:
-    """What the events of a stream mean here, for `stores.replay`; None if they mean what they say."""
+    """The meaning of the events of a stream here, for `stores.replay`; None if they mean what they say."""
     copied = of_stream(reads, stream)
     return copied.seen if copied else None
 
 
 def of_tenant(reads: Reads, tenant: int) -> dict[str, Copied]:
-    """The same for every imported stream of a tenant, by uid."""
+    """The differences of every imported stream of a tenant, by uid."""
     return noted(reads, (body for (body,) in reads.query(Q.imported_all, tenant=tenant)))
 
 
 def noted(reads: Reads, bodies: Iterable[bytes | None]) -> dict[str, Copied]:
-    """What notes say, in their order, about every stream, by uid."""
+    """The statements of notes, in their order, about every stream, by uid."""
     found: dict[str, list[_Note]] = {}
     for body in bodies:
         said = _note(reads, body)

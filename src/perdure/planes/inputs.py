@@ -1,4 +1,4 @@
-"""What models were given: kept by reference with the step that called them, and read back.
+"""The inputs of models: kept by reference with the step that called them, and read back.
 
 An input is a tree of content-addressed nodes, as a checkpoint's state is, and has a row among the checkpoints of its run, under a
 name of its own: so a list of messages that grows costs what it grows by, and whatever looks after checkpoints looks after
@@ -24,7 +24,7 @@ NAME = "input"  # among the checkpoints of a run; its states are called "default
 
 
 def freeze(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """What a model is given, as it is now: whatever becomes of it in the call is not kept."""
+    """The input of a model, as it is now: changes to it during the call are not kept."""
     return checkpoints.freeze({"args": list(args), "kwargs": dict(kwargs)})
 
 

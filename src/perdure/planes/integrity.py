@@ -6,9 +6,10 @@ chain, then the fold against the rows, both ways, then the blobs. Reads only (bu
 It looks at the streams of all tenants, whoever asks, because a chain does not know them: a report names
 streams (never what they say), so show it to who looks after the whole store. Keeps P5 and P6.
 
-A tenant is checked by what the log calls it, which an anchor records: `unnamed` lists those that the log never named. What no
-hash covers is not found: to which tenant a later stream belongs, an event's place in the feed as long as it stays between its
-neighbours of the same stream, transaction ids of a batch, and a whole stream that went without a trace when no anchor names it.
+A tenant is checked by what the log calls it, which an anchor records: `unnamed` lists those that the log never named. Some facts
+are covered by no hash, and changes of them are not found: to which tenant a later stream belongs, an event's place in the feed as
+long as it stays between its neighbours of the same stream, transaction ids of a batch, and a whole stream that went without a
+trace when no anchor names it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
 TENANTS_NAMED = "store.tenants_named"
-MERGED = ("session.merged", "log.merged")  # what names a stream anew: see interchange/merge.py
+MERGED = ("session.merged", "log.merged")  # events that name a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
 
@@ -120,7 +121,7 @@ def verify(
 
 
 class Where(NamedTuple):
-    """What can be said about a place that cannot be read."""
+    """The description of a place that cannot be read."""
 
     stream: str = ""
     uid: str = ""
@@ -176,7 +177,7 @@ def _events_after(reads: Reads, stream_id: int, after: int, limit: int) -> list[
 
 
 class Findings:
-    """What was found so far; problems beyond a bound are counted only."""
+    """The findings so far; problems beyond a bound are counted only."""
 
     def __init__(self, known: frozenset[quarantine.Mark] = frozenset()) -> None:
         self._known = known  # damage that was put into quarantine
@@ -215,7 +216,7 @@ class Findings:
             self.derived += 1
 
     def report(self, blobs: int, signature: str) -> Report:
-        """What verify returns."""
+        """The result of verify."""
         counts = Counts(self.streams, self.events, self.rows, self.derived, blobs)
         found = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
         return Report(*found)
@@ -303,7 +304,7 @@ class StreamCheck:
             return GENESIS
         digest = _fork_hash(self._reader, stream)
         if not digest:
-            what = f"its parent has no event {stream.fork_seq}, from which it goes on"
+            what = f"its parent has no event {stream.fork_seq}, from which it continues"
             self._problem(ProblemKind.FORK_BROKEN, stream.fork_seq + 1, "", what)
         return digest
 
@@ -330,7 +331,7 @@ class StreamCheck:
             self._misplaced.append(event.seq)
 
     def _fold(self, event: Event) -> tuple[int, Error] | None:
-        """Apply one event; what cannot be applied is returned, and the fold goes on without it."""
+        """Apply one event; what cannot be applied is returned, and the fold continues without it."""
         try:
             body = self._rebuild.add(event)
             if body is not None and event.seq == self._stream.fork_seq + 1:
@@ -383,7 +384,7 @@ def _opened_as(kind: str, body: Body) -> tuple[str, str | None]:
 
 
 def _fork_hash(reads: Reads, stream: Stream) -> bytes:
-    """The hash of the event that a fork goes on from; empty if there is none. Parents may be missing or go
+    """The hash of the event that a fork continues from; empty if there is none. Parents may be missing or go
     in circles."""
     parent, passed = stream.parent, {stream.id}
     while parent is not None and parent not in passed:
@@ -510,7 +511,7 @@ def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
 
 
 def quarantine_stream(core: Core, stream: str, because: str, actor: str, *, apply: bool) -> list[Problem]:
-    """What verify finds wrong with a stream, by its uid or its name; with `apply`, recorded as known damage.
+    """The problems that verify finds in a stream, by its uid or its name; with `apply`, recorded as known damage.
 
     NotFound when nothing is wrong with it; Conflict when several damaged streams have this name, TooLarge for too many problems.
     """
@@ -552,7 +553,7 @@ def _tenants_now(reads: Reads) -> dict[str, str]:
 
 
 def _tenants_said(reads: Reads) -> dict[str, str]:
-    """What the log said about that last; nothing if it never did."""
+    """The log's last statement about that; nothing if it never made one."""
     rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
     fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}
     return stored_as(dict[str, str], fields.get("tenants", {}), "list of tenants", TENANTS_NAMED)

@@ -1,4 +1,4 @@
--- What verify and anchors ask: everything here looks across tenants, because a chain does not know them.
+-- The queries of verify and anchors: everything here looks across tenants, because a chain does not know them.
 
 -- events_total: how much there is to look at.
 SELECT CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
@@ -15,7 +15,7 @@ SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, 
   CASE WHEN xid < pg_snapshot_xmax(pg_current_snapshot()) THEN xid::text::bigint ELSE 0 END FROM events
 WHERE stream = :stream AND seq > :after ORDER BY seq LIMIT :limit
 
--- event_hash: what a fork goes on from.
+-- event_hash: the event that a fork continues.
 SELECT hash FROM events WHERE stream = :stream AND seq = :seq
 
 -- events_astray: events of streams that do not exist.
@@ -38,6 +38,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'waits', stream FROM waits
   UNION ALL SELECT 'signals', stream FROM signals
   UNION ALL SELECT 'memories', stream FROM memories
+  UNION ALL SELECT 'checks', stream FROM checks
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs
   UNION ALL SELECT 'calls', stream FROM calls
@@ -52,7 +53,7 @@ WHERE r.stream = :stream AND (r.seq, r.address) > (:seq, :address) ORDER BY r.se
 -- blob_row: one blob with the number of its row.
 SELECT id, size, codec, data FROM blobs WHERE tenant = :tenant AND address = :address
 
--- guards: what makes the database refuse to change events, as it was written.
+-- guards: triggers that make the database refuse to change events, as they were written.
 SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'events'
 
 -- guards @postgres: the catalogue is another one; a trigger may be off, have a condition, or be for something else.
@@ -64,23 +65,23 @@ WHERE t.tgrelid = to_regclass('events') AND NOT t.tgisinternal AND t.tgenabled I
 -- pruning_standing: whether the guards are told to let a prune pass. Nobody but a prune ever sees such a row.
 SELECT id FROM pruning
 
--- anchored: what stands where an anchor says that a head was.
+-- anchored: the event where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
 
 -- heads_page: chain heads, in the order of streams.
 SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limit
 
--- tenant_first: who owns the store's own stream.
+-- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants
 
 -- tenants_named: each tenant that has a stream, by the first one.
 SELECT s.uid, n.name FROM tenants n JOIN streams s ON s.id = (SELECT min(m.id) FROM streams m WHERE m.tenant = n.id AND m.kind <> 'store')
 
--- tenants_recorded: what the store's own stream said last about the names of tenants.
+-- tenants_recorded: the last statement of the store's own stream about the names of tenants.
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
 WHERE s.kind = 'store' AND s.name = 'store' AND e.kind = :kind ORDER BY e.stream, e.seq DESC LIMIT 1
 
--- tenant_of_stream: what the tenant of a stream is called now.
+-- tenant_of_stream: the present name of the tenant of a stream.
 SELECT n.name FROM streams s JOIN tenants n ON n.id = s.tenant WHERE s.uid = :uid
 
 -- quarantined: the damage that was recorded as known.

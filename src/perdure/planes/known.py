@@ -1,4 +1,5 @@
-"""What is known of a run whose store was restored: what it did after the backup may be forgotten (docs/guarantees.md). Keeps P3.
+"""The knowledge about a run whose store was restored: what it did after the backup may be forgotten (docs/guarantees.md). Keeps
+P3.
 
 `leasing.claim` notes the last event from before the restore; it stands until the run ends or somebody vouches for it. Callers:
 whoever sends, and who starts children.
@@ -16,7 +17,7 @@ Q = Statements("perdure.planes", "known.sql")
 
 
 def is_known(reads: Reads, stream: Stream) -> bool:
-    """Whether all that a run did outside is known here: no restore can have forgotten any of it."""
+    """Whether all external calls of a run are known here: no restore can have forgotten any of it."""
     row = reads.row(RUNS, stream)
     return row is not None and row["known_seq"] is None
 

@@ -1,4 +1,4 @@
--- What a run learned since its store was restored.
+-- Facts that a run learned since its store was restored.
 
 -- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
 SELECT 1 FROM events e

@@ -1,7 +1,8 @@
-"""Who has a run: one holder at a time, by a lease with a token that only grows. Keeps P3, P7.
+"""The holder of a run: one at a time, by a lease with a token that only grows. Keeps P3, P7.
 
-A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next goes on, and the old
-token is Stale. Whoever's process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to the
+A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next continues, and the old
+token is Stale. A run whose process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to
+the
 stream: see docs/decisions/0007. Callers: the handles and the worker.
 """
 
@@ -31,7 +32,7 @@ HEADS = 32  # of own writes that a lease remembers
 
 
 class Company(enum.Enum):
-    """What else runs in the process that wants a run."""
+    """The other runs in the process that wants a run."""
 
     ANY = "any"
     FELLOWS = "fellows"  # only runs whose process died, all of them with the same one and for the first time
@@ -72,16 +73,16 @@ def claim(
 ) -> Lease | None:  # fmt: skip
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
-    epoch: as the caller believes; what the store itself says counts, because another process may have raised it.
-    dead: holders whose processes are proved gone. company: what else runs in this process. Whoever's process died is a
-    suspect until it comes to rest. It goes on among its fellows, once; if their process dies too, alone from then on, and
+    epoch: as the caller believes; the store's own word counts, because another process may have raised it.
+    dead: holders whose processes are proved gone. company: what else runs in this process. A run whose process died is a suspect
+    until it comes to rest. It continues among its fellows, once; if their process dies too, alone from then on, and
     each further death counts.
     """
     row = runs.row_of(tx, stream)
     left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
     if not left and row["status"] != READY and not _is_due(tx, row):
         return None
-    orphaned = left and row["holder"] != holder  # who only lost sight of it has not died with it
+    orphaned = left and row["holder"] != holder  # a holder that only lost sight of it has not died with it
     if not _may_join(row, company, orphaned=orphaned):
         return None
     deaths = _deaths(tx, stream, row) if orphaned else row["deaths"]
@@ -124,7 +125,8 @@ def _may_join(row: Row, company: Company, *, orphaned: bool) -> bool:
 def _deaths(tx: Tx, stream: Stream, row: Row) -> int:
     """Deaths in a row since it is a suspect: whatever came to its end since the last claim begins the count anew.
 
-    The first of them was among fellows, if it had any: who did not cause it stays far from the limit, because he rests before.
+    The first of them was among fellows, if it had any: a run that did not cause it stays far from the limit, because it rests
+    before.
     """
     if not row["suspect"]:
         return 0
@@ -153,7 +155,7 @@ def fenced(
 def check_lease(tx: Tx, lease: Lease) -> None:
     """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream.
 
-    A write whose caller was stopped before he heard of it, or that another branch has just made, is no one else's. A lease of
+    A write whose caller was stopped before it heard of it, or that another branch has just made, is no one else's. A lease of
     before the database lost something is over: what its drive has done may be missing, and so may the lease.
     """
     epochs.check(tx, lease.epoch)
@@ -168,7 +170,7 @@ def check_lease(tx: Tx, lease: Lease) -> None:
 
 
 def holds(reads: Reads, lease: Lease) -> bool:
-    """Whether the lease still stands: asked right before something is sent outside."""
+    """Whether the lease still stands: asked right before an external call."""
     if epochs.is_of_another(reads, lease.epoch):
         return False
     given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}

@@ -1,4 +1,4 @@
--- Who has a run, and whether it came further with them.
+-- The holder of a run, and whether it came further there.
 
 -- lease_standing: whether a holder still has a run, and lives.
 SELECT 1 FROM runs r JOIN holders h ON h.holder = r.holder

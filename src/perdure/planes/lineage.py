@@ -64,14 +64,14 @@ def ancestry(reads: Reads, stream: Stream) -> list[Stream]:
     )
     parents = [Stream(*row) for row in rows]
     if not parents or parents[0].id != stream.parent or parents[-1].parent is not None:
-        raise Damaged("what it was forked from is not there, or is no past of it", path=f"{stream.kind} {stream.name}")
+        raise Damaged(
+            "the stream that it was forked from is not there, or is no past of it", path=f"{stream.kind} {stream.name}"
+        )
     return [stream, *parents]
 
 
 def touching(table: Table, stream: Stream, holder: int) -> list[tuple[Table, int]]:
-    """What reading rows that `holder` holds for a stream touches: the own table, or history that does not
-    change.
-    """
+    """The tables that reading rows of `holder` for a stream touches: the own table, or history that does not change."""
     return [(table, holder) if holder == stream.id else (HISTORY, holder)]
 
 
@@ -87,7 +87,7 @@ def segments(reads: Reads, stream: Stream, upto: int = MAX_SEQ) -> list[Segment]
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What a stream that came by a merge notes: of which one it is another way on, after which event, and of which branch."""
+    """The note of a stream that came by a merge: of which one it is another way on, after which event, and of which branch."""
 
     of: str
     after: int
@@ -95,7 +95,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 def beside(reads: Reads, stream: Stream) -> Beside | None:
-    """What a stream stands beside since a merge. None: nothing, or it was only given another name."""
+    """The stream that a stream stands beside since a merge. None: nothing, or it was only given another name."""
     about = {"tenant": stream.tenant, "kind": MERGED, "stream": stream.id}
     for (body,) in reads.query(Q.merged, touches=[(EVENTS, stream.id)], **about):
         if body is not None:
@@ -105,7 +105,7 @@ def beside(reads: Reads, stream: Stream) -> Beside | None:
 
 
 def origin(reads: Reads, stream: Stream) -> Origin | None:
-    """What a stream went on from: what it was forked from, or stands beside. None: it began by itself."""
+    """The stream that a stream continues: the one that it was forked from, or stands beside. None: it began by itself."""
     noted = beside(reads, stream)
     if noted is not None:
         rows = reads.query(LOG.stream_by_uid, uid=stored_address(noted.of, MERGED), tenant=stream.tenant)

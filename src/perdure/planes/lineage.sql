@@ -9,5 +9,5 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, depth) AS (
 SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq FROM line JOIN streams s ON s.id = line.id
 ORDER BY line.depth
 
--- merged: what a stream says of the one that it stands beside since a merge.
+-- merged: the note of a stream about the one that it stands beside since a merge.
 SELECT body FROM events WHERE tenant = :tenant AND kind = :kind AND stream = :stream ORDER BY seq DESC

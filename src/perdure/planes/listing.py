@@ -1,6 +1,6 @@
 """Listings of what all streams of a tenant hold, newest first: what a page asks its statement for, and the page (P8, P15).
 
-Callers: the planes that list things of a whole store. What is in one stream is listed by its numbers (`paging.page_by_seq`).
+Callers: the planes that list things of a whole store. Things in one stream are listed by its numbers (`paging.page_by_seq`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Listing:
     def page(
         self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
     ) -> Page[tuple[Stream, T]]:
-        """What the rows hold, each with its stream. made: gives what a row without its stream says. at, number: the columns of
-        its instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
+        """The contents of the rows, each with its stream. made: reads a row without its stream. at, number: the columns of its
+        instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
         """
 
         def read(row: tuple[Any, ...]) -> tuple[Stream, T]:

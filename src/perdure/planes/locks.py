@@ -3,7 +3,7 @@
     free ── acquire (token + 1) ──▶ held ── release, or the deadline passes ──▶ free
 
 A lock is *held* while its token is the newest, the store's clock has not reached its deadline, and its holder is not
-proved to be dead. Whoever lost it is told Stale and writes nothing: every write of a block that holds locks goes through
+proved to be dead. A caller that lost it is told Stale and writes nothing: every write of a block that holds locks goes through
 `fenced`. The row stays when it is free: tokens grow for ever. Callers: `session.lock`, and the callers of the handles.
 """
 

@@ -1,4 +1,4 @@
-"""Pages: lists that go on where they ended, by the key of the last row, never by counting rows (P8, P15).
+"""Pages: lists that continue where they ended, by the key of the last row, never by counting rows (P8, P15).
 
 Every listing verb returns a `Page`; its cursor is opaque, and refused when it was not made here.
 """
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.errors import Damaged, Invalid
+from perdure.errors import Damaged, Invalid, NewerSchema
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -65,7 +65,7 @@ def read_rows(
     for row in rows:
         try:
             found.append(made(row))
-        except Damaged as error:
+        except (Damaged, NewerSchema) as error:
             damaged.append(DamagedRow(error.path, error.message))
     return Page(found, next, tuple(damaged))
 

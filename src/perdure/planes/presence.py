@@ -2,8 +2,8 @@
 none.
 
 A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
-row for each session that it has written in. Both are ephemeral. What its lock file proves (`stores/living.py`)
-is kept as long as something names it (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
+row for each session that it has written in. Both are ephemeral. The proof of its lock file (`stores/living.py`) is kept as long
+as something names it (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
 the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
 """
 
@@ -43,8 +43,8 @@ def is_alive(reads: Reads, holder: str) -> bool:
 
 
 def touch_holder(tx: Tx, holder: str) -> None:
-    """Renew a holder's heartbeat, or begin it. Whoever leases something to a holder calls this in the same
-    commit. Raises NewerSchema when it begins in a store that a newer Perdure has migrated.
+    """Renew a holder's heartbeat, or begin it. A verb that leases something to a holder calls this in the same commit. Raises
+    NewerSchema when it begins in a store that a newer Perdure has migrated.
     """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
@@ -108,7 +108,7 @@ def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
 
 
 def leave(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
-    """End a heartbeat and all attendance cleanly: this is not a crash. What was leased is free at once."""
+    """End a heartbeat and all attendance cleanly: this is not a crash. Its leases are free at once."""
     for stream in attended:
         tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
     tx.touch(HOLDERS, {"holder": holder}, None)
@@ -126,7 +126,7 @@ def needed(reads: Reads) -> set[str] | None:
 def tidy(core: Core) -> int:
     """Remove the lock files of dead processes that nothing names any more; returns how many. Bounded, and safe at any time.
 
-    What could not be looked at now is looked at another time: nothing rests on it.
+    A holder that could not be looked at now is looked at another time: nothing rests on it.
     """
     try:
         return core.living.tidy(lambda: core.read(needed, tenant=0))

@@ -1,4 +1,4 @@
--- Who is at work: heartbeats and attendance.
+-- The processes at work: heartbeats and attendance.
 
 -- schema_now: the number of the schema that the store has by now.
 SELECT name, value FROM meta WHERE name = 'schema'
@@ -6,7 +6,7 @@ SELECT name, value FROM meta WHERE name = 'schema'
 -- holder_alive: whether a holder's heartbeat has not lapsed.
 SELECT 1 FROM holders WHERE holder = :holder AND expires_at > :now
 
--- attendance_others: who else is written down as attending a session, and whether the heartbeat of each has lapsed.
+-- attendance_others: other holders that are written down as attending a session, and whether the heartbeat of each has lapsed.
 SELECT a.holder, CASE WHEN h.expires_at > :now THEN 0 ELSE 1 END
 FROM attendance a LEFT JOIN holders h ON h.holder = a.holder
 WHERE a.stream = :stream AND a.holder <> :holder

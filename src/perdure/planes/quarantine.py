@@ -1,7 +1,7 @@
 """Quarantine: damage that somebody has looked at, recorded so that verify lists it apart instead of failing for ever.
 
-Nothing is deleted or changed, and the stream can still be read as far as it could before. What is recorded names each problem
-(its stream, event, table and kind), so other damage in the same stream is found as it was before. Caller: `integrity`. Keeps P6.
+Nothing is deleted or changed, and the stream can still be read as far as it could before. The record names each problem (its
+stream, event, table and kind), so other damage in the same stream is found as it was before. Caller: `integrity`. Keeps P6.
 """
 
 from __future__ import annotations

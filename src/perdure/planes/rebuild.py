@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     expected: Row | None
 
     def __str__(self) -> str:
-        """What differs, without the values: a report may be shown to people who may not read them."""
+        """The difference, without the values: a report may be shown to people who may not read them."""
         if self.found is None:
             return f"the row {_shown(self.key)} is missing"
         if self.expected is None:
@@ -79,7 +79,7 @@ class Rebuild:
         try:
             self._apply(event, body)
         except (TypeError, ValueError, KeyError) as error:
-            raise Damaged(f"what it says cannot be applied: {error}", path=f"seq {event.seq}") from None
+            raise Damaged(f"its content cannot be applied: {error}", path=f"seq {event.seq}") from None
         return body
 
     def _apply(self, event: Event, body: Body) -> None:

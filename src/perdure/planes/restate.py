@@ -14,7 +14,7 @@ from typing import Any
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.log.table import Row, Table
-from perdure.planes.tables import DECISIONS, EFFECTS, ENTRIES, MEMORIES, SESSIONS, TASKS, WAITS
+from perdure.planes.tables import CHECKS, DECISIONS, EFFECTS, ENTRIES, MEMORIES, SESSIONS, TASKS, WAITS
 from perdure.stores.tx import Tx
 
 KINDS = {
@@ -25,6 +25,7 @@ KINDS = {
     EFFECTS: "effect.restated",
     WAITS: "ask.restated",
     MEMORIES: "memory.restated",
+    CHECKS: "log.restated",
 }
 
 Bodies = Callable[[int], Body]  # the body of an event of the old stream, its document in place

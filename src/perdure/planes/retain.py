@@ -1,4 +1,5 @@
-"""Retention: old checkpoints and covered turns go, and what ended long ago, by rule (docs/decisions/0016).
+"""Retention: old checkpoints, covered turns, old versions of values and emitted events go, and what ended long ago, by rule
+(docs/decisions/0016, 0044).
 
     choose   outside the lane, one stream at a time: what each rule lets go
     take     in small transactions: the stream is locked, so a fork was before (and is seen, and chosen for again) or comes
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.artifacts import tree
@@ -23,18 +24,19 @@ from perdure.errors import Invalid
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Event
 from perdure.model.instants import duration_us
+from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
 from perdure.planes import checkpoints
 from perdure.planes.covered import Covering, Said, free_to_go, whole
-from perdure.planes.documents import doc_of
+from perdure.planes.documents import doc_of, inline_body
 from perdure.planes.integrity import PRUNED, emptied_by
 from perdure.planes.labels import from_labels
 from perdure.planes.lineage import MAX_SEQ
 from perdure.planes.snapshots import one_state
 from perdure.planes.spans import store_now
 from perdure.planes.stored import stored_address
-from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, TURNS
+from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, ENTRIES, TURNS
 from perdure.stores import scripts
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
@@ -49,17 +51,19 @@ _PAGE_BLOBS = 500
 
 
 class Judged(NamedTuple):
-    """A session, or a run that is over, with the labels that count for it, its session and when it ended (None: it has not)."""
+    """A session, a scope, or a run that is over, with the labels that count for it, its session, and when it ended (None: it
+    has not).
+    """
 
     stream: Stream
     labels: tuple[str, ...]
     session: str | None
     ended_at: int | None
-    last_at: int  # what was said after the end is kept as long
+    last_at: int  # turns after the end are kept as long
 
 
 class Doomed(NamedTuple):
-    """What one rule lets go of one stream, by number, and where forks had left it when that was looked at."""
+    """The parts of one stream that a rule lets go, by number, and where forks had left it when that was looked at."""
 
     stream: Stream
     rule: Retention
@@ -68,14 +72,15 @@ class Doomed(NamedTuple):
     forks: set[int]
     events: list[int]
     whole: bool = False  # it ended, and all goes that may
+    values: Mapping[int, int] = {}  # each version that was replaced, and the event that replaced it
 
     def __bool__(self) -> bool:
-        return bool(self.checkpoints or self.turns or self.events)
+        return bool(self.seqs)
 
     @property
     def seqs(self) -> list[int]:
         """All of it."""
-        return [*self.checkpoints, *self.turns, *self.events]
+        return [*self.checkpoints, *self.turns, *self.events, *self.values]
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
@@ -93,15 +98,17 @@ def check_rules(rules: object) -> list[Retention]:
 
 
 def _check(rule: Retention, path: str) -> None:
-    if rule.checkpoints is None and rule.turns is None and not (rule.sessions or rule.runs):
-        raise Invalid(
-            "it lets nothing go", path=path, hint="say checkpoints= (how many to keep), turns=, sessions= or runs="
-        )
+    counts = (rule.checkpoints, rule.turns, rule.values, rule.emitted)
+    if all(count is None for count in counts) and not (rule.sessions or rule.runs):
+        hint = "say checkpoints= (how many to keep), turns=, values=, emitted=, sessions= or runs="
+        raise Invalid("it lets nothing go", path=path, hint=hint)
     for name in ("sessions", "runs"):
         if type(getattr(rule, name)) is not bool:
             raise Invalid("expected True or False", path=f"{path}.{name}")
     _check_count(rule.checkpoints, 1, f"{path}.checkpoints")
     _check_count(rule.turns, 0, f"{path}.turns")
+    _check_count(rule.values, 1, f"{path}.values")
+    _check_count(rule.emitted, 0, f"{path}.emitted")
     _check_count(rule.larger_than, 0, f"{path}.larger_than")
     if rule.older_than is not None:
         duration_us(rule.older_than, f"{path}.older_than")
@@ -125,7 +132,7 @@ def _is_for(rule: Retention, found: Judged) -> bool:
 
 
 def last_stream(reads: Reads) -> int:
-    """What begins after this is not judged: so judging ends."""
+    """A stream that begins after this is not judged: so judging ends."""
     return reads.query(Q.streams_last)[0][0]
 
 
@@ -137,18 +144,19 @@ def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
 
 @one_state
 def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
-    """What a rule lets go of a session or run. Reads its turns, summaries and checkpoints, not what they say."""
+    """The parts of a session or run that a rule lets go. Reads its turns, summaries and checkpoints, not what they say."""
     stream = found.stream
     nothing = Doomed(stream, rule, [], [], set(), [])
     if not _is_for(rule, found) or _is_small(reads, stream, rule):
         return nothing
+    values = _replaced(reads, stream, rule) if rule.values is not None else {}
     if _is_whole(reads, found, rule):
-        return _whole(reads, stream, rule)
+        return _whole(reads, stream, rule)._replace(values=values)
+    events = _emitted(reads, stream, rule) if rule.emitted is not None else []
     saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
     turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
-    return Doomed(
-        stream, rule, [seq for seq, _ in saved.doomed] if saved else [], turns, saved.forks if saved else forks, []
-    )
+    chosen = [seq for seq, _ in saved.doomed] if saved else []
+    return Doomed(stream, rule, chosen, turns, saved.forks if saved else forks, events, values=values)
 
 
 def _is_whole(reads: Reads, found: Judged, rule: Retention) -> bool:
@@ -188,6 +196,44 @@ def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], 
     return sorted(whole(turns, free & old)), forks
 
 
+def _replaced(reads: Reads, stream: Stream, rule: Retention) -> dict[int, int]:
+    """Old versions of values that were replaced long enough ago, each with the event that replaced it. The oldest go first, so
+    that whoever looks back meets a whole history, then nothing, then a whole one again.
+    """
+    histories: dict[str, list[tuple[int, int]]] = {}
+    for seq, at, name in _versions(reads, stream):
+        histories.setdefault(name, []).append((seq, at))
+    before, found = _before(reads, rule), dict[int, int]()
+    for history in histories.values():
+        old = history[: -(rule.values or 1)]
+        for (seq, _), (successor, replaced_at) in zip(old, history[1:], strict=False):
+            if replaced_at >= before:
+                break
+            found[seq] = successor
+    return dict(sorted(found.items()))
+
+
+def _versions(reads: Reads, stream: Stream) -> Iterator[tuple[int, int, str]]:
+    after = 0
+    while True:
+        touches = [(EVENTS, stream.id)]
+        rows = reads.query(Q.values_own, touches=touches, stream=stream.id, after=after, limit=PAGE_EVENTS)
+        for seq, at, body in rows:
+            yield seq, at, str(inline_body(body, f"{stream.name} seq {seq}").key.get("name"))
+        if len(rows) < PAGE_EVENTS:
+            return
+        after = rows[-1][0]
+
+
+def _emitted(reads: Reads, stream: Stream, rule: Retention) -> list[int]:
+    """Emitted events beyond the newest ones. What a fork shares stays."""
+    shared = max(checkpoints.forks_of(reads, stream), default=0)
+    rows = reads.query(Q.emitted_own, touches=[(EVENTS, stream.id)], stream=stream.id, after=shared)
+    emitted = [(seq, at) for seq, at, kind in rows if not is_reserved(kind)]
+    before = _before(reads, rule)
+    return [seq for seq, at in emitted[: max(0, len(emitted) - (rule.emitted or 0))] if at < before]
+
+
 def _before(reads: Reads, rule: Retention) -> int:
     return MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
 
@@ -204,7 +250,7 @@ def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:
 
 
 def size_of(reads: Reads, stream: Stream) -> int:
-    """What a session or run takes in bytes: what its events say, and the blobs that they lead to."""
+    """The bytes of a session or run: of its events, and of the blobs that they lead to."""
     named = {bytes(address) for (address,) in reads.query(Q.stream_blobs, stream=stream.id)}
     roots = [stored_address(root, "checkpoints.root") for (root,) in reads.query(Q.stream_roots, stream=stream.id)]
     said = reads.query(Q.stream_size, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
@@ -253,21 +299,21 @@ def _named_otherwise(reads: Reads, addresses: Collection[bytes], gone: set[tuple
 
 
 def united(doomed: Iterable[Doomed]) -> list[Doomed]:
-    """What several rules let go of the same stream, once."""
+    """The parts of a stream that several rules let go, once."""
     found: dict[int, Doomed] = {}
     for each in doomed:
         known = found.get(each.stream.id, each)
-        both = {
+        both: dict[str, Any] = {
             name: sorted({*getattr(known, name), *getattr(each, name)}) for name in ("checkpoints", "turns", "events")
         }
-        found[each.stream.id] = known._replace(**both)
+        found[each.stream.id] = known._replace(**both, values={**known.values, **each.values})
     return list(found.values())
 
 
 def weigh(reads: Reads, doomed: Doomed) -> Retained:
-    """What would go of a stream, with the bytes of what these events say."""
+    """The parts of a stream that would go, with the bytes of their events."""
     sizes = _sizes(reads, doomed.stream, doomed.seqs)
-    return retained(doomed.stream, doomed.checkpoints, doomed.turns, doomed.events, sum(sizes.values()))
+    return retained(doomed.stream, [chosen for _, chosen in ways(doomed)], sum(sizes.values()))
 
 
 def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
@@ -278,9 +324,10 @@ def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def retained(stream: Stream, saved: Iterable[int], turns: Iterable[int], events: Iterable[int], size: int) -> Retained:
-    """What is told of one stream."""
-    return Retained(stream.kind, stream.name, tuple(saved), tuple(turns), size, tuple(events))
+def retained(stream: Stream, taken: Sequence[Iterable[int]], size: int) -> Retained:
+    """The report about one stream. taken: in the order of `ways`."""
+    saved, turns, events, values = (tuple(sorted(seqs)) for seqs in taken)
+    return Retained(stream.kind, stream.name, saved, turns, size, events, values)
 
 
 def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:
@@ -292,7 +339,7 @@ def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:
 
 
 class Taken(NamedTuple):
-    """What one transaction took, and the bytes of what it emptied."""
+    """The result of one transaction, and the bytes of what it emptied."""
 
     seqs: list[int]
     bytes: int
@@ -310,8 +357,8 @@ def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
 def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
     """Take away turns that were chosen outside the lane, if they are still there. May be run again.
 
-    What was said since only makes them older, and a summary that stands for them stays: only a new fork makes us choose
-    again. Recorded by one event that names them.
+    New turns only make them older, and a summary that stands for them stays: only a new fork makes us choose again. Recorded by
+    one event that names them.
     """
     stream = doomed.stream
     if not _is_still_for(tx, doomed):
@@ -323,11 +370,23 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
 
 
 def take_events(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
-    """Take away emitted events and steps of something that ended. May be run again. Recorded by one event that names them."""
-    return _empty(tx, doomed.stream, seqs, {}) if _is_still_for(tx, doomed) else Taken([], 0)
+    """Take away emitted events, and steps of a run that ended. May be run again. Recorded by one event that names them."""
+    if not _is_still_for(tx, doomed):
+        return Taken([], 0)
+    shared = 0 if doomed.whole else max(checkpoints.forks_of(tx, doomed.stream), default=0)
+    return _empty(tx, doomed.stream, [seq for seq in seqs if seq > shared], {})
 
 
-def _empty(tx: Tx, stream: Stream, seqs: Sequence[int], about: dict[str, str]) -> Taken:
+def take_values(tx: Tx, doomed: Doomed, seqs: list[int]) -> Taken:
+    """Take away versions of values that were replaced. May be run again. Recorded by one event that names them, and from which
+    event on all values are known again.
+    """
+    if not _is_still_for(tx, doomed):
+        return Taken([], 0)
+    return _empty(tx, doomed.stream, seqs, {"table": ENTRIES.name, "until": max(doomed.values[seq] for seq in seqs)})
+
+
+def _empty(tx: Tx, stream: Stream, seqs: Sequence[int], about: dict[str, str | int]) -> Taken:
     sizes = _sizes(tx, stream, seqs)
     if sizes:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": sorted(sizes), **about}))
@@ -336,8 +395,11 @@ def _empty(tx: Tx, stream: Stream, seqs: Sequence[int], about: dict[str, str]) -
 
 
 def ways(doomed: Doomed) -> list[tuple[Callable[[Tx, Doomed, list[int]], Taken], list[int]]]:
-    """Which verb takes what: checkpoints, turns, other events."""
-    return [(take_checkpoints, doomed.checkpoints), (take_turns, doomed.turns), (take_events, doomed.events)]
+    """Which verb takes what: checkpoints, turns, other events, versions of values."""
+    return [
+        (take_checkpoints, doomed.checkpoints), (take_turns, doomed.turns), (take_events, doomed.events),
+        (take_values, [*doomed.values]),
+    ]  # fmt: skip
 
 
 def follow_pruning(tx: Tx, stream: Stream, came: Iterable[Event]) -> None:

@@ -1,6 +1,6 @@
 -- The statements of retention: what there is to judge, and what it takes.
 
--- streams_judged: sessions, and runs that are over, each with the labels that count for it, its session, when it ended and last changed, in pages.
+-- streams_judged: sessions, scopes, and runs that are over, each with the labels that count for it, its session, when it ended and last changed, in pages.
 SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, s.labels, s.name,
   CASE WHEN EXISTS (SELECT 1 FROM runs r WHERE r.tenant = s.tenant AND r.session = s.name AND r.ended_at IS NULL) THEN NULL
     ELSE coalesce(s.ended_at, CASE WHEN s.expires_at <= :now THEN s.expires_at END) END,
@@ -13,6 +13,9 @@ FROM streams t JOIN runs r ON r.stream = t.id
 LEFT JOIN streams st ON st.tenant = r.tenant AND st.kind = 'session' AND st.name = r.session
 LEFT JOIN sessions s ON s.stream = st.id
 WHERE r.tenant = :tenant AND r.ended_at IS NOT NULL AND t.id > :after AND t.id <= :upto
+UNION ALL
+SELECT t.id, t.uid, t.tenant, t.kind, t.name, t.parent, t.fork_seq, '[]', NULL, NULL, 0
+FROM streams t WHERE t.kind = 'scope' AND t.tenant = :tenant AND t.id > :after AND t.id <= :upto
 ORDER BY 1 LIMIT :limit
 
 -- streams_last: the last stream there is: what begins later is not judged.
@@ -28,6 +31,12 @@ SELECT seq FROM checkpoints WHERE stream = :stream ORDER BY seq
 -- rowless_own: emitted events and steps that still say something: no row comes of them.
 SELECT seq FROM events WHERE stream = :stream AND body IS NOT NULL AND (tbl = 'steps' OR (tbl = '' AND kind NOT LIKE 'log.%')) ORDER BY seq
 
+-- values_own: the changes of a stream's values that still say something, in order, in pages.
+SELECT seq, at, body FROM events WHERE stream = :stream AND tbl = 'entries' AND body IS NOT NULL AND seq > :after ORDER BY seq LIMIT :limit
+
+-- emitted_own: what was emitted in a stream and still says something, with our own notes among it, in order.
+SELECT seq, at, kind FROM events WHERE stream = :stream AND tbl = '' AND body IS NOT NULL AND seq > :after ORDER BY seq
+
 -- calls_own: the calls that turns of a stream made.
 SELECT call, seq FROM calls WHERE stream = :stream
 
@@ -42,7 +51,7 @@ WHERE stream = :stream AND body IS NOT NULL AND seq IN (SELECT value FROM json_e
 SELECT seq, length(body) FROM events WHERE stream = :stream AND body IS NOT NULL
   AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
 
--- stream_size: what all events of a stream say, in bytes.
+-- stream_size: the bytes of all events of a stream.
 SELECT CAST(coalesce(sum(length(body)), 0) AS BIGINT) FROM events WHERE stream = :stream
 
 -- stream_blobs: the blobs that events of a stream name.
@@ -54,7 +63,7 @@ SELECT DISTINCT root FROM checkpoints WHERE stream = :stream
 -- roots_named: every checkpoint of a tenant and its root.
 SELECT c.stream, c.seq, c.root FROM checkpoints c JOIN streams s ON s.id = c.stream WHERE s.tenant = :tenant
 
--- blobs_named: what these events (a JSON list of numbers) of a stream name.
+-- blobs_named: the blobs that these events (a JSON list of numbers) of a stream name.
 SELECT DISTINCT address FROM blob_refs WHERE stream = :stream AND seq IN (SELECT value FROM json_each(:seqs))
 
 -- blobs_named @postgres: lists come in by another function.
@@ -75,7 +84,7 @@ UNION ALL
 SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
   AND p.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
 
--- blobs_size: what these blobs (a JSON list in hex) hold: how many there are, and their bytes.
+-- blobs_size: the size of these blobs (a JSON list in hex): how many there are, and their bytes.
 SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs
 WHERE tenant = :tenant AND address IN (SELECT unhex(value) FROM json_each(:addresses))
 

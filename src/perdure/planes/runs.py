@@ -7,7 +7,7 @@
              └── met, woken ── waiting ◀── wait                        ▼
                                                                      ready
 
-Who has a run is in `leasing`. What it did is its journal: `steps`, `waits` and, above, the ledger of effects. Callers: the
+The holder of a run is in `leasing`. Its journal is in `steps`, `waits` and, above, the ledger of effects. Callers: the
 handles and the worker.
 """
 
@@ -53,7 +53,7 @@ UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
 class Wanted(NamedTuple):
-    """What a run is started with."""
+    """The arguments with which a run is started."""
 
     agent: str
     args: Any
@@ -165,14 +165,14 @@ def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
 
 
 def release(tx: Tx, stream: Stream) -> None:
-    """Give a run back that can go on at once, elsewhere."""
+    """Give a run back that can continue at once, elsewhere."""
     _give_up(tx, stream, "run.released", READY, wake_at=tx.now)
 
 
 def park(
     tx: Tx, stream: Stream, reason: str, why: str, facts: Mapping[str, Any] | None = None, program: str | None = None
 ) -> None:
-    """The machine must not go on by itself. The reason is a short code; `why` and the facts are for people.
+    """The machine must not continue by itself. The reason is a short code; `why` and the facts are for people.
 
     program: the one that did what is recorded, if another was tried with it: the run stays its own, and can be pinned to it.
     """
@@ -236,7 +236,7 @@ def call_off(tx: Tx, stream: Stream) -> None:
 def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
     """Let a waiting or parked run be looked at again.
 
-    vouched: the store's epoch, if somebody says that up to here all that it did outside is recorded: it is trusted again.
+    vouched: the store's epoch, if somebody says that up to here all its external calls are recorded: it is trusted again.
     """
     check_here(tx, stream)
     _reopen(
@@ -249,7 +249,7 @@ def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """Let a parked run go on. The one way to take one back that was handed over: only if it was adopted nowhere."""
+    """Let a parked run continue. The one way to take one back that was handed over: only if it was adopted nowhere."""
     _reopen(tx, stream, "run.unparked", {PARKED})
 
 
@@ -270,7 +270,7 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
 
 
 def check_here(reads: Reads, stream: Stream) -> None:
-    """Conflict for a run that was handed over, and for a copy: another goes on with it, and it must not go on twice (P3)."""
+    """Conflict for a run that was handed over, and for a copy: another continues it, and it must not continue twice (P3)."""
     if was_moved(reads, stream):
         reason = row_of(reads, stream)["reason"]
         hint = elsewhere.ways_on(stream.name, reason)
@@ -278,7 +278,7 @@ def check_here(reads: Reads, stream: Stream) -> None:
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
-    """Whether a run may go on elsewhere: it was handed over and not taken back, or is a copy that nobody let go on here."""
+    """Whether a run may continue elsewhere: it was handed over and not taken back, or is a copy that nobody let continue here."""
     row = row_of(reads, stream)
     return row["status"] == PARKED and row["reason"] in elsewhere.AWAY
 
@@ -333,7 +333,7 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
 
 
 def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
-    """What a run was given (4), or what became of it (5)."""
+    """The input of a run (4), or its outcome (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
     where = f"run {stream.name}"
     return stored_fields(doc_of(reads, rows[0][column], where), where) if rows else {}
@@ -346,35 +346,40 @@ def runs_of_store(
     agent: str | None = None,
     session: str | None = None,
     parent: str | None = None,
+    errors: bool = False,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[tuple[Stream, RunRecord]]:
-    """The runs of this tenant, newest first, each with its stream."""
+    """The runs of this tenant, newest first, each with its stream. errors: those that failed or are parked, the last trouble
+    first: span and order are of when a run went wrong, which may be long after it began.
+    """
     listing = Listing(reads, limit, after, since, until, one_each=True)
     rows = reads.query(
-        Q.runs_of_store,
+        Q.runs_gone_wrong if errors else Q.runs_of_store,
         **listing.asked,
         status=None if status is None else check_one_of(RunStatus, status, "status").value,
         agent=None if agent is None else check_name(agent, "agent"),
         session=None if session is None else check_name(session, "session"),
         run=None if parent is None else check_name(parent, "run"),
     )
+    if errors:
+        return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), len(SHOWN))
     return listing.page(rows, partial(_record, reads), SHOWN.index("created_at"))
 
 
 SHOWN = (
     "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
     "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
-    "reason", "abandoned",
+    "reason", "abandoned", "outcome_at",
 )  # fmt: skip
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
-     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned) = row  # fmt: skip
+     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at) = row  # fmt: skip
     where = f"run {stream.name}"
     doc = stored_fields(doc_of(reads, given, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -387,5 +392,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
         program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
         stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
-        stored_as(str, became.get("hint", ""), "hint", where),
+        stored_as(str, became.get("hint", ""), "hint", where), stored_instant_or_none(outcome_at, where),
     )  # fmt: skip

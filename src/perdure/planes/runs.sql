@@ -4,7 +4,7 @@
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END
+    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at
 FROM runs r
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
@@ -24,7 +24,7 @@ SELECT name FROM streams WHERE tenant = :tenant AND kind = 'run' AND name >= :lo
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r
 JOIN streams s ON s.id = r.stream
@@ -39,3 +39,24 @@ WHERE r.tenant = :tenant
   AND r.created_at < :until --? until
   AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
 ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit
+
+-- runs_gone_wrong: the runs of a tenant that failed or are parked, the last trouble first; one that came parked is as old as itself.
+SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
+  r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
+  CASE WHEN r.status = 'running' AND NOT EXISTS (
+    SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, coalesce(o.at, r.created_at),
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM runs r
+JOIN streams s ON s.id = r.stream
+LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
+LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
+WHERE r.tenant = :tenant
+  AND r.status IN ('failed', 'parked')
+  AND r.status = :status --? status
+  AND r.agent = :agent --? agent
+  AND r.session = :session --? session
+  AND r.parent = :run --? run
+  AND coalesce(o.at, r.created_at) >= :since --? since
+  AND coalesce(o.at, r.created_at) < :until --? until
+  AND (coalesce(o.at, r.created_at), r.stream) < (:after_at, :after_stream) --? after_at
+ORDER BY coalesce(o.at, r.created_at) DESC, r.stream DESC LIMIT :limit

@@ -1,7 +1,7 @@
 """Snapshots: a read verb that asks more than once sees one state of the store all the while (P9).
 
 Verbs that answer with a single query need none, and pay for none. Inside a transaction nothing is begun: a
-transaction that reads and then writes is run again if what it read has moved. Who uses it: the planes.
+transaction that reads and then writes is run again if what it read has moved. The planes use it.
 """
 
 from __future__ import annotations

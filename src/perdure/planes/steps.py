@@ -1,4 +1,4 @@
-"""Steps: what a run called without changing anything outside, and what each gave. One event each, and no row. Keeps P8, P13.
+"""Steps: calls of a run that change nothing in the world, and their results. One event each, and no row. Keeps P8, P13.
 
 Callers: the handles, and whoever reads a journal.
 """
@@ -48,7 +48,7 @@ def noting(
     tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[Concatenate[Tx, Stream, P], T],
     *args: P.args, **kwargs: P.kwargs,
 ) -> T:  # fmt: skip
-    """A verb after some steps, in one commit: steps that failed are recorded when the program goes on."""
+    """A verb after some steps, in one commit: steps that failed are recorded when the program continues."""
     for doc in docs:
         done(tx, stream, doc)
     return verb(tx, stream, *args, **kwargs)
@@ -64,7 +64,7 @@ def document(
     *,
     brief: bool = False,
 ) -> Any:
-    """What a step keeps. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    """The document of a step. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
     if error is not None:
         became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
     else:
@@ -87,7 +87,7 @@ def redo(tx: Tx, stream: Stream, place: str) -> None:
 
 
 def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
-    """What the program cancelled after an event is done anew, because what made it do so is done anew, too."""
+    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too."""
     for each in steps(tx, stream, after):
         if each.name == INTERRUPTED:
             tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
@@ -156,7 +156,7 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
 
 
 def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
-    """What the model of a step was given: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
+    """The input of the model of a step: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
     where = f"run {stream.name} step {check_seq(seq, 'seq')}"
     rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
     found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None

@@ -1,7 +1,7 @@
 """Reading columns back: what stands in a row may have been altered, so every reading is checked (P6, P15).
 
-Planes turn columns into records with these and nothing else. What cannot have been written by us is Damaged,
-with the path of where it stands; a foreign exception never gets out.
+Planes turn columns into records with these and nothing else. Data that we cannot have written is Damaged, with the path of where
+it stands; a foreign exception never gets out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stored_names(column: str, path: str) -> tuple[str, ...]:
     try:
         return _decode_names(column)
     except (msgspec.DecodeError, TypeError, UnicodeError) as error:
-        raise Damaged(f"what is stored is no list of names: {error}", path=path) from None
+        raise Damaged(f"the stored data is no list of names: {error}", path=path) from None
 
 
 def stored_numbers(column: str, path: str) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ def stored_numbers(column: str, path: str) -> tuple[int, ...]:
     try:
         return _decode_numbers(column)
     except (msgspec.DecodeError, TypeError, UnicodeError) as error:
-        raise Damaged(f"what is stored is no list of numbers: {error}", path=path) from None
+        raise Damaged(f"the stored data is no list of numbers: {error}", path=path) from None
 
 
 def stored_address(column: str, path: str) -> bytes:
@@ -46,7 +46,7 @@ def stored_address(column: str, path: str) -> bytes:
     try:
         return bytes.fromhex(column)
     except (ValueError, TypeError):
-        raise Damaged("what is stored is no address", path=path) from None
+        raise Damaged("the stored data is no address", path=path) from None
 
 
 def stored_instant(column: int, path: str) -> datetime:
@@ -54,11 +54,11 @@ def stored_instant(column: int, path: str) -> datetime:
     try:
         return to_datetime(column)
     except TypeError:
-        raise Damaged("what is stored is no instant", path=path) from None
+        raise Damaged("the stored data is no instant", path=path) from None
 
 
 def stored_instant_or_none(column: int | None, path: str) -> datetime | None:
-    """The same for one that may be empty."""
+    """An instant that may be empty."""
     return None if column is None else stored_instant(column, path)
 
 
@@ -67,7 +67,7 @@ def stored_state(states: type[E], column: str, path: str) -> E:
     try:
         return states(column)
     except ValueError:
-        raise Damaged(f"what is stored is no {states.__name__.lower()}", path=path) from None
+        raise Damaged(f"the stored data is no {states.__name__.lower()}", path=path) from None
 
 
 def stored_fields(doc: Any, path: str) -> dict[str, Any]:
@@ -84,4 +84,4 @@ def stored_as(kind: Any, tree: Any, what: str, path: str) -> Any:
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise Damaged(f"what is stored is no {what}: {error}", path=path) from None
+        raise Damaged(f"the stored data is no {what}: {error}", path=path) from None

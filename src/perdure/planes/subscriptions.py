@@ -2,8 +2,8 @@
 
 A batch is leased to one consumer: what is not acknowledged within its lease, or is given back, is delivered again, with
 a count. So delivery is at least once. A subscription has as many batches under way as it has consumers; with one, the
-default, events come in the order of the feed. What it wants (kinds, stream) belongs to its name, not to a consumer:
-else one would acknowledge what another waits for. Positions are ephemeral state: they are neither moved nor verified.
+default, events come in the order of the feed. Its filter (kinds, stream) belongs to its name, not to a consumer: else one would
+acknowledge what another waits for. Positions are ephemeral state: they are neither moved nor verified.
 Callers: the handles. Keeps P7 (a stale acknowledgement moves nothing), P11, P15.
 """
 
@@ -49,7 +49,7 @@ class Underway(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a subscription wants, what is under way, and the last tokens that were acknowledged."""
+    """The filter of a subscription, what is under way, and the last tokens that were acknowledged."""
 
     kinds: tuple[str, ...] = ()
     stream: int | None = None
@@ -59,7 +59,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def sieve(self) -> Sieve:
-        """What the feed is asked for."""
+        """The filter for the feed."""
         return Sieve(json.dumps(self.kinds) if self.kinds else None, self.stream)
 
     def is_full(self, now: int) -> bool:
@@ -303,7 +303,7 @@ def _decoded(column: str) -> State:
         return _decode(column)
     except (msgspec.DecodeError, TypeError, UnicodeError) as error:
         hint = "cancel() the subscription and begin it anew"
-        raise Damaged(f"what is stored is no state of a subscription: {error}", path="about", hint=hint) from None
+        raise Damaged(f"the stored data is no state of a subscription: {error}", path="about", hint=hint) from None
 
 
 def _put(tx: Tx, name: str, token: int, at: Position, state: State) -> None:

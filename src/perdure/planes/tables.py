@@ -16,7 +16,8 @@ _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 
 SESSIONS = Table(
     "sessions", _R, (),
-    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin"),
+    ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin",
+     "archived_at"),
     tenant=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
 TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
@@ -32,7 +33,9 @@ DECISIONS = Table(
     ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-ENTRIES = Table("entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",))
+ENTRIES = Table(
+    "entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",), says_all=True
+)
 LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
 CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
 ARTIFACTS = Table(
@@ -67,6 +70,7 @@ MEMORIES = Table(
      "superseded_by", "doc_seq", "note_seq"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
+CHECKS = Table("checks", _R, ("thing", "name"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
 CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
@@ -82,6 +86,7 @@ SUBSCRIPTIONS = Table(
 BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenant=True, streamed=False)
 FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
 MEMORY_USES = Table("memory_uses", _E, ("memory",), ("uses", "used_at"))
+BOOTS = Table("boots", _E, ("number",), ("made_at", "manifest"))
 
 # The index of what was said (planes/memory/index). Ephemeral, for it is made later; triggers write all but the first two.
 TEXTS = Table(
@@ -97,9 +102,9 @@ SHELVES = Table("shelves", _E, ("shelf",), ("texts", "words", "shorts"), tenant=
 
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
-    SIGNALS, MEMORIES, REFS, BLOB_REFS, CALLS, TAGS,
+    SIGNALS, MEMORIES, CHECKS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
-    MEMORY_USES, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES,
+    MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES,
 )  # fmt: skip
 RECORDED: dict[str, Table] = declare((*ALL, STEPS))
 

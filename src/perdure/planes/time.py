@@ -22,7 +22,7 @@ from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
 from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
-from perdure.planes import imported, presence, restate
+from perdure.planes import imported, presence, restate, values
 from perdure.planes.documents import body_of
 from perdure.planes.lineage import ancestry
 from perdure.planes.snapshots import one_state
@@ -115,7 +115,7 @@ def _checked_seq(last: int, seq: int | None, path: str) -> int:
 
 
 def _past_instant(reads: Reads, stream: Stream, moment: Moment, path: str) -> int:
-    """What a moment shows must stay as it is: none that is still to come. The store's clock decides; an event that was
+    """A moment must show the same for ever: none that is still to come. The store's clock decides; an event that was
     written by a clock that was ahead of it has its instant all the same.
     """
     now = store_now(reads)
@@ -182,13 +182,13 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
 
 
 def now_in(reads: Reads, stream: Stream, core: Core) -> View:
-    """The same of now: a copy in which anything can be tried."""
+    """The present: a copy in which anything can be tried."""
     last = _event(reads, stream, _last(reads, stream)).at
     return view(reads, stream, to_datetime(max(last, store_now(reads))), core)
 
 
 def _hold_on(tx: Tx) -> None:
-    """Who held something then holds it, as long as time stands still: whether he was dead by then is not in the log."""
+    """A holder of something then holds it, as long as time stands still: whether it was dead by then is not in the log."""
     for (holder,) in tx.query(Q.holders_named):
         presence.touch_holder(tx, holder)
 
@@ -220,6 +220,7 @@ def _session_row(reads: Reads, stream: Stream) -> Row | None:
 def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
     """Fold what a fork has to restate. A read: only a prune changes history, and `fork` looks whether one did."""
     then = point(reads, stream, moment)
+    values.refuse_pruned(reads, then.stream, then.seq)
     state = Fold(RECORDED)
     for event in _mutable_events(reads, then):
         state.add(event)
@@ -254,7 +255,7 @@ def _mutable_events(reads: Reads, then: Point) -> Iterator[Event]:
 
 
 def _without_claim(table: Table, row: Row) -> Row:
-    """Nobody holds anything in a fork; what was under way outside, or asked, is the parent's to carry on (P3)."""
+    """Nobody holds anything in a fork; an effect under way, or a question, is the parent's to carry on (P3)."""
     if table is TASKS and row["status"] == "doing":
         return row | {"status": "todo", "holder": None, "claimed_by": None, "claim_expires_at": None}
     if table is EFFECTS and row["state"] in OPEN_EFFECTS:
@@ -265,7 +266,7 @@ def _without_claim(table: Table, row: Row) -> Row:
 
 
 def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
-    """Begin a session that goes on from a point of another one. Conflict when the name is taken.
+    """Begin a session that continues from a point of another one. Conflict when the name is taken.
 
     The parent is locked: a prune was before this fork, and it is planned anew, or sees it. So a fork from now has its
     newest checkpoints.
@@ -293,7 +294,7 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
 
 
 def _going_on(session: Row) -> Row:
-    """A session that had ended goes on in its fork."""
+    """A session that had ended continues in its fork."""
     return {"status": "active", "ended_at": None} if session["ended_at"] is not None else {}
 
 

@@ -3,14 +3,14 @@
 -- events_last_not_after: the last event of a stream, up to a sequence number, that is not after an instant.
 SELECT max(seq) FROM events WHERE stream = :stream AND seq <= :upto AND at <= :at
 
--- events_of_mutable_rows: what a fork must restate comes from these; turns, checkpoints and artifacts are left where they are.
+-- events_of_mutable_rows: a fork restates from these; turns, checkpoints and artifacts are left where they are.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto AND tbl IN ('sessions', 'entries', 'tasks', 'decisions', 'effects', 'waits',
-  'memories')
+  'memories', 'checks')
 ORDER BY seq LIMIT :limit
 
 -- events_emptied: how many events of a stream, up to a sequence number, have lost their bodies.
 SELECT count(*) FROM events WHERE stream = :stream AND seq <= :upto AND body IS NULL
 
--- holders_named: who holds a task or a run.
+-- holders_named: the holders of tasks and runs.
 SELECT holder FROM tasks WHERE holder IS NOT NULL UNION SELECT holder FROM runs WHERE holder IS NOT NULL

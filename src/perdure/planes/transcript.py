@@ -99,7 +99,8 @@ def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
 
 def _heading(cover: Cover) -> str:
     turns = f"turns {cover.first_seq} to {cover.last_seq}"
-    return f"Summary of what was said before ({turns}):\n{_filled(cover.text)}"
+    names = f"\nAlso named there: {', '.join(cover.keys)}" if cover.keys else ""
+    return f"Summary of what was said before ({turns}):\n{_filled(cover.text)}{names}"
 
 
 def _filled(text: str) -> str:
@@ -306,7 +307,8 @@ def _trim_end(blocks: list[dict[str, Any]]) -> None:
 
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file"})
 _ANTHROPIC_PARTS = frozenset({"image", "document"})
-_ANTHROPIC_THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}  # and what makes the provider believe them
+# A thought, and the field that makes the provider believe it.
+_ANTHROPIC_THOUGHTS = {"thinking": "signature", "redacted_thinking": "data"}
 _NONE: frozenset[str] = frozenset()
 _PARTS = frozenset({"text", "refusal", "tool_use", "tool_result"}) | (
     _OPENAI_PARTS | _ANTHROPIC_PARTS | _ANTHROPIC_THOUGHTS.keys()

@@ -78,12 +78,12 @@ def say(
 
 
 def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
-    """What a model answered: the turn that made these very calls, under whatever key it was said, or else a new one."""
+    """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one."""
     said = _made_by(tx, stream, calls[0].id) if calls else None
     if said is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls)
     fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
-    hint = "to go on: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
+    hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
 
 
@@ -225,7 +225,7 @@ def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) 
 
 
 def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
-    """The same, newest first."""
+    """The rows, newest first."""
     found: list[_Row] = []
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
@@ -272,8 +272,8 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
 
 
 def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
-    """What a statement over a lineage looks at: also the rows of the streams, which may be new in this
-    transaction. Older parents are written before their forks are.
+    """The tables that a statement over a lineage looks at: also the rows of the streams, which may be new in this transaction.
+    Older parents are written before their forks are.
     """
     own = (table, stream.id)
     return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
@@ -333,7 +333,7 @@ def pending(reads: Reads, stream: Stream) -> Pending | None:
 
 
 def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
-    """The same by the turns that are left, whatever went."""
+    """The open end by the turns that are left, whatever went."""
     return _pending_among(reads, stream, _newest(reads, stream))
 
 
@@ -355,7 +355,7 @@ def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
     for span in segments(reads, stream):
         if span.last > first:
             refuse_gone(
-                reads, stream, _above(span, first), "pending", "turns() gives those that are left; go on from there"
+                reads, stream, _above(span, first), "pending", "turns() gives those that are left; continue from there"
             )
 
 

@@ -1,30 +1,34 @@
 """Values: names with versions, per session and per scope. The plane of `set get entry update unset entries`.
 
-A row is never deleted: a name that was deleted or has expired goes on counting its versions, so that a
+A row is never deleted: a name that was deleted or has expired keeps counting its versions, so that a
 version once seen never stands for another value. Reading and deciding inside one verb is the compare-and-set,
 because streams are serial. Keeps P5, P9, P10.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from perdure.errors import Conflict, Invalid
+from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_page, check_text
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
+from perdure.planes.checks import Thing
+from perdure.planes.checks import put as put_checks
 from perdure.planes.documents import doc_of, stored_value
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, deadline
-from perdure.planes.stored import stored_instant, stored_instant_or_none
+from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none
 from perdure.planes.tables import ENTRIES
+from perdure.stores.past import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.planes", "values.sql")
 
@@ -57,9 +61,19 @@ def find_scope(reads: Reads, name: str) -> Stream | None:
 
 
 def put(
-    tx: Tx, stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None
+    tx: Tx,
+    stream: Stream,
+    name: str,
+    value: Any,
+    *,
+    expect: int | None = None,
+    ttl: Duration | None = None,
+    checks: Iterable[object] = (),
 ) -> Entry:
-    """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict."""
+    """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict.
+
+    checks: on what this version of it rests.
+    """
     check_name(name, "name")
     plain = to_plain(value, "value")
     row = _checked(tx, stream, name, expect)
@@ -68,12 +82,13 @@ def put(
     columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0}
     op = Op.SET if row else Op.INSERT
     tx.record(Change("value.set", stream, ENTRIES, op, {"name": name}, columns, plain, mark="seq"))
+    put_checks(tx, stream, Thing.VALUE, name, checks, version)
     ends = None if expires_at is None else to_datetime(expires_at)
     return Entry(name, value, version, to_datetime(tx.now), timedelta(0), ends, tx.actor)
 
 
 def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> bool:
-    """Let a value go; whether there was one. Its versions go on counting."""
+    """Let a value go; whether there was one. Its versions are counted further."""
     check_name(name, "name")
     row = _checked(tx, stream, name, expect)
     if row is None or not _is_live(tx, row):
@@ -113,8 +128,11 @@ def _refuse(tx: Tx, stream: Stream, name: str, expect: int) -> None:
 
 
 def entry(reads: Reads, stream: Stream, name: str) -> Entry | None:
-    """The value of a name with its version and age; None if it is not there or has expired."""
+    """The value of a name with its version and age; None if it is not there or has expired. NotFound at a moment of the past
+    whose values were pruned.
+    """
     check_name(name, "name")
+    refuse_pruned(reads, stream)
     rows = reads.query(Q.entry_get, touches=[(ENTRIES, stream.id)], stream=stream.id, name=name)
     return _entry(reads, stream, rows[0]) if rows else None
 
@@ -122,7 +140,8 @@ def entry(reads: Reads, stream: Stream, name: str) -> Entry | None:
 def entries(
     reads: Reads, stream: Stream, *, prefix: str | None = None, limit: int = 100, after: str | None = None
 ) -> Page[Entry]:
-    """The values whose name begins with exactly `prefix`, by name (in the order of their UTF-8 bytes)."""
+    """The values whose name begins with exactly `prefix`, by name (in the order of their UTF-8 bytes). NotFound as `entry`."""
+    refuse_pruned(reads, stream)
     start_with = "" if prefix is None else check_text(prefix, "prefix")
     start = None if after is None else check_name(after, "after")
     count = check_page(limit)
@@ -146,6 +165,45 @@ def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
     updated = stored_instant(updated_at, where)
     age = timedelta(microseconds=max(0, now - updated_at))
     return Entry(name, value, version, updated, age, stored_instant_or_none(expires_at, where), actor)
+
+
+def refuse_pruned(reads: Reads, stream: Stream, last: int | None = None) -> None:
+    """NotFound when values that stood at a moment of the past were pruned after it (planes/retain): which, nobody can tell.
+
+    last: the event of that moment; None: what `reads` sees, if that is the past.
+    """
+    if last is None and not isinstance(reads, PastReader):
+        return
+    seen: int = reads.query(LOG.stream_head, stream=stream.id)[0][0] if last is None else last
+    first = reads.query(Q.entries_emptied, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+    if first is None or first > seen:
+        return
+    for each in _prunings(reads, stream, seen):
+        if min(each.emptied, default=each.until) <= seen < each.until:
+            message = f"values that stood at event {seen} were pruned by event {each.by}"
+            raise NotFound(message, path=f"{stream.kind} {stream.name}", hint=f"look at event {each.until} or later")
+
+
+class _Pruning(NamedTuple):
+    """An event that took versions of values away: itself, what it took, and from which event on all values are known again."""
+
+    by: int
+    emptied: list[int]
+    until: int
+
+
+def _prunings(reads: Reads, stream: Stream, after: int) -> list[_Pruning]:
+    """What took versions of values away after an event."""
+    if isinstance(reads, PastReader):
+        return reads.beyond(lambda origin: _prunings(origin, stream, after))
+    found: list[_Pruning] = []
+    for by, body in reads.query(Q.prunings_of_values, uid=stream.uid, after=after):
+        where = f"{stream.name} seq {by}"
+        doc = stored_fields(doc_of(reads, body, where), where)
+        if doc.get("table") == ENTRIES.name and "until" in doc:
+            emptied = stored_as(list[int], doc.get("emptied"), "list of events", where)
+            found.append(_Pruning(by, emptied, stored_as(int, doc["until"], "event", where)))
+    return found
 
 
 def after_prefix(prefix: str) -> str | None:

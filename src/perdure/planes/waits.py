@@ -4,7 +4,7 @@
       ├──── its time is over ──▶ expired (with its default)
       └──── withdrawn (the run was cancelled, the effect was withdrawn)
 
-Expiry is a predicate on the store's clock; the run itself records it when it goes on. Asks and approvals are waits for
+Expiry is a predicate on the store's clock; the run itself records it when it continues. Asks and approvals are waits for
 people: an answer names who gave it, and is taken once. Callers: the handles.
 """
 
@@ -47,7 +47,7 @@ YES, NO = "approve", "refuse"
 
 
 def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict[str, Any]:
-    """What a person is asked. Invalid names what is wrong."""
+    """The question to a person. Invalid names what is wrong."""
     return {
         "question": check_question(question, "question"), "choices": list(_choices(choices)),
         "default": to_plain(default, "default", kept=True), "detail": to_plain(detail, "detail", kept=True),
@@ -69,7 +69,7 @@ def open_and_take(tx: Tx, stream: Stream, name: str, place: str, timeout: Durati
 
 
 def open_for_signal(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
-    """Begin to wait for a signal. What has come already is left to whoever's turn it is."""
+    """Begin to wait for a signal. A signal that has come already is left to the wait whose turn it is."""
     return open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
 
 
@@ -104,7 +104,7 @@ def _subject(kind: WaitKind) -> str:
 
 
 def meet(tx: Tx, stream: Stream, seq: int, answer: Any, by: str) -> WaitRecord:
-    """What was waited for has come. Conflict if the wait is over already."""
+    """The awaited thing has come. Conflict if the wait is over already."""
     return _end(tx, stream, seq, WaitState.MET, answer, by)
 
 
@@ -131,7 +131,7 @@ def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: st
 
 
 def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
-    """A person's answer, once; the run that asked may go on. Conflict if the ask is over; Invalid if it is no choice."""
+    """A person's answer, once; the run that asked may continue. Conflict if the ask is over; Invalid if it is no choice."""
     check_name(by, "by")
     found = wait(tx, stream, seq)
     if found.kind not in PEOPLE:
@@ -261,7 +261,7 @@ def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: E
 
 
 def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
-    """What a parent hears of the end of its child."""
+    """The word that a parent hears of the end of its child."""
     if error is None:
         return {"status": status.value, "result": result}
     return {"status": status.value, "error": [error.code, error.message]}
@@ -279,7 +279,7 @@ def wait(reads: Reads, stream: Stream, seq: int) -> WaitRecord:
 
 
 def waiting(reads: Reads, stream: Stream, *, kind: WaitKind | None = None, name: str | None = None) -> list[WaitRecord]:
-    """What a run waits for now."""
+    """The open waits of a run."""
     return _waits(reads, stream, open=1, kind=None if kind is None else kind.value, name=name)
 
 
@@ -322,8 +322,8 @@ def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
 
 @one_state
 def asks(reads: Reads, *, state: str | None = "open", limit: int = 100, after: str | None = None) -> Page[WaitRecord]:
-    """What people are asked, newest first. What can be met no longer is not open: one whose time is over is expired, whether
-    or not its run has recorded that, and one whose run is elsewhere is not listed.
+    """The questions to people, newest first. An ask that can no longer be met is not open: one whose time is over is expired,
+    whether or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
     count = check_page(limit)
     found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, count + 1, after)]

@@ -1,4 +1,4 @@
--- What runs wait for: people, times, signals, other runs.
+-- The waits of runs: for people, times, signals, other runs.
 
 -- wait_get: one wait with its question and its answer.
 SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body
@@ -14,7 +14,7 @@ WHERE w.stream = :stream
   AND w.name = :name --? name
 ORDER BY w.seq
 
--- waits_of_store: what a tenant's runs wait for, newest first; not what a run waits for elsewhere, which nobody can meet here.
+-- waits_of_store: waits of a tenant's runs, newest first; not those of a run elsewhere, which nobody can meet here.
 SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM waits w

@@ -36,6 +36,8 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_
 from perdure.model.records.work import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import presence
+from perdure.planes.checks import Thing
+from perdure.planes.checks import put as put_checks
 from perdure.planes.documents import body_of, doc_of, stored_value
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
@@ -96,8 +98,9 @@ def add(
     labels: Iterable[str] = (),
     detail: Any = None,
     key: str | None = None,
+    checks: Iterable[object] = (),
 ) -> TaskRecord:
-    """Write a task down, or with a key that was used before, give the task that stands under it."""
+    """Write a task down, or with a key that was used before, give the task that stands under it. checks: on what it rests."""
     check_name(title, "title")
     doc = None if detail is None else {"detail": to_plain(detail, "detail")}
     columns: dict[str, Any] = {
@@ -117,6 +120,7 @@ def add(
     columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
+    put_checks(tx, stream, Thing.TASK, seq, checks)
     return TaskRecord(
         seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
         from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,
@@ -294,7 +298,7 @@ def edit(
 
 
 def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
-    """Whoever claimed a task must still hold it; whoever did not must not move it while somebody does."""
+    """A caller that claimed a task must still hold it; any other must not move it while somebody does."""
     if token is not None and (found.status is not DOING or found.token != token):
         raise Stale(f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status)
     if token is None and found.status is DOING and not found.abandoned and not anybody:
@@ -326,7 +330,7 @@ def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
 
 @one_state
 def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> list[TaskRecord]:
-    """What can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
+    """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []
     dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
@@ -346,7 +350,7 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
 
 
 def _claimers(reads: Reads, stream: Stream) -> list[str]:
-    """Who has claimed tasks of a session, dead or alive."""
+    """The claimers of tasks of a session, dead or alive."""
     return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
 
 

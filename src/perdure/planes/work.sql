@@ -1,4 +1,4 @@
--- Tasks: what is to be done, what it waits for, and who is at it.
+-- Tasks: tasks, the tasks that they need, and their claimers.
 -- A claim is void when its time is over or its holder's heartbeat has lapsed: that is what the CASE says. A holder who is
 -- proved to be dead is told apart by who asks (`dead`: |holder|holder|).
 
@@ -15,7 +15,7 @@ WHERE t.stream = :stream AND t.seq = :seq
 -- task_by_key: the number of the task under a key.
 SELECT seq FROM tasks WHERE stream = :stream AND key = :key
 
--- task_made: what a task was written down with.
+-- task_made: the document of a new task.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq AND tbl = 'tasks'
 
 -- tasks_ready: tasks of one status whose needs are all done, most urgent first; of claims, only void ones.
@@ -36,7 +36,7 @@ ORDER BY
   g.priority DESC, g.id, --? label
   t.priority DESC, t.seq LIMIT :limit
 
--- task_claimers: who has claimed tasks of a session.
+-- task_claimers: the claimers of tasks of a session.
 SELECT DISTINCT holder FROM tasks
 WHERE stream = :stream AND status = 'doing' AND status IN ('todo', 'doing', 'blocked')
 
@@ -93,11 +93,11 @@ ORDER BY
   g.at DESC, g.stream DESC, g.id DESC, --? label
   t.at DESC, t.stream DESC, t.seq DESC LIMIT :limit
 
--- needs_unmet: what a task still waits for.
+-- needs_unmet: the tasks that a task still waits for.
 SELECT d.seq, d.status FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
 WHERE w.stream = :stream AND w.task = :seq AND d.status <> 'done' ORDER BY d.seq
 
--- needs_behind: who needs whom, of all that a task waits for, near or far.
+-- needs_behind: the needs of all that a task waits for, near or far.
 WITH RECURSIVE behind (task) AS (
   SELECT CAST(:seq AS BIGINT)
   UNION SELECT w.needs FROM behind b JOIN task_needs w ON w.stream = :stream AND w.task = b.task)

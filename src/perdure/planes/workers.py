@@ -1,6 +1,6 @@
 """Workers: what they can take, who they are, and the tree of who runs what. Keeps P13, P15.
 
-Taking itself is `leasing.claim`: what is found here is only a hint, and the claim decides. Whoever's process died is a
+Taking itself is `leasing.claim`: what is found here is only a hint, and the claim decides. A run whose process died is a
 *suspect* (it may have killed it) and is listed apart: suspects run one to a process. Callers: the handles of workers.
 """
 
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a worker sees: what it can take, suspects, and when (microseconds from now) the next waiting run is due.
+    """A worker's view: the runs that it can take, suspects, and when (microseconds from now) the next waiting run is due.
 
     introduced: whether it is still written down. Others forget who gave no sign of life; it may have been only stopped.
     held: how many runs it has.
@@ -64,14 +64,14 @@ class Look(NamedTuple):
 
 
 class Drivable(NamedTuple):
-    """What a worker can drive: the names of its agents and the digests of their programs."""
+    """The abilities of a worker: the names of its agents and the digests of their programs."""
 
     agents: str
     programs: str
 
 
 def drivable(agents: Iterable[str], programs: Iterable[str]) -> Drivable:
-    """What can be driven, as the statements take it."""
+    """The abilities, as the statements take them."""
     return Drivable(_listed(agents), _listed(programs))
 
 
@@ -83,7 +83,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> Look:
-    """What there is to do for a worker. Only a hint: `leasing.claim` decides. limit: 0 when it has no room."""
+    """The work for a worker. Only a hint: `leasing.claim` decides. limit: 0 when it has no room."""
     takeable = [*_takeable(reads, what, limit)] if limit else []
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
     void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]
@@ -144,7 +144,7 @@ def leave(tx: Tx, holder: str) -> None:
 
 
 def tree(reads: Reads, is_dead: IsDead) -> WorkersRecord:
-    """Who lives, who runs what since when, and what waits for somebody to take it."""
+    """The living workers, who runs what since when, and what waits for somebody to take it."""
     now_us = store_now(reads)
     held: dict[str, list[HeldRecord]] = {}
     for row in reads.query(Q.runs_running, tenant=reads.tenant, limit=ROWS_MAX):
@@ -203,7 +203,7 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
     try:
         said = msgspec.json.decode(about, type=About)
     except msgspec.DecodeError as error:
-        raise Damaged(f"what is stored is no worker: {error}", path=where) from None
+        raise Damaged(f"the stored data is no worker: {error}", path=where) from None
     started = None if started_at is None else stored_instant(started_at, where)
     return WorkerRecord(holder, actor or "", host or "", started, bool(alive), said, tuple(held))
 

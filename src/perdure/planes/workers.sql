@@ -1,4 +1,4 @@
--- What workers take, and what people see of them.
+-- The runs that workers take, and the listing of workers.
 
 -- runs_takeable: runs of some agents (|a|b|) that can be taken now, oldest wake first. A filter that both databases have.
 SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
@@ -17,7 +17,7 @@ FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.holder = :holder AND r.tenant = :tenant
 ORDER BY r.stream LIMIT :limit
 
--- holders_of_runs: who has runs, whether the heartbeat of each is good, and how many he has.
+-- holders_of_runs: holders of runs, whether the heartbeat of each is good, and how many it has.
 SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
   count(*)
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
@@ -37,7 +37,7 @@ SELECT w.holder, w.about, h.actor, h.host, h.started_at,
 FROM workers w LEFT JOIN holders h ON h.holder = w.holder
 WHERE w.tenant = :tenant ORDER BY h.started_at, w.holder
 
--- holder_get: who a holder is, and whether its heartbeat is good.
+-- holder_get: the description of a holder, and whether its heartbeat is good.
 SELECT h.actor, h.host, h.started_at, CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END FROM holders h WHERE h.holder = :holder
 
 -- runs_running: every run that somebody has, with its claim and the last thing that it recorded.

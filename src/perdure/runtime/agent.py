@@ -32,7 +32,7 @@ from perdure.model.values import to_plain
 from perdure.planes.spans import Duration
 from perdure.runtime.program import program_of
 
-DECLARED: Declared[Agent] = Declared()  # what recovery and children can be driven with in this process
+DECLARED: Declared[Agent] = Declared()  # the agents with which recovery and children can be driven in this process
 
 _ANOTHER_NAME = "give one another name: @perdure.agent(name=…)"
 _POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")

@@ -1,6 +1,6 @@
 """The course of a run, as far as it has no colour: its journal, its cuts, its rests, and what recorded things give.
 
-Callers: the handles that drive runs, and `Run`. Keeps P8, P13.
+Callers: the engine of runs. Keeps P8, P13.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.effects import ledger
 from perdure.effects.judging import outcome_of
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, Parked, Refused, TooLarge
+from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, NewerSchema, Parked, Refused, TooLarge
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us, instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
@@ -23,7 +23,7 @@ from perdure.planes import checkpoints, elsewhere, runs, steps, waits
 from perdure.planes.leasing import Lease
 from perdure.planes.spans import Duration
 from perdure.runtime.journal import Journal
-from perdure.runtime.places import Span
+from perdure.runtime.places import AFTERWARDS, Branch, Span
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -46,13 +46,64 @@ class Drive(NamedTuple):
     cause: BaseException | None = None  # what its program raised: the store keeps what that says, and not where it was
 
 
+class Replay:
+    """Where a run stands: its journal since the last cut, what it left there, and what was done since."""
+
+    __slots__ = (
+        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "journal", "patches", "read_late", "steps", "unread",
+    )  # fmt: skip
+
+    def __init__(self, record: RunRecord, trunk: Branch, now_us: int) -> None:
+        self.journal = Journal()
+        self.cut, self.cut_seq, self.cut_at_us = record.cuts, record.cut_seq, now_us
+        self.steps = self.effects = 0  # since the last cut
+        self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
+        self.unread = True  # the program has not looked at `run.restored` in this drive
+        self.read_late = ""  # the first thing that it did before it looked there
+        self._restored: Any = None
+        self._trunk = trunk
+
+    def load(self, journal: Journal, restored: Any, cut_at_us: int) -> None:
+        """What the run did since its last cut, the state that it left there, and when."""
+        self.journal, self._restored, self.cut_at_us = journal, restored, cut_at_us
+
+    @property
+    def restored(self) -> Any:
+        """The state of the last checkpoint, for the program: it knows now what it need not do again."""
+        self.unread = False
+        return self._restored
+
+    @property
+    def replaying(self) -> bool:
+        """Whether things that were recorded are still ahead."""
+        going = {path for task, path in self._trunk.tasks.items() if not task.done()}
+        self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
+        return self.journal.replaying
+
+    def check_used_up(self) -> None:
+        """Changed when the program ended without doing what is recorded."""
+        self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
+        self.journal.check_used_up()
+
+    def begin_cut(self, number: int, seq: int, now_us: int) -> None:
+        """The journal begins anew: places are counted from the start."""
+        self.cut, self.cut_seq, self.cut_at_us = number, seq, now_us
+        self.journal = Journal()
+        self.steps = self.effects = 0
+        self._trunk.restart()
+
+
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
-    """What a run did after an event."""
-    done = ledger.all_effects(reads, stream, after=after)
-    awaited = waits.waits(reads, stream, after)
-    return Journal(
-        steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
-    )
+    """What a run did after an event. Parked when a newer Perdure did some of it: this one cannot read it, and nothing failed."""
+    try:
+        done = ledger.all_effects(reads, stream, after=after)
+        awaited = waits.waits(reads, stream, after)
+        return Journal(
+            steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
+        )
+    except NewerSchema as error:
+        hint = f"upgrade the workers, then `perdure resume {stream.name}`"
+        raise Parked(error.message, path=error.path, hint=hint, reason="newer") from error
 
 
 def cut(

@@ -44,7 +44,7 @@ def current() -> Driven | None:
 
 @contextmanager
 def driving(run: str, agent: str, parent: str | None) -> Iterator[None]:
-    """What is done inside is done for this run."""
+    """Work inside is done for this run."""
     token = _current.set(Driven(run, agent, parent))
     try:
         yield

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from inspect import iscoroutinefunction, signature
 from math import inf
 from reprlib import Repr
 from typing import Any, NamedTuple
 
-from perdure.effects.tool import Tool, check_retries
-from perdure.errors import Changed, Invalid, Refused
-from perdure.model.functions import check_called, check_free
-from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.limits import check_name
-from perdure.model.records.effects import EffectRecord, ToolKind
+from perdure.errors import Changed
+from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
-from perdure.planes.spans import Duration
 from perdure.planes.steps import INTERRUPTED
 from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
@@ -46,42 +39,6 @@ class Entry(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what} {self.name}" if self.name else self.what
-
-
-class Known(NamedTuple):
-    """What is known of a function that a step calls. brief: of what it gives, only the digest is kept.
-
-    timeout_seconds: of one attempt. retries: attempts after the first. backoff_seconds: the first pause between two.
-    """
-
-    name: str
-    is_async: bool
-    brief: bool = False
-    timeout_seconds: float | None = None
-    retries: int = 0
-    backoff_seconds: float = 0.5
-
-
-def known_of(fn: Any) -> Known:
-    """What a step needs to know of a function. Refused for a tool that may change something outside."""
-    if isinstance(fn, Tool):
-        if fn.kind is not ToolKind.READ:
-            raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
-        timeout_seconds = None if fn.rule.timeout is None else fn.rule.timeout / SECOND_US
-        return Known(fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
-    check_called(fn, "step")
-    if not callable(fn):
-        raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
-    return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
-
-
-def within(known: Known, fn: Any, timeout: Duration | None, retries: int | None) -> Known:
-    """What is known of a function, with a deadline and retries of its caller's. Invalid if it has such parameters itself."""
-    with suppress(TypeError, ValueError):  # some of Python's own functions do not tell their parameters
-        check_free(signature(fn), {"timeout": timeout, "retries": retries}, known.name)
-    if timeout is not None:
-        known = known._replace(timeout_seconds=duration_us(timeout, "timeout") / SECOND_US)
-    return known if retries is None else known._replace(retries=check_retries(retries))
 
 
 class Journal:

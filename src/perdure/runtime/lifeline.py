@@ -1,4 +1,4 @@
-"""What a supervisor and its workers say to each other: one JSON object a line, over a pair of sockets.
+"""The talk between a supervisor and its workers: one JSON object a line, over a pair of sockets.
 
     worker      {"ready": HOLDER}     it works, under this name
                 {"driving": true}     it has taken its first run
@@ -32,7 +32,7 @@ class Lifeline:
 
     @classmethod
     def from_fd(cls, number: int) -> Lifeline:
-        """The end that a supervisor handed down. What this process starts does not get it."""
+        """The end that a supervisor handed down. Processes that this one starts do not get it."""
         end = socket.socket(fileno=number)
         end.set_inheritable(False)
         return cls(end)
@@ -46,7 +46,7 @@ class Lifeline:
         return {}
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The descriptor to wait for."""
         return self._end.fileno()
 
     def say(self, **words: Any) -> None:
@@ -55,7 +55,7 @@ class Lifeline:
             self._end.send(json.dumps(words).encode() + b"\n")
 
     def hear(self) -> list[dict[str, Any]]:
-        """What was said since the last call; `over` when the other end is gone. What is no such line is left out."""
+        """The lines since the last call; `over` when the other end is gone. Any other line is left out."""
         with contextlib.suppress(BlockingIOError):
             try:
                 data = self._end.recv(LINE_MAX_BYTES)

@@ -144,7 +144,7 @@ class Mark(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What a branch did between two points, with the branches that left it between them."""
+    """The work of a branch between two points, with the branches that left it between them."""
 
     since: Mark
     upto: Mark | None  # None: the branch ended there
@@ -166,7 +166,7 @@ class Left(NamedTuple):
     upto: Mark
 
     def span(self, cut: int) -> Span:
-        """What it holds. A branch that was stopped in it may have come further in an earlier drive: all of that too."""
+        """Its content. A branch that was stopped in it may have come further in an earlier drive: all of that too."""
         stopped = self.branch.path in self.branch.unfinished and self.branch.mark(cut) == self.upto
         return Span(self.since, None if stopped else self.upto)
 
@@ -253,7 +253,7 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
 
 def _in_no_order() -> bool:
     """Whether it is asyncio.as_completed that makes a task of a bare coroutine: it puts them into a set first."""
-    frame = sys._getframe(2)  # who called the factory
+    frame = sys._getframe(2)  # the caller of the factory
     while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
         if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
             return True

@@ -44,7 +44,7 @@ LOOK_SECONDS = 1.0
 
 
 class Role(enum.StrEnum):
-    """What a worker process is for."""
+    """The purpose of a worker process."""
 
     WORKER = "worker"
     STANDBY = "standby"  # for suspects; always there, so that they wait for no process to start
@@ -135,7 +135,7 @@ class Supervisor:
             self._start(role)
 
     def _missing(self) -> list[Role]:
-        """What to start, most urgent first. The first worker is waited for before anything else is started."""
+        """The processes to start, most urgent first. The first worker is waited for before anything else is started."""
         wanted = 0 if time.monotonic() < self._no_workers_before else self._bounds.processes
         workers = self._count(Role.WORKER)
         if not any(each.holder for each in self._children if each.role is Role.WORKER):
@@ -240,7 +240,7 @@ class Supervisor:
             raise Unavailable(
                 f"{len(self._hopeless)} workers in a row died before they had taken a run, each {_ending(status)}",
                 path="worker",
-                hint="what they logged says why; their runs are safe and resume when workers are started again",
+                hint="their log says why; their runs are safe and resume when workers are started again",
             )
         self._no_workers_before = time.monotonic() + AGAIN_SECONDS * 2 ** (len(self._hopeless) - 1)
 

@@ -1,4 +1,4 @@
-"""What a model's answer says it used: tokens and the like, as plain data that is noted with its step.
+"""The usage that a model's answer states: tokens and the like, as plain data that is noted with its step.
 
 Answers are mappings, registered types, or objects as SDKs make them. Nothing in here raises: an answer is paid for, and is kept
 whatever it says of its usage. Callers: the steps of a run.
@@ -13,13 +13,13 @@ from perdure.errors import Invalid
 from perdure.model.values import to_plain
 
 NAMES = ("usage", "usage_metadata")
-# What is asked for where an object shows no fields.
+# The fields to ask for where an object shows none.
 COUNTS = ("input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "total_tokens")
 DEPTH_MAX = 3
 
 
 def usage_of(answer: Any) -> Any:
-    """What an answer says it used, if it says so: a mapping as it is, of an object its fields that are plain."""
+    """The usage that an answer states, if it does: a mapping as it is, of an object its fields that are plain."""
     said = next((found for name in NAMES if (found := _part(answer, name)) is not None), None)
     used = said if _is_plain(said) else _fields(said, DEPTH_MAX)
     try:

@@ -6,8 +6,8 @@
 
 Async agents share one event loop; sync agents get a thread each. Suspects (runs whose process died) are never driven beside
 others: a worker of their own takes those of one dead process together, and each alone if that process dies as well; or this one
-when it has nothing else. What it needs of an open store it is handed as a `Desk`: claiming and driving are handles. Callers:
-`perdure worker`; programs that want a worker inside them.
+when it has nothing else. It calls the verbs of the store through its caller, and drives runs through a shell. Callers: `perdure
+worker`; programs that want a worker inside them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -29,12 +29,15 @@ from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
+from perdure.planes import leasing, presence, runs, workers
 from perdure.planes.leasing import Company, Lease
-from perdure.planes.workers import Found, Look
+from perdure.planes.workers import Found
 from perdure.runtime import driven
 from perdure.runtime.agent import Agent
+from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
+from perdure.runtime.shells import See, adrive
 from perdure.runtime.stalls import Stalls
 from perdure.stores.watch import Watch
 
@@ -48,50 +51,10 @@ CANCEL_SECONDS = 5.0  # for runs to give themselves back after the time of grace
 THREADS_SECONDS = 1.0  # for threads to come back once their worker has ended
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
+TIDY_SECONDS = 600.0
+WORKING = "worker"  # what the heartbeat goes on for while there is no run
 TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
-
-
-class Desk(Protocol):
-    """What a worker needs of an open store; `handles/working.py` is one."""
-
-    holder: str
-
-    async def introduce(self, about: About) -> None:
-        """Begin the heartbeat, and say what this worker can do."""
-        ...
-
-    async def look(self, agents: Collection[Agent], limit: int) -> Look:
-        """Runs of these agents that are ready or due, and suspects of any."""
-        ...
-
-    async def lost(self, known: Collection[bytes]) -> list[Found]:
-        """Runs that this holder has, but for those that it knows of."""
-        ...
-
-    async def claim(self, found: Found, agent: Agent, company: Company) -> Lease | None:
-        """Take a run; None when it is not to be had, in this company."""
-        ...
-
-    async def drive(self, agent: Agent, lease: Lease) -> Drive:
-        """Drive a run until it is over, waits, is parked, or is somebody else's."""
-        ...
-
-    async def release(self, lease: Lease) -> None:
-        """Give a run back that can go on at once, elsewhere."""
-        ...
-
-    async def give_back(self, found: Found) -> None:
-        """The same for one that this holder has without knowing it."""
-        ...
-
-    async def park(self, lease: Lease, why: str) -> None:
-        """Leave a run to people: it could not even be driven."""
-        ...
-
-    def watch(self, *, commits: bool) -> Watch:
-        """What says that somebody else died, or wrote."""
-        ...
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -119,17 +82,21 @@ class Settings(msgspec.Struct, frozen=True):
 class Worker:
     """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
 
-    isolate: asks for so many processes for suspects; without it they wait here until it is alone. relieve: says that this
-    standby has something to do, so that another one stands by. begin: says that it takes its first run.
+    see: what makes the run that an agent's function gets. isolate: asks for so many processes for suspects; without it they wait
+    here until it is alone. relieve: says that this standby has something to do, so that another one stands by. begin: says that
+    it takes its first run.
     """
 
     def __init__(
-        self, desk: Desk, agents: dict[str, Agent], settings: Settings, isolate: Callable[[int], None] | None = None,
-        relieve: Callable[[], None] = lambda: None, begin: Callable[[], None] = lambda: None,
-        leave: Callable[[], None] = lambda: None,
+        self, caller: AsyncCaller, agents: dict[str, Agent], settings: Settings, see: See,
+        isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None,
+        begin: Callable[[], None] = lambda: None, leave: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         settings.check()
-        self._desk = desk
+        self._caller = caller
+        self._core = caller.core
+        self._see = see
+        self._tidy_at = 0.0
         self._agents = agents
         self._settings = settings
         self._isolate = isolate
@@ -177,10 +144,10 @@ class Worker:
         threads = ThreadPoolExecutor(self._settings.concurrency + SPARE_THREADS, THREADS)
         loop.set_default_executor(threads)
         self._stalls = Stalls(self._settings.grace_seconds, self._leave, lambda: len(self._awaited()) > 1)
-        await self._desk.introduce(self._about())
+        await self._introduce()
         ready()
-        log.info("working", extra={"worker": self._desk.holder, "agents": ", ".join(self._agents)})
-        watch = self._desk.watch(commits=not self._settings.suspects_only)
+        log.info("working", extra={"worker": self._core.holder, "agents": ", ".join(self._agents)})
+        watch = Watch(self._core.engine, self._core.living.folder, commits=not self._settings.suspects_only)
         listener = threading.Thread(target=self._listen, args=(watch, loop), name="perdure-watch", daemon=True)
         listener.start()
         try:
@@ -194,12 +161,23 @@ class Worker:
             threads.shutdown(wait=False, cancel_futures=True)
         return left
 
-    def _about(self) -> About:
-        settings = self._settings
-        return About(
+    async def close(self) -> None:
+        """Leave cleanly, and close the store: what was leased is free at once."""
+        await self._caller.write(workers.leave, self._core.holder)
+        await self._caller.work(self._caller.heartbeat.close)
+        await self._caller.work(self._core.close)
+
+    async def _introduce(self) -> None:
+        """Begin the heartbeat, and say what this worker can do. The lock file that proves its death comes first."""
+        core, settings = self._core, self._settings
+        core.living.begin()
+        dead = [each for each in await self._caller.read(workers.holders) if core.living.is_dead(each)]
+        about = About(
             os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only,
             tuple(each.program for each in self._agents.values()),
         )  # fmt: skip
+        await self._caller.write(workers.introduce, core.holder, about, dead)
+        self._caller.heartbeat.hold(WORKING)
 
     def _listen(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
         """On a thread: wake the worker when others wrote; not more often than looking is worth."""
@@ -232,9 +210,12 @@ class Worker:
         began = time.monotonic()
         room, at_work = self._room()
         open_ones = [each for each in self._agents.values() if each.limit is None or at_work[each.name] < each.limit]
-        seen = await self._desk.look(open_ones, FOUND_MAX if room and open_ones else 0)
+        await self._tidy()
+        wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
+        limit = FOUND_MAX if room and open_ones else 0
+        seen = await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self._core.holder)
         if not seen.introduced:
-            await self._desk.introduce(self._about())
+            await self._introduce()
         if self._unsure or seen.held > len(self._running):
             await self._find_lost()
         suspects = [each for each in seen.suspects if self._can_drive(each)]
@@ -245,6 +226,13 @@ class Worker:
             await self._take(seen.takeable, room, at_work)
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
         return min(soon, self._settings.poll_seconds, (seen.wake_left_us or math.inf) / SECOND_US)
+
+    async def _tidy(self) -> None:
+        """Now and then, remove the lock files of the dead that prove nothing any more."""
+        now = time.monotonic()
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_SECONDS
+            await self._caller.work(presence.tidy, self._core)
 
     def _can_drive(self, found: Found) -> bool:
         """Whether it has the program for a run: else no process that is started for it here could take it."""
@@ -278,16 +266,22 @@ class Worker:
     def _in_own_order(self, found: Sequence[Found], room: int) -> list[Found]:
         """Where there is more than enough, workers begin at different places: else all would want the same."""
         known = [each for each in found if self._can_drive(each)]
-        at = int(self._desk.holder[:8], 16) % len(known) if len(known) > room else 0
+        at = int(self._core.holder[:8], 16) % len(known) if len(known) > room else 0
         return [*known[at:], *known[:at]]
 
     async def _claim(self, found: Found, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]
+        core = self._core
+        gone = {found.holder} if found.holder and core.living.is_dead(found.holder) else ()
         self._claiming.add(found.uid)
         try:
-            lease = await self._desk.claim(found, agent, company)
+            lease = await self._caller.write(
+                leasing.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
+                company=company,
+            )  # fmt: skip
             if lease is None:
                 return None
+            lease.hired = True
             if not self._begun:
                 self._begun = True
                 self._begin()
@@ -312,7 +306,7 @@ class Worker:
             driven.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             try:
-                drive = await self._desk.drive(agent, lease)
+                drive = await adrive(self._caller, agent, lease, self._see)
             except (Leaving, asyncio.CancelledError):
                 log.info("given back")
             except Unavailable as error:
@@ -328,7 +322,7 @@ class Worker:
         """Give a run back as soon as the store answers. Nobody else can have it while this worker lives."""
         for pause in AGAIN_SECONDS:
             try:
-                await self._desk.release(lease)
+                await self._caller.write(leasing.fenced, lease, runs.release)
                 return
             except Stale:
                 return
@@ -339,7 +333,7 @@ class Worker:
 
     async def _park(self, lease: Lease, error: Exception) -> None:
         try:
-            await self._desk.park(lease, f"{type(error).__name__}: {error}")
+            await self._caller.write(leasing.fenced, lease, runs.park, "broken", f"{type(error).__name__}: {error}")
         except Stale:
             return
         except Error:
@@ -351,9 +345,10 @@ class Worker:
         """
         self._unsure = False
         known = {lease.stream.uid for _, lease in self._running.values()} | self._claiming
-        for found in await self._desk.lost(known):
-            if found.uid not in {lease.stream.uid for _, lease in self._running.values()}:
-                await self._desk.give_back(found)
+        for found in await self._caller.read(workers.held_by, self._core.holder):
+            known |= {lease.stream.uid for _, lease in self._running.values()}
+            if found.uid not in known:
+                await self._caller.write(workers.give_back, found.stream, self._core.holder)
                 self._wake.set()
 
     # -- suspects ------------------------------------------------------------------------------------------------------------
@@ -383,7 +378,7 @@ class Worker:
     async def _take_suspects(self, suspects: list[Found]) -> bool:
         """Drive some that may be driven together, to their rest; whether any could be had."""
         groups = _apart(suspects)
-        at = int(self._desk.holder[:8], 16) % len(groups)
+        at = int(self._core.holder[:8], 16) % len(groups)
         for group in [*groups[at:], *groups[:at]]:
             company = Company.NOBODY if group[0].suspect else Company.FELLOWS
             chosen = self._fitting(group, self._settings.concurrency, Counter())

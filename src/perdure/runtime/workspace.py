@@ -40,7 +40,8 @@ _HINT = (
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a folder held. tree: a digest of all that differs from `head`; paths: the first of it, each with a digest of its own.
+    """The content of a folder. tree: a digest of all that differs from `head`; paths: the first of it, each with a digest of its
+    own.
 
     state: "git", or why there is nothing to compare; `why` says more. branch: "" if it was not noted.
     """
@@ -56,12 +57,12 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def held(self) -> str:
-        """What was in it, on whatever branch."""
+        """Its content, on whatever branch."""
         return f"{self.state} {self.head} {self.tree}"
 
     @property
     def mark(self) -> str:
-        """What two looks are compared by: what is committed next would land on another branch."""
+        """The mark by which two looks are compared: what is committed next would land on another branch."""
         return f"{self.held} {self.branch}" if self.branch else self.held
 
 
@@ -69,7 +70,7 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def look(folder: str, seconds: float = LOOK_SECONDS) -> Workspace:
-    """What a folder holds now. Never raises: what cannot be seen is said. Blocks, at most so long."""
+    """The present content of a folder. Never raises: what cannot be seen is said. Blocks, at most so long."""
     place = Path(folder).expanduser().absolute()
     try:
         return _looked(place, time.monotonic() + seconds)
@@ -102,7 +103,7 @@ def _text(path: bytes) -> str:
 
 
 class Known(NamedTuple):
-    """What the store knows of a run's workspace. accepted: the mark that a person resumed it with; acted: it may have changed
+    """The store's knowledge of a run's workspace. accepted: the mark that a person resumed it with; acted: it may have changed
     the folder itself since.
     """
 
@@ -112,7 +113,7 @@ class Known(NamedTuple):
 
 
 def last_known(reads: Reads, stream: Stream) -> Known:
-    """What the last checkpoint of a run noted, and what became of it since."""
+    """The notes of the last checkpoint of a run, and what became of it since."""
     row = reads.row(RUNS, stream)
     if row is None or not row["cuts"]:
         return Known(None, "", acted=False)
@@ -139,7 +140,7 @@ def _workspace(noted: Any, where: str) -> Workspace:
     try:
         return msgspec.convert(noted, Workspace)
     except msgspec.ValidationError as error:
-        raise Damaged(f"what is stored is no workspace: {error}", path=where) from None
+        raise Damaged(f"the stored data is no workspace: {error}", path=where) from None
 
 
 def check(folder: str, known: Known) -> None:
@@ -158,7 +159,7 @@ def check(folder: str, known: Known) -> None:
 
 
 def differences(then: Workspace, now: Workspace) -> Iterator[str]:
-    """What is different, for people."""
+    """The differences, for people."""
     if now.state != GIT:
         yield f"{now.state} ({now.why})"
         return

@@ -44,7 +44,7 @@ class Unclear(Exception):
 
 
 class Entry(NamedTuple):
-    """What the index says about a path."""
+    """An entry of the index."""
 
     mode: int
     oid: str
@@ -97,7 +97,7 @@ class Worktree:
         return {*files, *(entry.path for entry in entries if not self._is_committed(entry, before, modes=modes))}
 
     def digest(self, path: bytes) -> str:
-        """What stands at a path, whatever it is."""
+        """A digest of what stands at a path, whatever it is."""
         self._check_time()
         try:
             found = self._found(path)
@@ -169,7 +169,7 @@ class Worktree:
     # -- files -------------------------------------------------------------------------------------------------------------
 
     def _found(self, path: bytes) -> os.stat_result:
-        """What stands at a path of the index; FileNotFoundError if that leads through a link, or out of the tree."""
+        """The file at a path of the index; FileNotFoundError if that leads through a link, or out of the tree."""
         name = os.fsdecode(path).rstrip("/")
         folder, _, last = name.rpartition("/")
         if last in ("", ".", "..") or name.startswith("/") or not self._is_plain(folder):

@@ -1,4 +1,4 @@
-"""What to do about a store that cannot be opened or read: the step that mends it, by the kind of the fault.
+"""Advice for a store that cannot be opened or read: the step that mends it, by the kind of the fault.
 
 Called by `stores/health.py`. Only advises: nothing is changed. Keeps P15.
 """
@@ -72,7 +72,7 @@ class Advice(msgspec.Struct, frozen=True):
         return f"psql {shlex.quote(url.without_password(self.address.conninfo))} -c {within}"
 
     def about(self, kind: FaultKind) -> str:
-        """What to do about a failed call."""
+        """The advice for a failed call."""
         path = self._cache or self.address.path
         if path is not None and (kind is FaultKind.REFUSED or path.is_dir()):
             return way_in(path, is_read_only(path))
@@ -86,13 +86,13 @@ class Advice(msgspec.Struct, frozen=True):
         }.get(kind, self.restore)
 
     def about_error(self, error: Error) -> str:
-        """The same for an error of the tree, which may know better."""
+        """The advice for an error of the tree, which may know better."""
         kind = next((kind for error_class, kind in KINDS if isinstance(error, error_class)), FaultKind.BROKEN)
         return error.hint or self.about(kind)
 
 
 def way_in(path: Path, read_only_disk: bool) -> str:
-    """What keeps a file from being opened: its disk, its folder or itself."""
+    """The obstacle to opening a file: its disk, its folder or itself."""
     if read_only_disk:
         return REMOUNT
     if path.is_dir():

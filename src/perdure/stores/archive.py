@@ -45,7 +45,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What the archive holds, of which store, at which instant (microseconds)."""
+    """The contents of the archive, of which store, at which instant (microseconds)."""
 
     format: int
     kind: str
@@ -108,7 +108,7 @@ def reading(path: Path) -> Iterator[ArchiveReader]:
 
 
 def no_backup(path: Path) -> Invalid:
-    """What a file is told that is something else, or a backup of the other kind: what it is, and the way for that."""
+    """The error for a file that is no backup, or one of the other kind: it says what the file is, and the command for it."""
     what, hint = _kind_of(path)
     return Invalid(f"{path.name} {what}", path=str(path), hint=hint)
 
@@ -133,7 +133,7 @@ def _kind_of(path: Path) -> tuple[str, str]:
 
 
 def _kind_in_manifest(path: Path) -> str:
-    """What a pack says that it is; nothing when it is none of ours."""
+    """The kind that a pack names; nothing when it is none of ours."""
     try:
         with unpacking(path, _ANY_MEMBERS_MAX, lambda _: Invalid("no pack")) as pack:
             if not 0 <= pack.size(MANIFEST) <= MANIFEST_MAX_BYTES:

@@ -1,6 +1,6 @@
 """Blobs as the log uses them: small ones in the database, large ones in the artifact place, each once for a tenant.
 
-A blob outside is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
+A blob in the place is durable before its row is committed (P1); what never got a row is an orphan and is collected later.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perdure.artifacts.compress import pack, unpack
+from perdure.artifacts.compress import RAW, pack, unpack
 from perdure.artifacts.place import RESTORE, Place, name_of
 from perdure.errors import Damaged, NotFound, Refused, Unavailable
-from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES
+from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, INLINE_MAX_BYTES, VALUE_MAX_BYTES
+
+DOCUMENT_MIN_BYTES = INLINE_MAX_BYTES // 2  # the rest of the body counts too when a document is found too large for it
 
 BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
 
@@ -21,10 +23,13 @@ BlobRow = tuple[int, bytes, int, int, bytes | None]  # BLOB_COLUMNS
 class Blobs:
     """Makes and reads blob rows. `owner` keeps stores that share one place apart, a restored copy from its original too."""
 
-    def __init__(self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES) -> None:
+    def __init__(
+        self, place: Place | None, owner: str, inside_max_bytes: int = BLOB_IN_DATABASE_MAX_BYTES, *, plain_text: bool = False
+    ) -> None:  # fmt: skip
         self.place = place
+        self._plain_text = plain_text  # a document is stored as it is, so that SQL can read it
         self.elsewhere: str | None = None  # a place that the store has, and that it was not given
-        self.inside_max_bytes = inside_max_bytes  # what is larger goes outside; -1: everything does
+        self.inside_max_bytes = inside_max_bytes  # larger blobs go to the place; -1: all do
         self._owner = owner
 
     def partition(self, tenant: int) -> str:
@@ -32,13 +37,19 @@ class Blobs:
         return f"{self._owner}-{tenant}"
 
     def row_for(self, tenant: int, data: bytes) -> tuple[bytes, BlobRow]:
-        """The address of these bytes and the row that keeps them; a large one is put outside first, durably."""
+        """The address of these bytes and the row that keeps them; a large one is put into the place first, durably."""
         address = hashlib.sha256(data).digest()
         if (self.place is not None or self.elsewhere) and len(data) > self.inside_max_bytes:
             self._outside(address).put(self.partition(tenant), [data])
             return address, (tenant, address, len(data), 0, None)
-        codec, packed = pack(data)
+        codec, packed = (RAW, data) if self._plain_text and _is_document(data) else pack(data)
         return address, (tenant, address, len(data), codec, packed)
+
+    def takes_over(self, size: int, codec: int) -> bool:
+        """Whether a row that another store packed can stand here as it is: inside the database, and compressed as here."""
+        if size > self.inside_max_bytes:
+            return False
+        return size <= DOCUMENT_MIN_BYTES or (codec == RAW) == self._plain_text
 
     def read(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> bytes:
         """The bytes of a blob row (size, codec, data), verified. Damaged names the address."""
@@ -55,7 +66,7 @@ class Blobs:
         return data
 
     def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:
-        """The same piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
+        """Read a blob piece by piece; a large one never stands in memory. Damaged comes before the last piece."""
         if _standing(address, row)[2] is not None:
             return iter([self.read(tenant, address, row)])
         with self._expected(address):
@@ -83,7 +94,7 @@ class Blobs:
 
     @contextmanager
     def _expected(self, address: bytes) -> Iterator[None]:
-        """A row says that the blob lies outside. If it does not, it was lost; if nothing of this store does, it is elsewhere."""
+        """A row names the place. If the blob is not there, it was lost; if nothing of this store does, it is elsewhere."""
         try:
             yield
         except NotFound as error:
@@ -94,8 +105,19 @@ class Blobs:
             raise Damaged("the blob is missing from the artifact place", path=path, hint=RESTORE) from error
 
 
+def _is_document(data: bytes) -> bool:
+    """Whether this may be the document of an event: text, of a size at which one becomes a blob."""
+    if len(data) <= DOCUMENT_MIN_BYTES:
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _standing(address: bytes, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
-    """Whoever asks found the address in an event: a row that is not there was lost."""
+    """The caller found the address in an event: a row that is not there was lost."""
     if row is None:
         raise Damaged("the blob is missing", path=name_of(address.hex()), hint=RESTORE)
     return row

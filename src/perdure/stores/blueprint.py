@@ -1,6 +1,6 @@
-"""What the schema of a SQLite store must be: everything that the migrations make, made once in memory.
+"""The schema that a SQLite store must have: everything that the migrations make, made once in memory.
 
-A file comes from outside. A trigger or a view that somebody planted in it would act inside our own transactions, so a file is
+A file may be foreign. A trigger or a view that somebody planted in it would act inside our own transactions, so a file is
 compared when it is opened, before anything else is read from it. Tables, views and triggers that users made for themselves
 (`tx.sql`) may be there, under names of their own and on tables of their own. Callers: `scripts`, `guests`, `asking`. Keeps
 P6, P10.
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 @cache
 def blueprint(steps: tuple[Migration, ...]) -> dict[str, Part]:
-    """What these migrations make, by name in small letters."""
+    """The objects that these migrations make, by name in small letters."""
     connection = SqliteConnection(configured(apsw.Connection(":memory:"), wal=False))
     try:
         for step in steps:

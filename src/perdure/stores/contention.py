@@ -1,4 +1,4 @@
-"""Who holds the locks of a SQLite file, by the system's own list: nothing is locked, opened or waited for to find out.
+"""The holders of the locks of a SQLite file, by the system's own list: nothing is locked, opened or waited for to find out.
 
 Called by `strain`. SQLite's locks in WAL mode are bytes of the -shm file: one is the writer's, five are readers'. Opening
 that file here would be worse than not knowing: closing it again drops every lock that this process has on it. Linux only.
@@ -23,7 +23,7 @@ LOCK = re.compile(r"\d+: POSIX +\w+ +(READ|WRITE) +(-?\d+) +([0-9a-f]+:[0-9a-f]+
 
 
 class Contention(msgspec.Struct, frozen=True):
-    """What was seen in some looks: in how many somebody was writing, and who; who read in every one of them."""
+    """The result of some looks: in how many somebody was writing, and who; who read in every one of them."""
 
     looks: int
     writing: int

@@ -28,7 +28,7 @@ NOTHING = (0, 0)  # no stream has this number
 
 
 class Continuity(Epochs):
-    """What one open store knows of its database, and the epoch that it believes in. Threads may share it."""
+    """The knowledge of one open store about its database, and the epoch that it believes in. Threads may share it."""
 
     def __init__(self, engine: Engine, epoch: int, history: History | None, *, keeps: bool) -> None:
         super().__init__(epoch)
@@ -73,11 +73,8 @@ class Continuity(Epochs):
                 connection, NOTHING if last is None else (last.stream, last.seq)
             )
             kept = last is None or digest == last.hash
-            if kept and history.name in (
-                "",
-                self._known,
-                server,
-            ):  # as it was, or looked at by somebody who came before
+            # As it was, or looked at by somebody who came before.
+            if kept and history.name in ("", self._known, server):
                 self.heard(migrate.number_in({"epoch": epoch or ""}, "epoch"))
                 self._history = history
             else:

@@ -100,7 +100,7 @@ def unfinished(target: Path, *, blobs: bool = False, wait_seconds: float = 0.0) 
     """A hidden folder `.<name>.unfinished` next to the target for what is not whole yet; it goes at the end.
 
     With `blobs`, the block also makes `<name>.blobs`: Conflict if it exists; it goes too if the block fails before
-    it has published the target. Who is killed leaves both behind, but not the lock: the next run for the same target
+    it has published the target. A process that is killed leaves both behind, but not the lock: the next run for the same target
     takes them away first. Conflict when somebody else is still at it after `wait_seconds`; OSError, for `disk_errors`
     around it.
     """
@@ -164,7 +164,7 @@ def _our_blobs(folder: Path, target: Path) -> Path:
 
 
 def _take_away(folder: Path, target: Path) -> None:
-    """What a run that was killed left behind. Blobs beside a target that got its name belong to that."""
+    """Remove the remains of a run that was killed. Blobs beside a target that got its name belong to that."""
     if _our_blobs(folder, target).exists() and not target.exists():
         shutil.rmtree(blobs_beside(target), ignore_errors=True)
     for path in folder.iterdir():
@@ -262,7 +262,7 @@ def sweep_partials(path: Path, infix: str) -> None:
 
 @contextmanager
 def disk_errors(path: Path, where: str = "") -> Iterator[None]:
-    """What the file system says, as errors of the tree; `where` is their path, if it is not the file itself."""
+    """Errors of the file system, as errors of the tree; `where` is their path, if it is not the file itself."""
     try:
         yield
     except OSError as error:
@@ -271,7 +271,7 @@ def disk_errors(path: Path, where: str = "") -> Iterator[None]:
 
 
 def disk_error(error: OSError, message: str, path: str) -> Error:
-    """What the file system says, as an error of the tree."""
+    """An error of the file system, as an error of the tree."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Full(message, path=path, hint=_NO_ROOM)
     if error.errno == errno.EROFS:

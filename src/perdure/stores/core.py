@@ -21,7 +21,7 @@ from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
-from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 from perdure.stores import placing, scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.continuity import Continuity
@@ -84,11 +84,11 @@ class Reader:
 
     @property
     def connection(self) -> Connection:
-        """What is read from: only for what looks after the whole store."""
+        """The connection that is read from: only for upkeep of the whole store."""
         return self._connection
 
     def of_tenant(self, tenant: int) -> Reader:
-        """The same reader for the blobs of another tenant: only for what looks after the whole store."""
+        """This reader for the blobs of another tenant: only for upkeep of the whole store."""
         return Reader(self._connection, self.clocks, tenant, self.blobs, steady=self._steady)
 
     def row(self, table: Table, stream: Stream, *key: Any) -> Row | None:
@@ -101,7 +101,7 @@ class Reader:
         return self.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Read a blob piece by piece."""
         return self.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
@@ -119,9 +119,6 @@ class Reader:
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=bytes.fromhex(address))
         return rows[0] if rows else None
-
-
-KEEP_SECONDS = 600.0
 
 
 class Core:
@@ -159,7 +156,7 @@ class Core:
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
-        self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes)
+        self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes, plain_text=engine.plain_text_blobs)
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
         self.kept_since: list[float] = []  # of each that is kept now (`effects.keeping`), on the monotonic clock
@@ -195,7 +192,7 @@ class Core:
     # -- writing -------------------------------------------------------------------------------------------------------------
 
     def write(self, verb: Callable[..., T], *args: Any, actor: str, tenant: int, pin: str = "", **kwargs: Any) -> T:
-        """Run a verb in a transaction; returns after its commit. For who has no caller (`handles.callers`)."""
+        """Run a verb in a transaction; returns after its commit. For who has no caller (`runtime.callers`)."""
         return self.lane.run(Job(verb, args, kwargs, actor, tenant, pin))
 
     # -- reading -------------------------------------------------------------------------------------------------------------
@@ -213,7 +210,7 @@ class Core:
                 if fault.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise fault.as_error("store") from fault
                 if fault.kind is FaultKind.LOST:
-                    self._drop_idle()  # what lost one connection has mostly lost them all
+                    self._drop_idle()  # a fault that lost one connection has mostly lost them all
             pause(attempt)
         raise AssertionError
 
@@ -236,7 +233,7 @@ class Core:
         return self.read(_in_snapshot, verb, *args, tenant=tenant, **kwargs)
 
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """The same for async callers, on a thread of the store."""
+        """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
 
     async def awork(self, task: Callable[..., T], *args: Any) -> T:
@@ -262,7 +259,7 @@ class Core:
             return self._threads
 
     def _reader(self, connection: Connection, tenant: int) -> Reader:
-        """What a read verb gets. A borrowed lane is a transaction already."""
+        """The argument of a read verb. A borrowed lane is a transaction already."""
         return Reader(connection, self.clocks, tenant, self.blobs, steady=self.engine.one_connection)
 
     def _take(self) -> Connection:

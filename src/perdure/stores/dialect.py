@@ -1,4 +1,4 @@
-"""What differs between the databases, in one place: types, table options, and statements made from declarations.
+"""The differences between the databases, in one place: types, table options, and statements made from declarations.
 
 Callers: the stores and the migrations. Only identifiers from our own declarations ever enter a text here.
 """
@@ -19,7 +19,7 @@ _POSTGRES_WORDS = (
     (re.compile(r"\bBLOB\b"), "BYTEA"),
     (re.compile(r"\)\s*STRICT(, WITHOUT ROWID)?;"), ");"),
 )
-# What the views of migrations are written with, since schema 5.
+# The words in which the views of migrations are written, since schema 5.
 _WORDS = {
     "sqlite": (
         (r"\biso\((\w+\.\w+)\)",
@@ -31,7 +31,7 @@ _WORDS = {
     "postgres": (
         (r"\biso\((\w+\.\w+)\)",
          r"""to_char(TIMESTAMP 'epoch' + \1 * INTERVAL '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""),
-        (r"\bbody\((\w)\)", r"json_of(\1.body)"),
+        (r"\bbody\((\w)\)", r"whole_of(\1.tenant, \1.body)"),
         (r"\bhexed\((\w+\.\w+)\)", r"encode(\1, 'hex')"),
         (r"\bjson\((\w+\.\w+)\)", r"(\1)::jsonb"),
         (r"\bshown\(n\.name\)", r"n.name = coalesce(nullif(current_setting('perdure.tenant', true), ''), n.name)"),
@@ -69,7 +69,7 @@ def conflict_key(table: Table) -> tuple[str, ...]:
 
 
 def upsert_tail(table: Table) -> str:
-    """What a put does when the row exists: what may have changed is set anew. A fixed row never exists before."""
+    """The end of a put, for a row that exists: columns that may have changed are set anew. A fixed row never exists before."""
     if table.fixed and table.table_class is TableClass.RECORDED:
         return ""
     key = conflict_key(table)
@@ -103,7 +103,7 @@ def copy_out(table: str, columns: Iterable[str]) -> str:
 
 
 def copy_in(table: str, columns: Iterable[str]) -> str:
-    """The same back."""
+    """The statement that copies rows back."""
     return f"COPY {_checked(table)} ({listed(map(_checked, columns))}) FROM STDIN (FORMAT binary)"
 
 

@@ -1,4 +1,4 @@
-"""What a look at a store finds: one thing, how bad it is, and what mends it. Words of `health` and `strain`."""
+"""One finding of a look at a store: how bad it is, and what mends it. Words of `health` and `strain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process is at: the runs that it drives, the effects that it sends. So that it takes its own work for nobody else's.
+"""The work of this process: the runs that it drives, the effects that it sends. So that it takes its own work for nobody else's.
 
 One entry is one driver, or one attempt whose call has not come back. For any thread. Callers: acting and the driving of runs.
 """
@@ -21,7 +21,7 @@ class Flights:
         return self._owners.setdefault(flight, owner) is owner
 
     def end(self, flight: Hashable, owner: object) -> None:
-        """This owner is no longer at it; nothing if he was not."""
+        """This owner is no longer at it; nothing if it was not."""
         if self._owners.get(flight) is owner:
             self._owners.pop(flight, None)
 

@@ -21,7 +21,7 @@ from perdure.stores.store import Rows
 
 Q = Statements("perdure.stores", "foreign.sql")
 MAGIC = b"SQLite format 3\0"
-# What our statements use, and the clocks that other people's tables have as defaults: SQLite judges those too.
+# The functions that our statements use, and the clocks that other people's tables have as defaults: SQLite judges those too.
 _FUNCTIONS = frozenset(
     {"length", "current_timestamp", "current_date", "current_time", "datetime", "strftime", "unixepoch"}
 )
@@ -63,7 +63,7 @@ class Foreign:
             return self._connection.query(statement, params)
 
     def readable(self, statement: Statement, **params: Any) -> tuple[Rows, int]:
-        """The same, but for rows with a text that is none; and how many those are."""
+        """The rows but for those with a text that is none; and how many those are."""
         rows, broken = [], 0
         with told(self._path):
             try:

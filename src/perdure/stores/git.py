@@ -26,7 +26,7 @@ _NOTHING_FETCHED = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TER
 
 
 class Answer(NamedTuple):
-    """What git said. status: its exit code; said: what it complained about."""
+    """The answer of git. status: its exit code; said: what it complained about."""
 
     status: int
     out: bytes

@@ -1,7 +1,8 @@
-"""The user's own SQL inside a transaction of ours, on SQLite: his rows and ours stand or fall together (docs/decisions/0010).
+"""The user's own SQL inside a transaction of ours, on SQLite: the user's rows and ours stand or fall together
+(docs/decisions/0010).
 
-SQLite itself judges every statement (its authorizer, set for the one call), not a parser of ours: only tables, indexes, views
-and triggers of his own in the main database. Called by `tx.sql` of `store.atomic`. Keeps P5 (one way to write ours), P11.
+SQLite itself judges every statement (its authorizer, set for the one call), not a parser of ours: only tables, indexes, views and
+triggers of the user's own in the main database. Called by `tx.sql` of `store.atomic`. Keeps P5 (one way to write ours), P11.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from perdure.stores.tx import Tx
 
 _HIS_FAULT = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})  # of the statement: the transaction stands
 
-# What may be done, and where in the authorizer's arguments the tables, views, indexes and triggers are that it is done to.
+# The permitted actions, and where in the authorizer's arguments their tables, views, indexes and triggers are.
 _ALLOWED: dict[int, tuple[int, ...]] = {
     apsw.SQLITE_SELECT: (), apsw.SQLITE_RECURSIVE: (), apsw.SQLITE_FUNCTION: (), apsw.SQLITE_READ: (0,),
     apsw.SQLITE_INSERT: (0,), apsw.SQLITE_UPDATE: (0,), apsw.SQLITE_DELETE: (0,), apsw.SQLITE_ALTER_TABLE: (1,),
@@ -35,7 +36,7 @@ _OWN_TABLES = "make tables of your own with tx.sql, under other names"
 
 
 def run_sql(tx: Tx, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
-    """Run a statement of the user's on his own tables, at once, inside this transaction. Gives its rows.
+    """Run a statement of the user's on the user's own tables, at once, inside this transaction. Gives its rows.
 
     Refused for our tables, for other databases, pragmas and transaction control, and where there is no SQLite file.
     Invalid or Conflict when the database refuses it: then only this statement is undone.

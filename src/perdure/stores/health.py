@@ -1,8 +1,8 @@
-"""What state a store is in: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
+"""The state of a store: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
 
 Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an
-error. What only `verify` can prove (that nothing was changed) is not asked here; what a living store suffers from is
-in `strain`. Keeps P15.
+error. Only `verify` can prove that nothing was changed: that is not asked here. `strain` looks at what a living store suffers
+from. Keeps P15.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Health(msgspec.Struct, frozen=True):
 
     @property
     def outgrown(self) -> list[Finding]:
-        """What says that a larger store is due."""
+        """The findings that call for a larger store."""
         return [
             found for found in self.findings if found.check in strain.OUTGROWN and found.severity is not Severity.OK
         ]
@@ -101,7 +101,7 @@ ASIDES_SHOWN = 20
 
 
 def _log(engine: Engine, advice: Advice) -> Findings:
-    """What a log of lines holds that is not in its cache. The cache is looked at afterwards, as `prepare` leaves it."""
+    """The lines of a log that are not in its cache. The cache is looked at afterwards, as `prepare` leaves it."""
     if advice.address.scheme != "files":
         return
     try:
@@ -223,7 +223,7 @@ def _file(path: Path) -> Findings:
 
 
 def space(path: Path, free_bytes: int) -> Finding:
-    """Whether there is room to go on writing."""
+    """Whether there is room to continue writing."""
     says = f"{free_bytes / MIB:,.0f} MiB free beside {path.name}"
     if free_bytes < SPACE_GONE_BYTES:
         return wrong("space", says, "make room: writes are about to be refused")
@@ -309,7 +309,7 @@ def _settings(connection: Connection, _advice: Advice) -> Findings:
 
 
 def server(row: tuple[Any, ...]) -> Findings:
-    """What a PostgreSQL says about itself."""
+    """The settings of a PostgreSQL."""
     number, version, superuser, fsync, full_pages, _commit, checksums, replica, size, _most = row
     if int(number) // 10_000 < POSTGRES_OLDEST:
         yield warning("server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL")
@@ -338,7 +338,7 @@ def server(row: tuple[Any, ...]) -> Findings:
 
 
 def pooler(*, pooled: bool) -> Finding:
-    """What stands between us and the server, and what that takes away."""
+    """Whether a pooler stands between us and the server, and what that takes away."""
     if not pooled:
         return ok("pooler", "the server itself answers")
     return warning(

@@ -1,4 +1,4 @@
--- What `stores/health.py` asks: counts, and whether the heads agree with the events.
+-- The queries of `stores/health.py`: counts, and whether the heads agree with the events.
 
 -- counts: how much there is. Counting looks at every row.
 SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM streams), (SELECT count(*) FROM events),
@@ -20,7 +20,7 @@ JOIN pg_namespace AS place ON place.oid = events.relnamespace
 WHERE events.relname = 'events' AND place.nspname = current_schema()
   AND NOT trigger.tgisinternal AND trigger.tgenabled <> 'D' ORDER BY trigger.tgname
 
--- server: what this PostgreSQL is, and how careful it is set to be.
+-- server: the version of this PostgreSQL, and how careful it is set to be.
 SELECT current_setting('server_version_num'), current_setting('server_version'), current_setting('is_superuser'),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
   current_setting('data_checksums'), CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END,

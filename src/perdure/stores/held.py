@@ -37,7 +37,7 @@ HINT = "ask with store.query(…), or from another process; or close the store f
 
 
 class Holding(Protocol):
-    """What is registered here: a connection of ours."""
+    """A registered connection of ours."""
 
     pid: int
 
@@ -187,7 +187,7 @@ def _path_in(name: str) -> str:
 
 
 def _is_held(place: Place | None) -> bool:
-    pid = os.getpid()  # what a fork brought along is the parent's, and nothing here can harm it
+    pid = os.getpid()  # locks that a fork brought along are the parent's, and nothing here can harm them
     with _mutex:
         file = _files.get(place) if place else None
         return file is not None and any(each.pid == pid for each in file.connections)

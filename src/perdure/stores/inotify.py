@@ -17,7 +17,7 @@ _BUFFER_BYTES = 65_536
 
 
 class Inotify:
-    """What happened to some files and folders: readable when something did. OSError where the system has none."""
+    """Changes of some files and folders: readable when something happened. OSError where the system has none."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ class Inotify:
             raise OSError(ctypes.get_errno(), "inotify_init1")
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The descriptor to wait for."""
         return self.fd
 
     def add(self, path: str, mask: int) -> int:
@@ -41,7 +41,7 @@ class Inotify:
         return number
 
     def read(self) -> list[tuple[int, int]]:
-        """What happened since the last call: the number of the watch, and what it was."""
+        """The changes since the last call: the number of the watch, and its kind."""
         found: list[tuple[int, int]] = []
         try:
             data = os.read(self.fd, _BUFFER_BYTES)

@@ -1,8 +1,8 @@
-"""Writing on the user's own psycopg connection, inside his open transaction: both commit or neither (docs/decisions/0010).
+"""Writing on the user's own psycopg connection, inside its open transaction: both commit or neither (docs/decisions/0010).
 
-Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so
-until his transaction ends: nobody else writes there meanwhile, and what his rollback takes back was seen by nobody. Nothing is
-acknowledged here: his COMMIT makes it durable. Keeps P3, P5, P7.
+Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so until
+the user's transaction ends: nobody else writes there meanwhile, and nobody saw what a rollback takes back. Nothing is
+acknowledged here: the user's COMMIT makes it durable. Keeps P3, P5, P7.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANEW = "roll back and run your whole transaction again; ask the store before yo
 
 
 class _Cursors:
-    """The user's connection as ours are used: rows are tuples and parameters go to the server, whatever he has set."""
+    """The user's connection as ours are used: rows are tuples and parameters go to the server, whatever the user has set."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
@@ -44,23 +44,23 @@ class _Cursors:
 
 
 class JoinedConnection(PostgresConnection):
-    """The user's own connection. Each call of ours sees our schema and leaves his settings as they were."""
+    """The user's own connection. Each call of ours sees our schema and leaves the user's settings as they were."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str, timeout_ms: int) -> None:
         raw: Any = _Cursors(connection)  # it offers what is used of a connection
         super().__init__(Dialled(raw, "", History(None, None)))
-        # Unless it is named, the schema of his temporary tables stands before every other.
+        # Unless it is named, the schema of the user's temporary tables stands before every other.
         self._ours = {"search_path": f"{schema}, pg_temp", "lock_timeout": f"{timeout_ms}ms"}
         self._inside = False
         self._mark = ""
 
     def mark(self) -> None:
-        """Know this transaction again: if he ends it inside `fn`, what follows is not written into the next one."""
+        """Know this transaction again: if the user ends it inside `fn`, what follows is not written into the next one."""
         ((self._mark, _),) = self.query(Q.transaction_mark, {"mark": new_uid().hex()})
 
     @contextmanager
     def _our_settings(self) -> Iterator[None]:
-        """What fails inside has spoiled the whole transaction, and its settings go with it."""
+        """A failure inside has spoiled the whole transaction, and its settings go with it."""
         if self._inside:
             yield
             return
@@ -85,26 +85,26 @@ class JoinedConnection(PostgresConnection):
             return super()._fetch(text, params)
 
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - nobody verifies them later
-        """The heads of these streams, locked until his transaction ends."""
+        """The heads of these streams, locked until the user's transaction ends."""
         return super().heads(streams, lock=True)
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush. The commit is his."""
+        """Flush. The commit is the user's."""
         assert not commit
         with self._our_settings():
             super().write(writes, commit=False)
 
     def rollback(self) -> None:
-        """His to do."""
+        """The user's to do."""
 
     def close(self) -> None:
-        """His to do."""
+        """The user's to do."""
 
 
 def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, actor: str, tenant: int) -> T:
-    """Run a verb on the user's connection, inside his transaction, and flush what it wrote. It is durable with his COMMIT.
+    """Run a verb on the user's connection, inside its transaction, and flush what it wrote. It is durable with the user's COMMIT.
 
-    Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: his
+    Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: the user's
     transaction is spoiled then, and must be run again as a whole.
     """
     joined = _joined(core, connection)
@@ -143,7 +143,7 @@ def _check_open(connection: psycopg.Connection[Any]) -> None:
         message = f"the connection speaks {connection.info.encoding}, which cannot say every name"
         raise Refused(message, path="on", hint='psycopg.connect(…, client_encoding="UTF8")')
     if connection.info.pipeline_status:
-        with connection.pipeline():  # how he hears what is still on its way, and what came of it
+        with connection.pipeline():  # waits for what is still on its way, and for its outcome
             pass
     status = connection.info.transaction_status
     if status is TransactionStatus.IDLE and connection.autocommit:
@@ -154,7 +154,7 @@ def _check_open(connection: psycopg.Connection[Any]) -> None:
 
 
 def _check_store(joined: JoinedConnection, uid: str, schema: str) -> None:
-    """The same store, not only one of the same name: what is written there must be what is read here."""
+    """Check that this is the store itself, not only one of its name: what is written there must be what is read here."""
     if joined.query(Q.store_known, {"schema": schema}) == [(True,)] and joined.query(LOG.meta_get, {"name": "uid"}) == [
         (uid,)
     ]:
@@ -165,4 +165,4 @@ def _check_store(joined: JoinedConnection, uid: str, schema: str) -> None:
 def _error_of(fault: Fault) -> Error:
     if fault.kind is not FaultKind.RACED:
         return fault.as_error("on")
-    return Conflict("the stream went on while your transaction was open", path="on", hint=_ANEW)
+    return Conflict("the stream grew while your transaction was open", path="on", hint=_ANEW)

@@ -1,4 +1,4 @@
--- What is said on a connection of the user's own, inside his transaction. PostgreSQL only.
+-- Statements for a connection of the user's own, inside its transaction. PostgreSQL only.
 
 -- settings_put: for this transaction, giving those before and its mark; a rollback, also one to a savepoint, takes it back.
 WITH before AS MATERIALIZED (SELECT current_setting('search_path') AS path, current_setting('lock_timeout') AS timeout)
@@ -10,5 +10,5 @@ SELECT path, timeout, current_setting('perdure.joined', true),
 SELECT set_config('perdure.joined', coalesce(nullif(current_setting('perdure.joined', true), ''), :mark), true),
   CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
 
--- store_known: whether this database has such a schema with a store in it; asking does not spoil his transaction.
+-- store_known: whether this database has such a schema with a store in it; asking does not spoil the user's transaction.
 SELECT to_regclass(quote_ident(:schema) || '.meta') IS NOT NULL

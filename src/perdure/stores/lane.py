@@ -86,7 +86,7 @@ class Lane:
         self._clocks = clocks
         self._continuity = continuity
         self._timeout_seconds = timeout_seconds
-        self.told: Callable[[], None] | None = None  # called after each batch, when everybody has his outcome
+        self.told: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
         self._entropy = Entropy()
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
@@ -224,7 +224,7 @@ class Lane:
         first.batch = jobs = [first]
         try:
             self._owner = threading.get_ident()
-            if self._queue or first.future is not None:  # who comes after this look is in the next batch
+            if self._queue or first.future is not None:  # a job that comes after this look is in the next batch
                 jobs = self._gather(jobs)
             if jobs:
                 self._commit(jobs)
@@ -366,13 +366,13 @@ class Lane:
             raise interrupt
 
     def _note(self, batch: Batch, hints: OrderedDict[int, Head]) -> None:
-        """What is committed now: where its heads are, and its last event, which the database must have from here on."""
+        """Note a committed batch: its heads, and its last event, which the database must have from here on."""
         _remember(batch.flushed, hints)
         if self._continuity is not None and batch.trail:
             self._continuity.last = batch.trail[-1][1]
 
     def _run(self, job: Job, batch: Batch) -> None:
-        """Run one verb. What comes of it is the job's outcome if the batch is committed, and is forgotten otherwise."""
+        """Run one verb. Its result is the job's outcome if the batch is committed, and is forgotten otherwise."""
         tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
         try:
             job.result, job.error = job.verb(tx, *job.args, **job.kwargs), None
@@ -488,7 +488,7 @@ def _may_pass(error: Exception, attempt: int = 0) -> bool:
 
 
 def _error_of(error: Exception) -> BaseException:
-    """What the caller of a failed job gets."""
+    """The error that the caller of a failed job gets."""
     if isinstance(error, Tainted):
         return error.error
     return error.as_error() if isinstance(error, (Fault, Unknown)) else error

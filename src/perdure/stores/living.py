@@ -1,7 +1,7 @@
 """Proof of death: a lock file that a process holds as long as it lives, beside the store (DESIGN §5).
 
 The kernel lets a lock go when the process and all that it forked are gone, whatever killed them; a process id proves
-nothing, because it is given out again. Whoever can lock another's file knows that its process can no longer send.
+nothing, because it is given out again. A process that can lock another's file knows that its owner can no longer send.
 Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and workers that clean up (`tidy`). Keeps P3, P4.
 
     <store>.live/<holder>      locked: it lives.  Can be locked: it is dead.  Not there: nothing is proved.
@@ -85,11 +85,11 @@ class Living:
             _take_along(self._folder)
 
     def stay_named(self) -> None:
-        """What names this holder in the store could not be taken back: others must be able to prove that it is gone."""
+        """The rows that name this holder in the store could not be taken back: others must be able to prove that it is gone."""
         self._named = True
 
     def sending(self, change: int) -> None:
-        """A call to the outside begins (1) or has returned (-1)."""
+        """An external call begins (1) or has returned (-1)."""
         with self._mutex:
             self._sending += change
 
@@ -197,7 +197,7 @@ def _locked(holder: str, inside: int) -> int:
 
 
 def _take_along(folder: Path) -> None:
-    """Remove the folder if nobody has a file in it. Whoever is about to have one makes it again."""
+    """Remove the folder if nobody has a file in it. A process that is about to have one makes it again."""
     with suppress(OSError):
         folder.rmdir()
 

@@ -3,7 +3,7 @@
 -- store_clock: now, on the clock that decides leases.
 SELECT :now
 
--- tenant_name: what a tenant is called.
+-- tenant_name: the name of a tenant.
 SELECT name FROM tenants WHERE id = :tenant
 
 -- stream_by_name: a stream of a tenant.

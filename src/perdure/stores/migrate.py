@@ -36,7 +36,7 @@ class Migration(NamedTuple):
 
 
 class Script(Protocol):
-    """What a migration runs on: a database inside one exclusive transaction."""
+    """The database that a migration runs on, inside one exclusive transaction."""
 
     dialect: str
 
@@ -107,7 +107,7 @@ def uid_in(facts: Mapping[str, str], name: str) -> str:
 
 
 def facts_of(script: Script) -> dict[str, str]:
-    """What the store says about itself; nothing if its `meta` is not like ours."""
+    """The store's facts about itself; nothing if its `meta` is not like ours."""
     try:
         return {str(name): str(value) for name, value in script.query(Q.meta_facts)}
     except Fault as fault:
@@ -127,7 +127,7 @@ def check(found: int, known: int) -> None:
 
 
 def pending(found: int, steps: Sequence[Migration]) -> list[Migration]:
-    """What would be applied."""
+    """The migrations that would be applied."""
     check(found, latest(steps))
     return [step for step in steps if step.number > found]
 

@@ -1,4 +1,4 @@
--- What migrations, backups and restores say to a database, besides the migrations themselves.
+-- The statements of migrations, backups and restores, besides the migrations themselves.
 
 -- relations: every table and view that is there, ours or not.
 SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'
@@ -7,7 +7,7 @@ SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE
 SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f')
   AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
 
--- meta_facts: what the store says about itself.
+-- meta_facts: the store's facts about itself.
 SELECT name, value FROM meta
 
 -- meta_put: set one of these facts.

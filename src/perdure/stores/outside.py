@@ -5,7 +5,6 @@ Its object has the two functions of `StoreKind`. Callers: `url` and `core`, for 
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.errors import Refused
@@ -18,7 +17,7 @@ GROUP = "perdure.stores"
 
 
 class StoreKind(Protocol):
-    """What a package declares for the scheme of its URLs."""
+    """A package's declaration for the scheme of its URLs."""
 
     def parse(self, url: str) -> Address:
         """Read a URL of this scheme. Raises Invalid with the path of what is wrong."""
@@ -31,6 +30,8 @@ class StoreKind(Protocol):
 
 def kind_of(scheme: str) -> StoreKind | None:
     """The kind that an installed package declares for a scheme; None if none does. Refused if it cannot be loaded."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer to load than a store of ours to open
+
     declared = [each for each in entry_points(group=GROUP) if each.name == scheme]
     if not declared:
         return None

@@ -18,11 +18,11 @@ from typing import IO, NamedTuple
 from perdure.errors import Damaged, Invalid
 
 PIECE_BYTES = 1024 * 1024
-_UNIX = 3  # what zip calls the system that made it; fixed, so that every system makes the same bytes
+_UNIX = 3  # zip's number for the system that made it; fixed, so that every system makes the same bytes
 
 
 class Packed(NamedTuple):
-    """What a member holds."""
+    """The content of a member."""
 
     size: int
     sha256: str
@@ -69,7 +69,7 @@ class Pack:
 
     @property
     def names(self) -> frozenset[str]:
-        """What the members are called."""
+        """The names of the members."""
         return frozenset(self._members)
 
     def size(self, name: str) -> int:
@@ -109,7 +109,7 @@ def unpacking(path: Path, members_max: int, foreign: Callable[[Path], Invalid]) 
 
 @contextmanager
 def zip_errors() -> Iterator[None]:
-    """What a file that is no sound zip trips, as Invalid."""
+    """The errors of a file that is no sound zip, as Invalid."""
     try:
         yield
     except (
@@ -125,7 +125,9 @@ def zip_errors() -> Iterator[None]:
 
 
 def _members(archive: zipfile.ZipFile, size: int, most: int) -> dict[str, zipfile.ZipInfo]:
-    """The members by name. What could lead outside, unfold or hide is refused by what is allowed at all."""
+    """The members by name. Only listed features are allowed, so names that lead elsewhere, bombs and hidden members are
+    refused.
+    """
     found = archive.infolist()
     members = {info.filename: info for info in found}
     if len(found) > most or len(members) != len(found):

@@ -37,7 +37,7 @@ class PastReader(Reader):
         return self._origin(lambda reads: reads.blob(address))
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Read a blob piece by piece."""
         return self._origin(lambda reads: reads.open_blob(address))
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:

@@ -22,7 +22,7 @@ _BESIDE = "beside:"  # a folder below the one that the store lies in: it is move
 
 
 def place_for(address: Address, artifacts: str | None) -> Place | None:
-    """Where blobs outside go: what was said, or a folder beside the SQLite file, or in the folder of a files store."""
+    """The place of large blobs: as it was said, or a folder beside the SQLite file, or in the folder of a files store."""
     where = artifacts or address.artifacts or _default(address)
     return place_from_url(where) if where else None
 
@@ -49,7 +49,7 @@ def remembered(facts: dict[str, str], address: Address) -> str | None:
 
 
 def _is_new(facts: dict[str, str], said: str, blobs: Blobs) -> bool:
-    """Whether this place is to be remembered: the store knows none, or what it has outside lies in this one by now."""
+    """Whether this place is to be remembered: the store knows none, or its large blobs lie in this one by now."""
     known = facts.get(FACT)
     return known is None or (said != known and blobs.is_held())
 

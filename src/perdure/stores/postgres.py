@@ -21,7 +21,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from perdure.errors import Invalid, Refused, TimedOut
@@ -30,7 +29,7 @@ from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_faults import fault_of
-from perdure.stores.postgres_session import AskedFor, refuses_options
+from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import (
@@ -45,13 +44,11 @@ from perdure.stores.store import (
     WithoutLines,
     Writes,
 )
-from perdure.stores.url import ENCODED
 
-# While connecting there is no SQLSTATE, only the server's words. What is not recognised may pass by itself.
+# While connecting there is no SQLSTATE, only the server's words. A failure that is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
-_QUOTED = re.compile(r'"[^"]*"?')  # what libpq repeats of a URL may be a part of its password
 _CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
 _CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
 _COMING_PAUSE_SECONDS = 0.05
@@ -102,7 +99,8 @@ _EMPTY = (
 )
 # As in planes/memory/index.sql: whoever indexes a text must see that it was emptied, or be seen here.
 _LOCK_INDEX = "SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema()))"
-# Who keeps blobs, or builds on stored ones, shares; who collects has them alone. Taken before the rows are looked at: in a
+# A job that keeps blobs, or builds on stored ones, shares the lock; a collection has it alone. Taken before the rows are looked
+# at: in a
 # statement of its own, because a statement sees what was committed when it began.
 _SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
 _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema()))"
@@ -412,7 +410,7 @@ class PostgresEars:
             raise fault_of(error) from error
 
     def fileno(self) -> int:
-        """What to wait for."""
+        """The descriptor to wait for."""
         return self._raw.fileno()
 
     def heard(self) -> bool:
@@ -437,19 +435,6 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-def _checked(conninfo: str) -> dict[str, Any]:
-    """Refuse what libpq would not understand, in one line and without repeating what may be a password."""
-    try:
-        return conninfo_to_dict(conninfo)
-    except psycopg.Error as error:
-        query = conninfo.partition("?")[2]
-        options = [] if "@" in query else [part.partition("=") for part in query.split("&")]
-        names = {f'"{name}"' for name, equals, _ in options if equals}
-        said = str(error).partition("\n")[0].partition("token: ")[0].strip()
-        said = _QUOTED.sub(lambda found: found[0] if found[0] in names else "…", said)
-        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store", hint=ENCODED) from None
-
-
 class Dialled(NamedTuple):
     """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers."""
 
@@ -465,6 +450,7 @@ class PostgresEngine(WithoutLines):
     dialect = "postgres"
     exact_heads = False
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
+    plain_text_blobs = True
     one_connection = False
 
     def __init__(
@@ -475,7 +461,7 @@ class PostgresEngine(WithoutLines):
         self._conninfo = conninfo
         self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
-        theirs = _checked(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
+        theirs = options_in(conninfo) or os.environ.get("PGOPTIONS", "")
         self._session = AskedFor(schema, self._timeout_ms, theirs, read_only=read_only)
         self._takes_options = True  # a pooler may refuse a connection that asks for settings
         self._newest: History | None = None
@@ -512,7 +498,7 @@ class PostgresEngine(WithoutLines):
             self._spare.append(reader)
 
     def ears(self) -> PostgresEars:
-        """A connection that hears of what commits announce. Who listens comes again by himself: nothing is waited for."""
+        """A connection that hears of what commits announce. A listener comes again by itself: nothing is waited for."""
         return PostgresEars(self._connect_now("perdure-listener"), self.schema)
 
     def history_of(self, connection: PostgresConnection) -> History:

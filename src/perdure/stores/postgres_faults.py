@@ -1,4 +1,4 @@
-"""What a failure of PostgreSQL means for the next step: by its SQLSTATE. Callers: `postgres` and `scripts`."""
+"""The meaning of a failure of PostgreSQL for the next step, by its SQLSTATE. Callers: `postgres` and `scripts`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HINTS = {
 
 
 def fault_of(error: psycopg.Error) -> Fault:
-    """What kind of failure this is, by its SQLSTATE."""
+    """The kind of a failure, by its SQLSTATE."""
     state = error.sqlstate or ""
     for length in (5, 4, 2):
         kind = _FAULTS.get(state[:length])

@@ -1,6 +1,6 @@
-"""What a PostgreSQL connection must have in force, and what it has: a pooler between us and the server drops some of it.
+"""The settings that a PostgreSQL connection must have in force, and those that it has: a pooler between us and the server drops some of it.
 
-A pooler gives each transaction another server connection. What was asked for at the start is then lost, or refused, or is
+A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused, or is
 whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
 answers, each transaction brings its own settings (docs/decisions/0037). Callers: `postgres`. Keeps P1, P3, P9.
 """
@@ -12,20 +12,23 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from perdure.errors import Invalid
 from perdure.stores.store import Fault, FaultKind, History
+from perdure.stores.url import ENCODED
 
 # PgBouncer says the first unless it is told to ignore options, the second with pool_mode = statement.
 _REFUSED_OPTIONS = re.compile("unsupported (?:options )?startup parameter")
 _NO_TRANSACTIONS = re.compile("transaction blocks not allowed")
 _OPTION = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.\-]*)=((?:\\.|[^\s\\])*)(?:\s+|$)", re.ASCII)
 _UNTOLD = (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFunction)
+_QUOTED = re.compile(r'"[^"]*"?')  # a part of a URL that libpq repeats may be a part of its password
 _TIMES = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 _TIME = re.compile(r"(\d+)(ms|s|min|h|d|)")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# Who the server is, as far as it has a history of its own: a standby is of the history that it follows. `pg_control_checkpoint`
+# The identity of the server, as far as it has a history of its own: a standby is of the history that it follows. `pg_control_checkpoint`
 # says the time line too, but only after the first checkpoint.
 _HISTORY = """(SELECT system_identifier::text FROM pg_control_system()),
   CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END"""
@@ -49,7 +52,7 @@ POOLER = (
 
 
 class InForce(NamedTuple):
-    """What a new connection shows. missing: settings that are not as asked. direct: the server itself answers."""
+    """The state of a new connection. missing: settings that are not as asked. direct: the server itself answers."""
 
     direct: bool
     transaction_timeout: str
@@ -58,7 +61,7 @@ class InForce(NamedTuple):
 
 
 class AskedFor:
-    """What the connections of one store ask for: `settings` by name, as the server is to have them in force."""
+    """The settings that the connections of one store ask for: `settings` by name, as the server is to have them in force."""
 
     def __init__(self, schema: str, timeout_ms: int, theirs: str, *, read_only: bool) -> None:
         self.schema = schema
@@ -92,7 +95,7 @@ class AskedFor:
     # -- looking -------------------------------------------------------------------------------------------------------------
 
     def look(self, raw: Any, name: str) -> InForce:
-        """What is in force on this connection, and who the server is: one round trip. name: as the connection is called."""
+        """Compare the settings of this connection, and ask who the server is: one round trip. name: as the connection is called."""
         try:
             row = raw.execute(self._look_text()).fetchone()
         except _UNTOLD:
@@ -169,3 +172,16 @@ def _their_settings(options: str) -> dict[str, str]:
         found[match[1].replace("-", "_")] = re.sub(r"\\(.)", r"\1", match[2])
         at = match.end()
     return found
+
+
+def options_in(conninfo: str) -> str:
+    """The user's own `options`. Refuses what libpq would not understand, without repeating what may be a password."""
+    try:
+        return str(conninfo_to_dict(conninfo).get("options") or "")
+    except psycopg.Error as error:
+        query = conninfo.partition("?")[2]
+        options = [] if "@" in query else [part.partition("=") for part in query.split("&")]
+        names = {f'"{name}"' for name, equals, _ in options if equals}
+        said = str(error).partition("\n")[0].partition("token: ")[0].strip()
+        said = _QUOTED.sub(lambda found: found[0] if found[0] in names else "…", said)
+        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store", hint=ENCODED) from None

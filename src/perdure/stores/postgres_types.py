@@ -7,12 +7,14 @@ _INTEGERS = (
     "priority claim_expires_at token doc_seq note_seq supersedes superseded_by outcome_seq version updated_at gone "
     "heads started_at epoch xid pos acked batch_xid batch_pos task target_seq "
     "undoes attempt mishaps first_dispatched_at dispatched_at deadline_at quiet_at wake_at timeout_at deaths claimed_seq "
-    "suspect cancelling cuts cut_seq pinned effect met_at taken_by known_seq changed_at closed_at "
-    "valid_from valid_to confirmed_at memory uses used_at in_stream part of_seq user_said is_short len tf df texts words shorts"
+    "suspect cancelling cuts cut_seq pinned effect met_at taken_by known_seq changed_at closed_at archived_at "
+    "valid_from valid_to confirmed_at memory uses used_at in_stream part of_seq user_said is_short len tf df texts words shorts "
+    "number made_at"
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
-    "reducer thing tag taker digest place error agent session program reason met_by about shelf term terms"
+    "reducer thing tag taker digest place error agent session program reason met_by about shelf term terms "
+    "manifest"
 )
 _BYTES = "uid tx commitment hash salt body address data target state"
 

@@ -3,7 +3,7 @@ events give.
 
 The chain stays the same chain: uids, sequence numbers, hashes and bodies are carried over; ids, positions and
 tenants are the target's own. Every event is checked against its hash as it comes in. Parents come before
-their forks. A replay that was cut off goes on where it stopped. Blobs are not carried: who replays says where
+their forks. A replay that was cut off continues where it stopped. Blobs are not carried: who replays says where
 they are. Callers: time travel, moves, bundles. Keeps P5, P6, P10. Costs one fold of what is
 replayed; memory holds one page.
 """
@@ -25,7 +25,7 @@ from perdure.stores.tx import EVENTS, LOG, Tx
 
 PAGE_EVENTS = 500
 
-Seen = Callable[[Table | None, int, Body], Body]  # what an event means in the target, if it is not what it says
+Seen = Callable[[Table | None, int, Body], Body]  # the meaning of an event in the target, if it is not what it says
 
 
 _meanings: list[Callable[[Reads, Stream], Seen | None]] = []
@@ -37,12 +37,12 @@ def register_meaning(seen_of: Callable[[Reads, Stream], Seen | None]) -> None:
 
 
 def meaning_of(reads: Reads, stream: Stream) -> Seen:
-    """What the events of a stream mean here; mostly what they say."""
+    """The meaning of the events of a stream here; mostly what they say."""
     return next((seen for seen_of in _meanings if (seen := seen_of(reads, stream))), verbatim)
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """What to replay of one stream, as the source numbers it: its events up to `upto`."""
+    """The part of one stream to replay, as the source numbers it: its events up to `upto`."""
 
     stream: Stream
     upto: int
@@ -94,7 +94,7 @@ def find(reads: Reads, stream: Stream) -> tuple[Stream | None, int]:
         return None, stream.fork_seq
     found = Stream(*rows[0])
     if found.tenant != reads.tenant:
-        # A store keeps a chain once. Who asks is not told where: that another tenant has it is that tenant's own.
+        # A store keeps a chain once. The caller is not told where: that another tenant has it is that tenant's own.
         raise Conflict("this store cannot take this stream", path=stream.name, hint="take it into another store")
     return found, reads.query(LOG.stream_head, stream=found.id)[0][0]
 
@@ -189,7 +189,7 @@ def _apply(tx: Tx, stream: Stream, event: Event, table: Table | None, seen: Seen
         body = _body(event)
         tx.adopt(stream, event, table, body and seen(table, event.seq, body), pruned=pruned)
     except (TypeError, ValueError, KeyError) as error:
-        raise Damaged(f"what it says cannot be applied: {error}", path=f"seq {event.seq}") from None
+        raise Damaged(f"its content cannot be applied: {error}", path=f"seq {event.seq}") from None
 
 
 def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:

@@ -1,8 +1,8 @@
 """Restoring a backup into a new place: loaded, checked, its epoch raised, and only then visible.
 
 SQLite: into a file beside the target, which gets its name last; files: from there into a folder. PostgreSQL: in one
-transaction. So whatever goes wrong, and wherever the process dies, there is no half store. What to check is passed in: verifying
-stands above the stores. Callers: the handles. Keeps P1, P6 and P10. A restored store has a partition of its own,
+transaction. An error, or the death of the process at any moment, leaves no half store. The check is passed in: verifying stands
+above the stores. Callers: the handles. Keeps P1, P6 and P10. A restored store has a partition of its own,
 so it may share an artifact place with its original: collecting in one takes nothing from the other.
 """
 
@@ -319,7 +319,7 @@ def _begin_anew(script: Script) -> str:
     migrate.next_epoch(script)
     sealing.open_again(script)
     script.query(Q.meta_put, name="partition", value=partition)
-    script.query(sealing.Q.meta_drop, name=placing.FACT)  # whoever opens it first with another place says so
+    script.query(sealing.Q.meta_drop, name=placing.FACT)  # the process that opens it first with another place says so
     return partition
 
 

@@ -183,7 +183,9 @@ def _check_visible(script: PostgresScript, schema: str) -> None:
 
 
 class Identity(NamedTuple):
-    """Who a store is. `partition` is where its blobs lie in a place: a restored copy has one of its own. `facts`: all it says."""
+    """The identity of a store. `partition` is where its blobs lie in a place: a restored copy has one of its own. `facts`: all it
+    says.
+    """
 
     uid: str
     epoch: int
@@ -193,8 +195,9 @@ class Identity(NamedTuple):
 
 
 def identity_of(engine: Engine) -> Identity:
-    """Who the store is, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
-    cluster that its events do not come from."""
+    """The identity of the store, which must be up to date. Damaged when it does not say; Refused when it is to be written to in a
+    cluster that its events do not come from.
+    """
     with _using(engine) as script:
         facts, history = migrate.facts_of(script), engine.history_of(script.connection)
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
@@ -205,7 +208,7 @@ def identity_of(engine: Engine) -> Identity:
 
 @contextmanager
 def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
-    """The database, read as whoever uses the store does: on a reader, which is kept for him. On SQLite it is known to be ours."""
+    """The database, read as users of the store do: on a reader, which is kept for them. On SQLite it is known to be ours."""
     with reading(engine) as connection:
         if isinstance(engine, SqliteEngine):
             yield SqliteScript(connection)
@@ -225,7 +228,7 @@ def _check_cluster(script: PostgresScript) -> None:
 
 
 def plan(engine: Engine, steps: Sequence[Migration] | None = None) -> list[Migration]:
-    """What `bring_up_to_date` would apply: the dry run. Changes and makes nothing. Refused as it would be."""
+    """The migrations that `bring_up_to_date` would apply: the dry run. Changes and makes nothing. Refused as it would be."""
     steps = steps or migrate.migrations()
     return migrate.pending(schema_of(engine, steps), steps)
 

@@ -43,7 +43,7 @@ def departure(facts: dict[str, str]) -> Departure | None:
 
 
 def facts_of(engine: Engine) -> dict[str, str]:
-    """What a store says about itself."""
+    """The store's facts about itself."""
     with scripts.told(), scripts.looking_at(engine) as script:
         return migrate.facts_of(script) if script else {}
 
@@ -55,7 +55,7 @@ def check_open(facts: dict[str, str], *, read_only: bool) -> None:
         hint = f"open {gone.to}; `perdure move SRC --take-back` opens this one again, if that one is given up"
         raise Refused(f"this store was moved to {gone.to}", path="store", hint=hint)
     if ARRIVING in facts:
-        hint = "run the same `perdure move` again: it goes on where it stopped"
+        hint = "run the same `perdure move` again: it continues where it stopped"
         raise Refused("a move into this store is not finished", path="store", hint=hint)
 
 
@@ -83,7 +83,7 @@ def unseal(engine: Engine) -> None:
 
 
 def open_again(script: Script) -> None:
-    """The same, inside a transaction: also for a copy that is restored on purpose."""
+    """Open it again inside a transaction: also for a copy that is restored on purpose."""
     script.run(Q.unseal.text(script.dialect, {}))
     script.query(Q.meta_drop, name=MOVED)
 

@@ -1,4 +1,4 @@
--- What closes a store that moved away, and opens one that is complete.
+-- Statements that close a store that moved away, and open one that is complete.
 
 -- seal: from the commit of this on nobody appends an event here, also who has had the store open all the while.
 CREATE TRIGGER IF NOT EXISTS events_moved BEFORE INSERT ON events BEGIN SELECT raise(ABORT, 'this store was moved'); END

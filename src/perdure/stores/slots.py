@@ -1,4 +1,4 @@
-"""How many may go at once, by name: for tools that declare a limit. Who must wait goes in the order in which he came.
+"""How many may go at once, by name: for tools that declare a limit. Waiting callers are served in the order in which they came.
 
 Of no colour: who has to wait gets a future. Callers: acting. Keeps P15: what waits here has announced nothing yet.
 """
@@ -32,7 +32,7 @@ class Slots:
             return True
 
     def take(self, name: str, limit: int) -> Future[None]:
-        """A slot: had when the future is done. Who stops waiting says so with `leave`."""
+        """A slot: had when the future is done. A caller that stops waiting says so with `leave`."""
         from concurrent.futures import Future  # noqa: PLC0415 - only who has limits pays for it
 
         future: Future[None] = Future()

@@ -45,13 +45,13 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
 )
 _TAKEN = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID})
 _NOT_OF_THE_FILE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})
-_MOVED = "this store was moved"  # what its trigger says (stores/sealing.sql)
+_MOVED = "this store was moved"  # the message of its trigger (stores/sealing.sql)
 _GONE = "bring the file back, or restore a backup, and open the store again"
 _WITH_ITS_WAL = "copy the file, with its -wal, to a writable folder"
 
 
 def fault_of(error: apsw.Error, file: str = "") -> Fault:
-    """What kind of failure this is, and of which file (a broken constraint is no matter of the file)."""
+    """The kind of a failure, and its file (a broken constraint is no matter of the file)."""
     if isinstance(error, apsw.NotADBError):
         return foreign(file)
     if isinstance(error, apsw.ConstraintError) and _MOVED in str(error):
@@ -148,11 +148,11 @@ class SqliteConnection:
         return found
 
     def _fault(self, error: apsw.Error) -> Fault:
-        """What kind of failure this is."""
+        """The kind of a failure."""
         return fault_of(error, self.file)
 
     def _check_still(self) -> None:
-        """What was read as a file that does not change has not changed: else it is opened again, as one that does."""
+        """Check that a file read as unchanging has not changed: else it is opened again, as one that does."""
         if self._still is not None and _look_of(self._still) != self._seen:
             raise Fault(FaultKind.LOST, f"{self.file} is being written to")
 
@@ -321,11 +321,12 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
 
 
 class SqliteEngine(WithoutLines):
-    """One SQLite file, or one database in memory. What a lost connection had sent cannot happen later: it is closed."""
+    """One SQLite file, or one database in memory. Statements of a lost connection cannot happen later: it is closed."""
 
     dialect = "sqlite"
     exact_heads = True
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
+    plain_text_blobs = False
 
     def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
         self.url = url

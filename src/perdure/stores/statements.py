@@ -65,7 +65,7 @@ def _wanted(line: str, given: frozenset[str]) -> bool:
 
 
 def to_postgres(text: str) -> str:
-    """The same statement for psycopg: named parameters, and the database's own clock unless one is passed in."""
+    """The statement for psycopg: named parameters, and the database's own clock unless one is passed in."""
     return _PARAM.sub(lambda match: _POSTGRES_NOW if match[1] == "now" else f"%({match[1]})s", text.replace("%", "%%"))
 
 

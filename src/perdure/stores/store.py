@@ -1,4 +1,4 @@
-"""What a database must do to be a store. `sqlite` and `postgres` implement this; `lane` and `tx` use nothing else.
+"""The duties of a database that is to be a store. `sqlite` and `postgres` implement this; `lane` and `tx` use nothing else.
 
 A connection belongs to whoever holds it: the lane has one for writing, readers borrow others. Keeps P1 and P9.
 """
@@ -46,12 +46,12 @@ class FaultKind(enum.StrEnum):
 RETRYABLE = frozenset({FaultKind.BUSY, FaultKind.LOST, FaultKind.RACED})
 
 _LATER = "somebody else holds it: try again later, or open the store with a longer timeout"
-_ROOM = "free some space; nothing was written, and reads go on"
+_ROOM = "free some space; nothing was written, and reads continue"
 _WRITABLE = "open it without read_only, where file and folder may be written; for reading, read_only=True is enough"
 _RESTORE = "perdure doctor says more; perdure restore BACKUP --store URL makes a new store from a backup"
 _ANOTHER = "name another file; if it was a store once, move it away and restore a backup"
 
-# What a caller gets at the end: the class, what is said before the database's own words, and the way out.
+# The errors that callers get: the class, the words before the database's own, and the way out.
 _ERRORS: dict[FaultKind, tuple[type[Error], str, str]] = {
     FaultKind.BUSY: (TimedOut, "the database stayed busy", _LATER),
     FaultKind.LOST: (Unavailable, "the database does not answer", ""),
@@ -219,17 +219,20 @@ class Engine(Protocol):
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
     blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
+    plain_text_blobs: (
+        bool  # documents in blobs are not compressed by us: SQL can read them, and the server compresses them
+    )
 
     def prepare(self) -> None:
         """Before anything else: make ready what lies beside the database. Mostly nothing."""
         ...
 
     def asides(self) -> list[Aside]:
-        """What lies beside the database, should be in it and could not be loaded. Only a log of lines can have such."""
+        """Lines beside the database that should be in it and could not be loaded. Only a log of lines can have such."""
         ...
 
     def contradictions(self) -> list[str]:
-        """What the database says and the log of lines beside it does not. Only a cache of such a log can say so."""
+        """Contradictions between the database and the log of lines beside it. Only a cache of such a log can say so."""
         ...
 
     def lingering(self) -> int:
@@ -266,7 +269,7 @@ class Engine(Protocol):
 
 
 class WithoutLines:
-    """What an engine without a log of lines beside its database says of one: there is none."""
+    """An engine without a log of lines beside its database."""
 
     def prepare(self) -> None:
         """Nothing: there is only the database."""
@@ -297,7 +300,7 @@ class WithoutLines:
 
 
 class Reads(Protocol):
-    """What a verb may read: a transaction and a plain reader both offer it."""
+    """The reads of a verb: a transaction and a plain reader both offer them."""
 
     def query(self, statement: Statement, *, touches: Iterable[tuple[Table, int]] = (), **params: Any) -> Rows:
         """Run a named statement. `touches` names the tables and streams it looks at, so that own writes are seen."""
@@ -310,7 +313,7 @@ class Reads(Protocol):
 
     @property
     def clocks(self) -> Clocks:
-        """What decides whether a lease is over: the time, and the proof that a holder is dead."""
+        """The clocks that decide whether a lease is over: the time, and the proof that a holder is dead."""
         ...
 
     def row(self, table: Table, stream: Stream, *key: Any) -> dict[str, Any] | None:
@@ -322,7 +325,7 @@ class Reads(Protocol):
         ...
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece; Damaged comes before the last one."""
+        """Read a blob piece by piece; Damaged comes before the last one."""
         ...
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:

@@ -1,4 +1,4 @@
-"""What a living store suffers from, by measuring: who waits, what grows, what is held by the dead, what nobody needs.
+"""The strain on a living store, measured: who waits, what grows, what is held by the dead, what nobody needs.
 
 Called by `health`, on a connection that only reads. Every look is bounded (so many rows by an index, so many looks at the
 locks, a part of the newest values); nothing is locked. Together they say when a store is outgrown. Keeps P15.
@@ -31,7 +31,7 @@ from perdure.stores.tx import LOG
 Q = Statements("perdure.stores", "strain.sql")
 
 HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
-QUIET_US = HOUR_US  # what has not moved for so long is stuck
+QUIET_US = HOUR_US  # a run that has not moved for so long is stuck
 ROWS_MAX = 10_000  # more than this is not counted
 SHOWN = 5
 WRITING_SHARE = 0.5  # of the looks: whoever comes waits as often as not
@@ -61,7 +61,7 @@ def _file_of(connection: Connection) -> Path | None:
 
 
 def _processes(pids: frozenset[int]) -> str:
-    """Who they are; those of another container have no number here."""
+    """The processes; those of another container have no number here."""
     named = [str(pid) for pid in sorted(pids) if pid > 0]
     return f"process {', '.join(named[:SHOWN])}" if named else "a process that cannot be named from here"
 
@@ -134,7 +134,7 @@ def held_feed(found: Holding | None) -> Finding:
 
 
 def growth(connection: Connection, advice: Advice) -> Findings:
-    """How large the log is, how fast it grows, and when the disk is full if it goes on like this."""
+    """How large the log is, how fast it grows, and when the disk is full at this rate."""
     path = _file_of(connection)
     rows = _ask(connection, Q.log_growth, span=GROWTH_SPAN)
     if not rows:

@@ -1,4 +1,4 @@
--- What `stores/strain.py` asks of a living store. Each looks at a bounded part of it, by an index.
+-- The queries of `stores/strain.py` about a living store. Each looks at a bounded part of it, by an index.
 -- CROSS JOIN: SQLite then keeps the order, so that indexes that begin with the tenant serve.
 
 -- log_growth: the position of the last event, that and the instant of one that lies so many before it, now, and all bytes.

@@ -1,8 +1,9 @@
 """How far the effects of a store had come, kept beside it: a store that was put back to an older state shows when it is opened.
 
 A version-control checkout, or a file that is copied back, takes a store back without a word, and what it had sent since would be
-sent again. So whoever is about to send notes the dispatch, which is durable by then, in `<store>.live/tide`, where git is told
-not to look. A store that does not know a dispatch that is noted there is older than what was done from it, and is treated like a
+sent again. So a process that is about to send notes the dispatch, which is durable by then, in `<store>.live/tide`, where git is
+told not to look. A store that does not know a dispatch that is noted there is older than what was done from it, and is treated
+like a
 restored one (`effects/rewound.py`). Not synced: after a power loss it may say less than it could, never more. Keeps P3, P4.
 
     tide = store uid[16] ‖ slot[32] × 32
@@ -68,7 +69,7 @@ class Tide:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[list[Dispatch]]:
-        """What is noted, while nobody else looks. Nothing where there is no file of this store."""
+        """The notes, while nobody else looks. Nothing where there is no file of this store."""
         try:
             if self._path is None:
                 raise FileNotFoundError
@@ -101,7 +102,7 @@ class Tide:
 
 
 def _hide_from_git(ignoring: Path) -> None:
-    """What lies in the folder is of this machine and this moment: a checkout must not take it back."""
+    """Files in the folder are of this machine and this moment: a checkout must not take them back."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # it may be a link, or a pipe
     fd = os.open(ignoring, flags, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""What the lane tells the logs: one place, fed at the one commit point, so that nothing is logged twice.
+"""Logs of the lane: one place, fed at the one commit point, so that nothing is logged twice.
 
     perdure.event   DEBUG    one record for each event that was committed: store, stream, seq, kind, actor
     perdure.commit  DEBUG    one record a batch: how many jobs, events and streams it held

@@ -31,7 +31,7 @@ ADDRESSES_MAX = 500  # in one statement
 OPEN_AGAIN = "open the session again through the store"
 
 # Only to be named in `touches`: every record touches both. HISTORY is what lies before a fork: it does not change, so a verb
-# that reads it sees its own writes, and is not run again because the parent went on meanwhile.
+# that reads it sees its own writes, and is not run again because the parent grew meanwhile.
 EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())
 HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
@@ -55,7 +55,7 @@ class Epochs:
 
 
 class Clocks(NamedTuple):
-    """What decides whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
+    """The clocks that decide whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
     database's own is to decide.
     """
 
@@ -69,7 +69,7 @@ class Clocks(NamedTuple):
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """What was written and has not reached the database: by one job, or by all those of a batch that are done."""
+    """Writes that have not reached the database: by one job, or by all those of a batch that are done."""
 
     events: list[tuple[Stream, NewEvent]] = []
     heads: dict[int, Head] = {}  # where these events move the heads of their streams
@@ -92,7 +92,7 @@ class Buffer(msgspec.Struct, eq=False):
         self.empties += later.empties
 
     def remainder(self) -> Buffer:
-        """What stays after a flush: streams that have no event yet; each becomes real with its first."""
+        """The rest after a flush: streams that have no event yet; each becomes real with its first."""
         rest = Buffer()
         rest.streams = {number: stream for number, stream in self.streams.items() if number not in self.heads}
         return rest
@@ -109,7 +109,7 @@ _EMPTY = Buffer()  # never changed
 
 
 class Batch:
-    """What the jobs of one commit have written so far. The lane owns it; a failed job leaves no trace in it."""
+    """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
     __slots__ = ("blobs", "buffer", "connection", "entropy", "exact", "flushed", "hints", "read", "trail")
 
@@ -152,11 +152,11 @@ class Batch:
         found = self.connection.heads([stream], lock=True)
         if stream in self.flushed and self.flushed[stream] != found.get(stream):
             # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
-            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
         self.flushed.update(found)
 
     def absorb(self, tx: Tx) -> None:
-        """Take over what a finished job wrote, and by what it decided that. Who only read, more than once, saw one state."""
+        """Merge a finished job's writes and its read set. A job that read twice without writing must have seen one state."""
         if not (tx.buffer or tx.flushed_early):
             if tx.looks > 1:
                 self.read |= tx.read
@@ -205,7 +205,7 @@ class Batch:
             return
         found = self.connection.heads([*looked], lock=False)
         if any(found.get(stream) != self.flushed[stream] for stream in looked):
-            raise Fault(FaultKind.RACED, "the stream went on meanwhile")
+            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
 
     def _verify_read(self, writes: Writes) -> None:
         """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
@@ -322,7 +322,7 @@ class Tx:
     def touch(
         self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any] | None, stream: Stream | None = None
     ) -> None:
-        """Write (or with None delete) an ephemeral row: no event, outside verify and move."""
+        """Write (or with None delete) an ephemeral row: no event, neither verified nor moved."""
         assert table.table_class is TableClass.EPHEMERAL
         assert table.streamed == (stream is not None)
         owner = stream.id if stream else self.tenant if table.tenant else 0
@@ -342,7 +342,7 @@ class Tx:
     def empty(self, stream: Stream, seqs: Iterable[int]) -> None:
         """Take the bodies of these events away, for ever: only for prune and erase, which record what they empty.
 
-        What only they gave goes with them, because folding no longer gives it: derived rows, and the row of a turn. At once:
+        Rows that only they gave go with them, because folding no longer gives them: derived rows, and the row of a turn. At once:
         jobs later in this batch must not build on it.
         """
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
@@ -378,7 +378,7 @@ class Tx:
         return self.head(stream)[0]
 
     def head(self, stream: Stream) -> Head:
-        """The same with the hash of that event: which event it is, whatever became of others with its number."""
+        """The head with the hash of that event: which event it is, whatever became of others with its number."""
         self._decide_by(stream.id)
         self.looks += 1  # it may be where this process saw it last: alone it is as good as two states
         return self._head(stream.id)
@@ -402,7 +402,7 @@ class Tx:
     def new_stream(
         self, kind: str, name: str, parent: Stream | None = None, fork: Head | None = None, uid: bytes | None = None
     ) -> Stream:
-        """Begin a stream; a fork goes on from its parent's event. It becomes real with its first event.
+        """Begin a stream; a fork continues from its parent's event. It becomes real with its first event.
 
         `uid` is given only when the stream exists elsewhere and is replayed here.
         """
@@ -471,7 +471,7 @@ class Tx:
         return self._batch.blobs.read(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def open_blob(self, address: str) -> Iterator[bytes]:
-        """The same, piece by piece."""
+        """Read a blob piece by piece."""
         return self._batch.blobs.open(self.tenant, bytes.fromhex(address), self._blob_row(address))
 
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
@@ -479,7 +479,7 @@ class Tx:
         kept = self._kept(raw)
         if kept is not None:
             return kept[2:]
-        self.looks += 1  # whoever named it may have been pruned, and the blob collected, since he was looked at
+        self.looks += 1  # the event that named it may have been pruned, and the blob collected, since the caller looked
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
         return rows[0] if rows else None
 
@@ -500,7 +500,7 @@ class Tx:
         return {address: self._batch.blobs.read(self.tenant, address, row) for address, row in rows}
 
     def pack(self, data: bytes) -> BlobRow:
-        """The row that keeps these bytes; a large blob is durable outside when this returns."""
+        """The row that keeps these bytes; a large blob is durable in the place when this returns."""
         return self._batch.blobs.row_for(self.tenant, data)[1]
 
     def store_now(self) -> int:
@@ -527,7 +527,7 @@ class Tx:
 
 
 class Ended(Tx):
-    """A transaction that is over. What a handle or a closure kept of it must never look as if it were written (P1)."""
+    """A transaction that is over. A handle or a closure that kept a part of it must never look as if it were written (P1)."""
 
     __slots__ = ()
 

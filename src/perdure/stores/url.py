@@ -88,7 +88,7 @@ def from_root(scheme: str, path: Path) -> str:
 
 
 def _meant(text: str) -> str:
-    """What was probably meant by a bare path, or by a URL with too few slashes."""
+    """The URL that was probably meant by a bare path, or by a URL with too few slashes."""
     scheme, colon, rest = text[:80].partition(":")
     if colon and scheme in ("sqlite", "files") and _PLAIN.fullmatch(rest or "agent.db"):
         return f"did you mean {scheme}:///{rest.lstrip('/') or 'agent.db'} ?"
@@ -131,7 +131,7 @@ def _on_disk(url: str, scheme: str) -> Address:
 
 
 def _postgres(url: str) -> Address:
-    """What is not ours goes to libpq as it was written: it reads some things (`+`, an empty host) in its own way."""
+    """A URL that is not ours goes to libpq as it was written: it reads some things (`+`, an empty host) in its own way."""
     server, _, query = url.partition("?")
     authority, _, path = server.partition("://")[2].partition("/")
     if authority.count("@") > 1 or "@" in path:

@@ -4,7 +4,7 @@
     PostgreSQL   LISTEN: the commit that makes something ready says so (`Table.announces`)
     both         the kernel says that a lock file of `stores/living.py` was let go: its process may have died
 
-A watch only saves time: whoever waits on it looks by himself every now and then. Callers: workers, on a thread. Keeps P15.
+A watch only saves time: a waiting caller looks by itself every now and then. Callers: workers, on a thread. Keeps P15.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Watch:
         _ready([self._bell], seconds)
 
     def interrupt(self) -> None:
-        """Let whoever waits or rests go on: called when the watch is about to be closed."""
+        """Let whoever waits or rests continue: called when the watch is about to be closed."""
         with contextlib.suppress(OSError):
             os.write(self._button, b"x")
 
@@ -120,7 +120,7 @@ class Watch:
             return False
         try:
             return self._ears.heard()
-        except Fault:  # whoever waits looks by himself until it is back
+        except Fault:  # waiting callers look by themselves until it is back
             self._ears.close()
             self._ears = None
             return True

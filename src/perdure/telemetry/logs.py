@@ -2,7 +2,7 @@
 
 The library only writes to its loggers; it installs nothing. An application that wants our formats calls
 `configure`, as the command line does for --log-level. Where records come from: `stores/traces.py`, at the one
-commit point. What a log never holds: the content of an event. A test sends a canary through every verb and
+commit point. A log never holds the content of an event. A test sends a canary through every verb and
 looks for it.
 """
 

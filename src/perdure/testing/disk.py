@@ -1,6 +1,6 @@
 """A disk that can lose its power: a small ext4 file system in a file, mounted by root, shut down with nothing flushed.
 
-Who calls it: tests of what is durable (P1), the evaluation. What was synced is there when it is mounted again; of the rest some.
+Tests of what is durable (P1) and the evaluation call it. Synced data is there when it is mounted again; of the rest some.
 A process that may be inside a sync when the power goes must not be believed: `tests/faults/test_power.py` says why.
 """
 
@@ -52,7 +52,7 @@ class Disk:
             self.unmount()
 
     def lose_power(self) -> None:
-        """What was not synced is gone; every call fails from here on, until it is mounted again."""
+        """Data that was not synced is gone; every call fails from here on, until it is mounted again."""
         if not self.place.is_mount():
             raise RuntimeError(f"{self.place} is not mounted: this would shut down the filesystem that it lies on")
         folder = os.open(self.place, os.O_RDONLY)

@@ -1,7 +1,7 @@
 """Faults to put a store to the test with: a network that loses replies, and a process that dies by SIGKILL.
 
-Who calls it: our own tests, and the tests of outside stores. What must hold afterwards: everything
-acknowledged is there, once (P1), and what was not acknowledged is there once or not at all.
+Our own tests call it, and so do the tests of external stores. Afterwards everything acknowledged must be there, once (P1), and
+what was not acknowledged once or not at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IDLE = b"Z\x00\x00\x00\x05I"  # with what PostgreSQL ends its reply when no tran
 
 
 class Cut(enum.StrEnum):
-    """What becomes of the request at which a connection is cut."""
+    """The fate of the request at which a connection is cut."""
 
     BEFORE = "before"  # it never reaches the server
     UNHEARD = "unheard"  # it reaches the server, and nobody waits for the answer
@@ -70,7 +70,7 @@ class Proxy:
     def close(self) -> None:
         """Cut everything and stop listening. Idempotent."""
         with contextlib.suppress(OSError):
-            # Closing alone wakes nobody: he would accept for who gets its number next.
+            # Closing alone wakes nobody: the thread would accept for the next socket with its number.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listener.close()

@@ -9,7 +9,7 @@ from perdure.model.types import registered
 
 @registered(name="perdure.testing.Price", version=1)
 class Price(msgspec.Struct, frozen=True, dict=True):
-    """What something costs."""
+    """The price of something."""
 
     amount: int
     currency: str

@@ -28,7 +28,7 @@ class Opener:
 
 
 class AsyncOpener(Opener):
-    """The same for the async suite: `async with await opener() as store`."""
+    """An opener for the async suite: `async with await opener() as store`."""
 
     async def __call__(self, **options: Any) -> AsyncStore:  # type: ignore[override]
         """Open it."""

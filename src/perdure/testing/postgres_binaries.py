@@ -1,6 +1,6 @@
 """Where PostgreSQL's programs are, and how another user can be let near them.
 
-Who calls it: `perdure.testing.postgres`. PostgreSQL refuses to run as root, so root runs it as `nobody`; when
+`perdure.testing.postgres` calls it. PostgreSQL refuses to run as root, so root runs it as `nobody`; when
 the programs lie below a folder that only root may enter (a virtual environment in root's home), they are run
 from a copy in a temporary place. Keeps P15: what is missing is said, with the way out.
 """

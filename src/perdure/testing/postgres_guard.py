@@ -1,7 +1,7 @@
 """The guard: a small process that stands between a test and its throw-away PostgreSQL and outlives the test.
 
-Who calls it: `perdure.testing.postgres` runs this file as a script (standard library only, so that it starts
-in milliseconds). It is the postmaster's parent: it knows the process for certain, reaps it, and ends it when
+`perdure.testing.postgres` runs this file as a script (standard library only, so that it starts in milliseconds). It is the
+postmaster's parent: it knows the process for certain, reaps it, and ends it when
 its owner says so or is gone, even by SIGKILL. Keeps P15: a server started for a test never outlives it.
 
 It gets one order (JSON, `Order`) as its argument, prints the postmaster's process id, and then obeys one
@@ -32,7 +32,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Order(TypedDict):
-    """What to run, as whom, for whom, and what to remove when the owner dies."""
+    """The command to run, as whom, for whom, and what to remove when the owner dies."""
 
     owner: int
     command: list[str]

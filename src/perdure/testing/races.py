@@ -1,6 +1,6 @@
 """Races: several calls at once, for the contract's two-connection tests. Threads if sync, tasks if async.
 
-Who uses it: the contract, one class for each colour. A refusal of Perdure is an outcome; any other exception
+The contract uses it, one class for each colour. A refusal of Perdure is an outcome; any other exception
 is raised, because it decides nothing.
 """
 
@@ -16,7 +16,7 @@ from perdure.errors import Error
 
 
 class Outcomes(list[Any]):
-    """What each call returned or was refused with, in the order of the calls."""
+    """The result or the refusal of each call, in the order of the calls."""
 
     @property
     def won(self) -> list[Any]:

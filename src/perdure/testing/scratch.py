@@ -1,4 +1,4 @@
-"""Folders for what is killed on purpose, in memory where there is such a place. Whoever begins clears up after the dead.
+"""Folders for what is killed on purpose, in memory where there is such a place. A process that begins clears up after the dead.
 
 A folder is locked by the process that made it, and so by those that it forked: one that can be locked is nobody's any more.
 """

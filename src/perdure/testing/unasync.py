@@ -51,11 +51,11 @@ def generator_edit(tokens: list[Token]) -> Edit:
         commas += token.string == "," and depth == 1
         if depth == 0:
             return token.start, token.start, ", None" * (2 - commas)
-    raise AssertionError("what parses has its brackets closed")
+    raise AssertionError("a text that parses has its brackets closed")
 
 
 def name_edits(tokens: list[Token], at: int) -> Iterator[Edit]:
-    """What becomes of one name."""
+    """The edits of one name."""
     before, token, after, attribute = (tokens[at + step] for step in (-1, 0, 1, 2))
     dotted = after.string == "."
     if token.string in ("async", "await"):

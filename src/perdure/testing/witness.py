@@ -1,8 +1,8 @@
-"""A witness: a process of its own that counts what really arrived outside, whatever became of who sent it.
+"""A witness: a process of its own that counts what really arrived, whatever became of its sender.
 
 It stands for the other side in tests of effects (P2-P4): what arrives is appended to a file, one line each, and is there though
 its sender died. With a key it deduplicates, as services do that know idempotency keys; asked, it says how often something
-arrived; told to, it lets things land late. One line of JSON each way, over loopback. Who calls it: tests, the evaluation.
+arrived; told to, it lets things land late. One line of JSON each way, over loopback. Tests and the evaluation call it.
 
     {"what": "a/pay", "key": null, "due": 0.0}  it arrives, not before this time (the answer comes then)
     {"what": "a/pay"}                           how often did it arrive?
@@ -84,7 +84,7 @@ class Witness:
         return cls(path, program, int(program.stdout.readline()))
 
     def arrived(self, prefix: str = "") -> Counter[str]:
-        """What arrived, and how often: read from the file, in which a line is whole or not there."""
+        """The arrivals, and how often: read from the file, in which a line is whole or not there."""
         lines = self.path.read_text("utf-8").splitlines()
         found = (json.loads(line)["what"] for line in lines if prefix in line)
         return Counter(what for what in found if what.startswith(prefix))
@@ -105,7 +105,7 @@ class Witness:
 
 
 class _Seen:
-    """What arrived so far. One thread: what is appended and what is counted never differ."""
+    """The arrivals so far. One thread: what is appended and what is counted never differ."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -123,7 +123,7 @@ class _Seen:
             self._keys.add(key)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request. What was sent lands, even if its sender is gone by then."""
+        """One request. A request that was sent lands, even if its sender is gone by then."""
         line = await reader.readline()
         if line.endswith(b"\n"):
             request = json.loads(line)

@@ -1,6 +1,6 @@
 """A process whose clock is wrong: by as many whole seconds as a file says, from the moment on that the file says so.
 
-Who calls it: the evaluation, in a process that it is about to strike. The system's clock cannot be moved for one process alone,
+The evaluation calls it, in a process that it is about to strike. The system's clock cannot be moved for one process alone,
 and a patch of Python's modules would miss what compiled code asks. So the three functions of the C library that tell the time of
 day are redirected to code that asks the kernel and adds the seconds; what measures durations (CLOCK_MONOTONIC) stays as it is.
 Other processes, those that it starts included, and the times of files keep the right time. For Linux on x86-64.
@@ -23,7 +23,7 @@ from pathlib import Path
 PAGE = mmap.PAGESIZE
 ALL = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
 SECOND_BYTES = 8
-# What each does: the system call; if it concerns the time of day, add the word at {seconds} to the seconds; return.
+# The work of each: the system call; if it concerns the time of day, add the word at {seconds} to the seconds; return.
 CODES = {
     "clock_gettime": "b8e4000000 0f05 4885c0 7514 85ff 7510 48b9{seconds} 488b09 48010e c3",
     "gettimeofday": "b860000000 0f05 4885ff 7410 48b9{seconds} 488b09 48010f c3",
@@ -41,7 +41,7 @@ def missing() -> str:
 
 
 def move(path: Path, seconds: int) -> None:
-    """Whoever follows this file is wrong by so much from now on. Atomic: one word."""
+    """Processes that follow this file are wrong by so much from now on. Atomic: one word."""
     path.touch()
     with path.open("r+b") as file:
         os.pwrite(file.fileno(), seconds.to_bytes(SECOND_BYTES, "little", signed=True), 0)
@@ -53,7 +53,7 @@ def follow(path: Path) -> None:
         seconds = mmap.mmap(file.fileno(), SECOND_BYTES)
     code = mmap.mmap(-1, PAGE, prot=ALL)
     for memory in (seconds, code):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # what the functions use stays until the process has ended
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # it stays until the process has ended
     where = _address(seconds).to_bytes(8, "little").hex()
     for name, text in CODES.items():
         begins = _address(code) + code.tell()
@@ -86,7 +86,7 @@ def _try(path: Path) -> None:
             if abs(now - before - hour * 3600) > 60:
                 raise OSError("the clock was not moved")
     if not 0 <= time.monotonic() - ticks < 60:
-        raise OSError("what measures durations was moved")
+        raise OSError("the clock that measures durations was moved")
 
 
 if __name__ == "__main__":

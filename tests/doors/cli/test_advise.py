@@ -37,7 +37,7 @@ def test_all_answers_as_options(ask) -> None:
 
 def test_for_people_it_says_why_what_would_change_it_and_what_remains(run) -> None:
     shown = run("advise", "--twice", "hurts").stdout
-    for heading in ("Why", "What would change it", "What can still fail"):
+    for heading in ("Why", "Facts that would change it", "Risks that remain"):
         assert f"\n{heading}\n" in shown
     assert "perdure init --scenario local" in shown
     assert "readable is yes" in shown

@@ -45,7 +45,7 @@ def test_parts_and_differences(run: Any, place: list[str], tmp_path: Path) -> No
     assert max(len(first), len(second)) <= 10_000 < len(whole)
     assert run("boot", "--part", "99", *place).exit_code == 3
     (tmp_path / "before.txt").write_text(whole)
-    assert run("boot", "--budget", "16000", "--diff", str(tmp_path / "before.txt"), *place).stdout.strip() == ""
+    assert run("boot", "--budget", "16000", "--diff-text", str(tmp_path / "before.txt"), *place).stdout.strip() == ""
 
 
 def test_agents_md_is_kept_and_checked(run: Any, place: list[str], tmp_path: Path) -> None:
@@ -78,3 +78,16 @@ def test_doctor_lists_what_is_stale(run: Any, place: list[str], tmp_path: Path) 
     done = run("doctor", "--stale", "--json", *place)
     (item,) = json.loads(done.stdout)["items"]
     assert (done.exit_code, item["standing"], item["checks"][0]["why"]) == (1, "stale", f"{made} has changed")
+
+
+def test_a_boot_is_compared_with_the_one_before(run: Any, place: list[str]) -> None:
+    assert run("boot", "--diff", *place).exit_code == 3  # there is none yet; this one is kept
+    same = run("boot", "--diff", "--json", *place)
+    assert (same.exit_code, json.loads(same.stdout)["items"]) == (0, [])
+    with perdure.open(place[1]) as store:
+        session = store.session("issue-42")
+        session.task("Write the test")
+        session.goal = "Login works on Safari"
+    other = run("boot", "--diff", "--json", *place)
+    changed = [(each["how"], each["kind"]) for each in json.loads(other.stdout)["items"]]
+    assert (other.exit_code, ("came", "task") in changed) == (1, True)

@@ -304,7 +304,7 @@ def test_errors_say_where_a_rule_may_still_settle_it(ask, runs_url) -> None:
         item["where"].partition(":")[0]: item["done"]
         for item in ask("errors", "--tool", "unclear", "--store", runs_url)["items"]
     }
-    assert ways["run"] == "in doubt: `perdure settle` it, or let its run go on"
+    assert ways["run"] == "in doubt: `perdure settle` it, or let its run continue"
     assert ways["session"] == "in doubt: `perdure settle` it, or act again with its key"
 
 

@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 import perdure
+from perdure.planes import checks
 from perdure.planes.memory import index, memories, search
 from perdure.stores.statements import Statement
 
@@ -19,7 +20,24 @@ LISTS = {
     "words": '["a"]',
     "stretches": "[[1, 1, 9]]",
 }
-NUMBERS = dict.fromkeys(["tenant", "average", "limit", "stream", "of_seq", "seq", "since"], 1)
+NUMBERS = dict.fromkeys(
+    [
+        "tenant",
+        "average",
+        "limit",
+        "stream",
+        "of_seq",
+        "seq",
+        "since",
+        "shelf",
+        "term",
+        "last",
+        "thing",
+        "name",
+        "in_stream",
+    ],
+    1,
+)
 
 
 @pytest.fixture
@@ -38,6 +56,10 @@ def database(tmp_path: Path) -> Iterator[apsw.Connection]:
         (search.Q.texts_best, (), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=?)"),
         (search.Q.texts_best, ("streams",), "SEARCH p USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=?)"),
         (search.Q.texts_best, ("filtered", "since"), "SEARCH x USING PRIMARY KEY (in_stream=? AND seq=? AND part=? AND shelf=?"),
+        (search.Q.postings_newest, (), "USING PRIMARY KEY (tenant=? AND shelf=? AND term=? AND in_stream=? AND seq<?)"),
+        (checks.Q.checks_get, (), "SEARCH c USING PRIMARY KEY (stream=? AND thing=? AND name=?)"),
+        (checks.Q.checks_of_stream, (), "checks_by_time (stream=?)"),
+        (checks.Q.checks_of_store, (), "checks_by_tenant (tenant=? AND"),
         (search.Q.texts_near, (), "SEARCH x USING PRIMARY KEY (in_stream=? AND seq>? AND seq<?)"),
         (search.Q.terms_counted, (), "SEARCH t USING PRIMARY KEY (tenant=? AND shelf=? AND term=?)"),
         (index.Q.texts_of_memory, (), "texts_of_memories (in_stream=? AND of_seq=?)"),

@@ -31,7 +31,7 @@ CHANGES = (
     Column("if", lambda change: f"{change.question} is {change.answer}"),
     folded("then", lambda change: "; ".join(f"{part}: {found}" for part, found in change.gives.items())),
 )
-RISKS = (folded("what can fail", lambda risk: risk.fails), folded("what helps", lambda risk: risk.against))
+RISKS = (folded("failure", lambda risk: risk.fails), folded("what helps", lambda risk: risk.against))
 FILES = (
     folded("file", lambda file: file.path),
     Column("category", lambda file: file.category),
@@ -97,7 +97,7 @@ def advise(*, folder: Path | None, inventory: bool, as_json: bool, **given: str 
 
 
 def _answered(given: dict[str, str | None], *, as_json: bool) -> dict[str, Any]:
-    """What the options say, and what a person answers to the rest."""
+    """The answers of the options, and a person's answers to the rest."""
     said = {name: value for name, value in given.items() if value is not None}
     missing = [question for question in QUESTIONS if question.name not in said]
     if sys.stdin.isatty() and not as_json:
@@ -138,8 +138,8 @@ def _say(found: Recommendation, assumed: list[str]) -> None:
     )
     for heading, columns, rows in (
         ("Why", REASONS, [reason for reason in found.reasons if reason.decides]),
-        ("What would change it", CHANGES, found.changes),
-        ("What can still fail", RISKS, found.remaining),
+        ("Facts that would change it", CHANGES, found.changes),
+        ("Risks that remain", RISKS, found.remaining),
     ):
         if rows:
             say_heading(heading)

@@ -1,6 +1,6 @@
 """Agents by their place: `app:agents` on the command line becomes agents by their names.
 
-Who calls it: `perdure worker`. What is misspelt is refused with what there is instead; nothing is started then.
+`perdure worker` calls it. A misspelt name is refused with the names that exist; nothing is started then.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _module(name: str, target: str) -> ModuleType:
         raise NotFound(f"there is no module {name!r}", path="agents", hint=_where(target)) from None
     except Error:
         raise
-    except Exception as error:  # whatever it does when it is imported, it is not ours
+    except Exception as error:  # its import may do anything, and is not ours
         raise Invalid(f"{name} cannot be imported: {_failure(error)}", path="agents") from error
 
 
@@ -61,7 +61,7 @@ def _where(target: str) -> str:
 
 
 def _failure(error: Exception) -> str:
-    """What a module failed with, and where; an error of syntax says that itself."""
+    """The error that a module failed with, and where; an error of syntax says that itself."""
     last = extract_tb(error.__traceback__)[-1]
     where = "" if isinstance(error, SyntaxError) else f" ({Path(last.filename).name}, line {last.lineno})"
     return f"{type(error).__name__}: {error}{where}"

@@ -28,7 +28,7 @@ KEYS = {  # where an error says the key came from -> what it should have been
 
 @contextmanager
 def keys_read() -> Iterator[None]:
-    """What a cryptography library says about a file that is no key, in words."""
+    """Translate a cryptography library's complaint about a file that is no key."""
     try:
         yield
     except Invalid as error:
@@ -46,7 +46,7 @@ def anchored(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_anchored(anchor_file: Path | None, public_key: Path | None) -> tuple[Anchor | None, bytes | None]:
-    """What the options name. Raises Invalid when the file is no anchor."""
+    """Read the anchor that the options name. Raises Invalid when the file is no anchor."""
     if anchor_file is None:
         if public_key is not None:
             raise click.UsageError("--public-key is for the signature of an --anchor FILE")

@@ -35,7 +35,7 @@ COLUMNS = (
 @pages
 @reads
 def asks(asked: Asked, *, state: WaitStateName, everything: bool, **page: Any) -> None:
-    """List what people are asked, newest first: questions of runs, and approvals of what is to be done outside."""
+    """List questions to people, newest first: asks of runs, and approvals of calls to external systems."""
     with asked.open() as store:
         found = store.asks(state=None if everything else state, **page)
         say_identified(found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything)
@@ -50,10 +50,10 @@ def asks(asked: Asked, *, state: WaitStateName, everything: bool, **page: Any) -
 )
 @argument("ask", open_asks)
 @click.argument("value")
-@click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
+@click.option("--by", metavar="NAME", help="Person who answers; default: the actor.")
 @writes
 def answer(asked: Asked, *, ask: str, value: str, by: str | None) -> None:
-    """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run goes on."""
+    """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run continues."""
     with asked.open() as store:
         record = store.answer(whole_id(store, ask), value, by=by)
     if asked.as_json:

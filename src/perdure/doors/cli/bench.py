@@ -26,7 +26,7 @@ DETAIL = prose("detail", lambda row: row[1].detail)
 
 
 class Report:
-    """What was measured so far; tells on the way what is done."""
+    """The measurements so far; reports progress on the way."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, Figure]] = []

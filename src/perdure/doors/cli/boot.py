@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.finding import find_session
+from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.memory import searchable
 from perdure.doors.cli.names import argument, session_names
 from perdure.doors.cli.options import Asked, command, writes
 from perdure.doors.cli.output import note, say_facts, say_json
-from perdure.doors.cli.tables import Column, folded, say_table
+from perdure.doors.cli.tables import Column, folded, prose, say_table
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
+    from perdure.boot.manifest import Manifest
     from perdure.boot.pack import Pack
     from perdure.handles.sync.store import Store
 
@@ -31,7 +32,27 @@ SHOWN_COLUMNS = (
     Column("tokens", lambda shown: shown.tokens),
     Column("chars", lambda shown: shown.chars),
     Column("shortened", lambda shown: "yes" if shown.shortened else ""),
+    prose("why", lambda shown: shown.said or WHY[shown.section]),
 )
+CHANGED_COLUMNS = (
+    Column("how", lambda changed: changed.how),
+    Column("section", lambda changed: changed.section),
+    Column("kind", lambda changed: changed.kind),
+    folded("id", lambda changed: changed.id),
+    prose("now", lambda changed: changed.now),
+    prose("then", lambda changed: changed.then),
+)
+WHY = {
+    "rules": "always shown, whole",
+    "plan": "the goal, or an unfinished task",
+    "loops": "open, or answered lately",
+    "decisions": "in force",
+    "lessons": "what went wrong before",
+    "workspace": "a fact of the workspace",
+    "tail": "one of the last turns",
+    "recalled": "answers the task",
+    "words": "what the words mean",
+}
 
 
 @command(
@@ -40,19 +61,27 @@ SHOWN_COLUMNS = (
     "perdure boot issue-42 --max-chars 10000",
     "perdure boot issue-42 --budget 16000 --part 2",
     "perdure boot issue-42 --explain",
+    "perdure boot issue-42 --diff",
     "perdure boot issue-42 --format agents-md",
     "perdure boot issue-42 --check",
 )
 @argument("session", session_names, required=False)
 @click.option("--budget", type=click.IntRange(1), default=4_000, show_default=True, metavar="N", help="Tokens at most.")
 @click.option("--max-chars", type=click.IntRange(1), metavar="N", help="Characters at most.")
-@click.option("--task", metavar="TEXT", help="What is to be done: memories and turns are recalled for it.")
+@click.option("--task", metavar="TEXT", help="The task: memories and turns are recalled for it.")
 @click.option("--profile", type=click.Choice(PROFILES), default="full", show_default=True, help="Which sections.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="As what.")
 @click.option("--part", type=click.IntRange(1), metavar="N", help="Only part N, of at most 10,000 characters.")
-@click.option("--explain", is_flag=True, help="What is in it, what it takes, and what was left out.")
 @click.option(
-    "--diff", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="What changed since this text."
+    "--explain", is_flag=True, help="List what is in it and why, what each part takes, and what was left out."
+)
+@click.option(
+    "--diff", is_flag=True, help="What came, went or changed since the boot before; exits with 1 if anything."
+)
+@click.option(
+    "--diff-text",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Show the difference to this text.",
 )
 @click.option("--check", is_flag=True, help="Whether the section in AGENTS.md is up to date; exits with 4 if not.")
 @click.option(
@@ -63,32 +92,40 @@ SHOWN_COLUMNS = (
     "--root", metavar="DIR", help="The workspace: its commit is shown, and relative paths of checks start there."
 )
 @click.option("--allow-command", "allowed", multiple=True, metavar="COMMAND", help="A command that checks may run.")
+@click.option("--allow-url", "urls", multiple=True, metavar="URL", help="An address below which checks may ask.")
+@click.option(
+    "--offered", "models", multiple=True, metavar="MODEL", help="A model that is offered; all others are not."
+)
 @writes
 def boot(
     asked: Asked, *, session: str | None, part: int | None, explain: bool, check: bool, form: str, path: Path, force: bool,
-    diff: Path | None, allowed: tuple[str, ...], **given: Any,
+    diff: bool, diff_text: Path | None, allowed: tuple[str, ...], models: tuple[str, ...], **given: Any,
 ) -> None:  # fmt: skip
     """Print what is needed to continue SESSION (by default the newest one): rules, plan, open loops, decisions, lessons,
     workspace, the last turns, what is recalled, and what was left out. It never takes more than it may.
 
     With --format agents-md, a marked section in AGENTS.md is kept instead: a copy for hosts that read only that.
     """
-    with Asked(asked.store, asked.tenant, as_json=asked.as_json).open() as store:  # which makes no session
-        name = find_session(store, session).name if session is not None else _newest(store)
+    commands = [shlex.split(each) for each in allowed]
+    asked.check_exists()
     with searchable(asked) as store:
-        pack = store.session(name).boot(commands=[shlex.split(each) for each in allowed], **given)
+        found = existing_session(store, session or _newest(store))
+        then = found.boots()[:1] if diff else []
+        pack = found.boot(commands=commands, models=models or None, **given)
     if check or form == "agents-md":
         _agents_md(asked, pack, path, check=check, force=force)
     elif form in ("openai", "anthropic"):
         messages = pack.messages(form)
         say_json({"system": messages.system, "messages": list(messages)})
+    elif diff:
+        _say_difference(asked, then, pack.manifest)
     elif asked.as_json:
         say_json({"text": _text(pack, part), "manifest": pack.manifest})
     elif explain:
         _explain(pack)
-    elif diff is not None:
+    elif diff_text is not None:
         lines = difflib.unified_diff(
-            diff.read_text("utf-8").splitlines(), pack.text.splitlines(), str(diff), "now", lineterm=""
+            diff_text.read_text("utf-8").splitlines(), pack.text.splitlines(), str(diff_text), "now", lineterm=""
         )
         click.echo("\n".join(lines))
     else:
@@ -108,6 +145,20 @@ def _text(pack: Pack, part: int | None) -> str:
     if part > len(parts):
         raise NotFound(f"there are {len(parts)} parts", path="part", hint="without --part all is printed")
     return parts[part - 1]
+
+
+def _say_difference(asked: Asked, then: list[Manifest], now: Manifest) -> None:
+    from perdure.boot.manifest import difference  # noqa: PLC0415 - help must not load the stores
+
+    if not then:
+        raise NotFound("this session was not booted before", path="diff", hint="boot again later: this one is kept")
+    changed = difference(then[0], now)
+    if asked.as_json:
+        say_json({"from_event": then[0].seq, "to_event": now.seq, "items": changed})
+    else:
+        say_table(CHANGED_COLUMNS, changed)
+        note(f"from event {then[0].seq} ({then[0].made_at}) to event {now.seq}: {len(changed)} differences")
+    sys.exit(1 if changed else 0)
 
 
 def _explain(pack: Pack) -> None:

@@ -91,7 +91,7 @@ def export(
 
 
 def _chosen(store: Store, names: tuple[str, ...], runs: tuple[str, ...]) -> dict[str, list[str]]:
-    """What was named, as sessions and as runs."""
+    """The named things, as sessions and as runs."""
     found = [run_id(store, name) for name in (*filter(is_run, names), *runs)]
     return {"sessions": [name for name in names if not is_run(name)], "runs": [*dict.fromkeys(found)]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from perdure.doors.cli.options import Asked, command, whole
 from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import Column, folded, say_table, state
 from perdure.model.records.memories import Validity
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.memory import Checked
 
 COLUMNS = (
     state("", lambda finding: finding.severity),
@@ -21,10 +25,11 @@ COLUMNS = (
 
 
 STALE_COLUMNS = (
-    Column("scope", lambda checked: checked.memory.scope),
-    Column("seq", lambda checked: checked.memory.seq),
+    Column("kind", lambda checked: checked.kind),
+    Column("where", lambda checked: checked.scope),
+    Column("name", lambda checked: checked.name),
     Column("standing", lambda checked: checked.standing),
-    folded("memory", lambda checked: checked.memory.text),
+    folded("what", lambda checked: checked.text),
     folded("why", lambda checked: "; ".join(each.why for each in checked.outcomes if each.why)),
 )
 
@@ -36,30 +41,38 @@ STALE_COLUMNS = (
     "perdure doctor --stale",
     "perdure doctor --stale --root . --allow-command 'make -v'",
 )
-@click.option("--stale", is_flag=True, help="Memories whose checks say that they hold no longer, instead.")
+@click.option("--stale", is_flag=True, help="What its checks say holds no longer, instead: memories, values, plans.")
 @click.option(
     "--tenant",
     envvar="PERDURE_TENANT",
     show_envvar=True,
     default="default",
     metavar="NAME",
-    help="With --stale: whose memories.",
+    help="With --stale: whose.",
 )
 @click.option("--root", metavar="DIR", help="With --stale: what relative paths of checks start from.")
 @click.option(
     "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: one that checks may run."
 )
+@click.option("--allow-url", "urls", multiple=True, metavar="URL", help="With --stale: below which checks may ask.")
+@click.option("--offered", "models", multiple=True, metavar="MODEL", help="With --stale: a model that is offered.")
 @whole
-def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...]) -> None:
-    """Look at a store from outside and inside: library, settings, disk, structure, heads; and what it suffers from while it
-    lives: writers that wait, growth, leases of the dead, runs that stand still. Says when it is outgrown.
+def doctor(
+    asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...], urls: tuple[str, ...],
+    models: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
+    stalled runs. Says when the store is outgrown.
 
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
-    tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, lists those that do not
-    hold or cannot be told, and exits with 1 if one is stale.
+    tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, values, decisions and tasks,
+    lists those that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale.
     """
     if stale:
-        sys.exit(_say_stale(asked, tenant, root, allowed))
+        commands = [shlex.split(each) for each in allowed]
+        with Asked(asked.store, tenant, as_json=asked.as_json).open() as store:
+            checked = store.checked(root=root, commands=commands, urls=urls, models=models or None)
+        sys.exit(_say_stale(asked, checked))
     import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
     from perdure.stores import health  # noqa: PLC0415 - help must not load the stores
 
@@ -76,14 +89,18 @@ def doctor(asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed:
     sys.exit(0 if found.sound else 1)
 
 
-def _say_stale(asked: Asked, tenant: str, root: str | None, allowed: tuple[str, ...]) -> int:
-    with Asked(asked.store, tenant, as_json=asked.as_json).open() as store:
-        checked = store.checked(root=root, commands=[shlex.split(each) for each in allowed])
+def _say_stale(asked: Asked, checked: list[Checked]) -> int:
     found = [each for each in checked if each.standing is not Validity.HOLDS]
     if asked.as_json:
-        rows = [{"memory": each.memory.record, "standing": each.standing, "checks": each.outcomes} for each in found]
+        rows = [
+            {
+                "kind": each.kind, "where": each.scope, "name": each.name, "text": each.text, "standing": each.standing,
+                "checks": each.outcomes, "memory": each.memory.record if each.memory else None,
+            }
+            for each in found
+        ]  # fmt: skip
         say_json({"checked": len(checked), "items": rows})
     else:
         say_table(STALE_COLUMNS, found)
-        note(f"{len(checked)} memories carry checks; {len(checked) - len(found)} hold")
+        note(f"{len(checked)} carry checks; {len(checked) - len(found)} hold")
     return 1 if any(each.standing is Validity.STALE for each in found) else 0

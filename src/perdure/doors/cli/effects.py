@@ -1,4 +1,4 @@
-"""`perdure effects`, `settle` and `errors`: what was done outside, what is in doubt, what went wrong and what came of it."""
+"""`perdure effects`, `settle` and `errors`: calls to external systems, those in doubt, errors, and what came of them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.elsewhere import AWAY, ways_on
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.store import Store
 
 
@@ -62,7 +63,7 @@ COLUMNS = (
 @pages
 @reads
 def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
-    """List what was done outside, newest first: meant, sent, known to have happened, or in doubt."""
+    """List calls to external systems, newest first: planned, sent, known to have happened, or in doubt."""
     if in_doubt:
         if filters["state"] is not None:
             raise click.UsageError("--in-doubt is a state of its own: leave --state out")
@@ -106,7 +107,7 @@ def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecor
 @click.argument("verdict", type=click.Choice(["happened", "absent", "failed"]))
 @click.option("--result", metavar="JSON", help="With happened: what it gave.")
 @click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how that is known.")
-@click.option("--by", metavar="NAME", help="Who says so; default: the actor.")
+@click.option("--by", metavar="NAME", help="Person who settles it; default: the actor.")
 @click.option("--dry-run", is_flag=True, help="Only show what is in doubt.")
 @click.option("--force", is_flag=True, help="With absent: also while the process that sent it lives on this machine.")
 @writes
@@ -121,7 +122,7 @@ def settle(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Say what became of EFFECT, which is in doubt; its run goes on.
+    """Say what became of EFFECT, which is in doubt; its run continues.
 
     happened: it did, and the result is recorded. absent: it did not, and may be tried again. failed: it did not, and shall not
     be tried again. You are believed: look before you say so.
@@ -144,7 +145,7 @@ def settle(
 
 
 def _next(record: EffectRecord, verdict: str) -> str:
-    """What comes of a verdict, and who does it."""
+    """The consequence of a verdict, and the process that carries it out."""
     if record.stream_kind == "run":
         then = "sends it again" if verdict == "absent" else "continues its run"
         return f"a worker {then} (`perdure worker MODULE`); `perdure show run:{record.stream}` shows how it stands"
@@ -212,7 +213,7 @@ class Mishap(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What was done about it, as a table has room for it."""
+        """The treatment of an error, as a table has room for it."""
         if len(self.done) <= DONE_MAX_CHARS:
             return self.done
         return f"{self.done.partition(';')[0]}; `perdure show {self.where}` says what to do"
@@ -249,6 +250,7 @@ WHAT_WAS_DONE = {
 def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
     """List what went wrong, newest first: effects and runs, each with its code and what was done about it.
 
+    Each is dated by when it went wrong, and so is the span: not by when it was planned or begun.
     A run that is pinned to a program that no living worker has is listed whatever the span: it stands still now.
     """
     with asked.open() as store:
@@ -257,7 +259,8 @@ def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **s
             wrong = store.effects(errors=True, tool=tool, limit=limit, **span).whole()
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
-            found += [*_of_runs(store, agent, limit, span), *_of_stranded(store, agent)]
+            stopped = store.runs(errors=True, agent=agent, limit=limit, **span).whole()
+            found += [*map(_of_run, stopped), *_of_stranded(store, agent)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
         say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
@@ -276,35 +279,21 @@ def _of_effect(record: EffectRecord) -> Mishap:
     if record.state is EffectState.IN_DOUBT:
         by = f": {_way_out(record)}"
     code, message = (record.error.code, record.error.message) if record.error else ("", "")
-    return Mishap(record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
+    return Mishap(record.outcome_at or record.at, record.id, record.tool, code, message, f"{done}{tries}{by}")
 
 
 def _of_left(record: EffectRecord) -> Mishap:
     said = "the process that made the call has died, or gives no sign of life"
-    return Mishap(record.at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
+    return Mishap(record.dispatched_at, record.id, record.tool, DIED, said, f"in doubt: {_way_out(record)}")
 
 
 def _way_out(record: EffectRecord) -> str:
-    """What may settle doubt: always a person; the tool's rule only where it has one."""
+    """The ways to settle doubt: always a person; the tool's rule only where it has one."""
     if record.kind is ToolKind.UNSAFE:
         return "`perdure settle` it"
-    return f"`perdure settle` it, or {'let its run go on' if record.stream_kind == 'run' else 'act again with its key'}"
-
-
-def _of_runs(store: Store, agent: str | None, limit: int, span: dict[str, Any]) -> list[Mishap]:
-    """Runs that failed or are parked. The span is of when they went wrong, which may be long after they were begun."""
-    went_wrong: dict[str, Any] = {}
-    for status in (RunStatus.FAILED, RunStatus.PARKED):
-        for event in store.events(kind=f"run.{status}", limit=limit, **span).whole():
-            went_wrong.setdefault(event.session, event.at)
-    listed = {
-        each.id: each.record
-        for status in (RunStatus.FAILED, RunStatus.PARKED)
-        for each in store.runs(status=status, agent=agent, limit=limit, **span).whole()
-    }
-    others = [store.run(name).record for name in went_wrong if name not in listed]
-    still = [each for each in others if each.status in WAYS and agent in (None, each.agent)]
-    return [_of_run(each, went_wrong.get(each.id)) for each in (*listed.values(), *still)]
+    return (
+        f"`perdure settle` it, or {'let its run continue' if record.stream_kind == 'run' else 'act again with its key'}"
+    )
 
 
 def _of_stranded(store: Store, agent: str | None) -> list[Mishap]:
@@ -325,7 +314,8 @@ WAYS = {
 }
 
 
-def _of_run(record: RunRecord, at: Any) -> Mishap:
+def _of_run(handle: RunHandle) -> Mishap:
+    record = handle.record
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
-    when = record.ended_at or at or record.created_at
+    when = record.outcome_at or record.created_at
     return Mishap(when, f"run:{record.id}", record.agent, code, message, WAYS[record.status](record))

@@ -1,4 +1,4 @@
-"""`perdure envelope`, `handover` and `adopt`: what is needed to go on with a run, and going on with it elsewhere."""
+"""`perdure envelope`, `handover` and `adopt`: the state needed to resume a run, and resuming it elsewhere."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _question(wait: WaitPart) -> object:
 )
 @reads
 def envelope(asked: Asked, *, run: str, save: Path | None) -> None:
-    """Show what is needed to go on with RUN: where it stands, what is open and what to do about it, and a verdict.
+    """Show the state needed to resume RUN: where it stands, what is open and what to do about it, and a verdict.
 
     With --json: the envelope itself, with its digest, as `perdure adopt` reads it.
     """
@@ -126,7 +126,7 @@ def _save(store: Store, found: Envelope, folder: Path) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be handed over.")
 @writes
 def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
-    """Write the envelope of RUN and its blobs to a new FOLDER, and let it go on nowhere but where that is adopted.
+    """Write the envelope of RUN and its blobs to a new FOLDER, and let it continue only where that is adopted.
 
     The run is parked here, and so are the runs that it waits for. `perdure unpark` takes it back, as long as nobody has
     adopted it.
@@ -141,7 +141,7 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
         say_json({"dry_run": dry_run, "run": found.run.name, "folder": str(folder), "artifacts": found.artifacts})
         return
     _say(found)
-    note("nothing was changed: a dry run" if dry_run else f"it goes on where {folder} is adopted")
+    note("nothing was changed: a dry run" if dry_run else f"it continues where {folder} is adopted")
 
 
 @command(
@@ -153,10 +153,10 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
 @click.option("--lost", is_flag=True, help="Its store is gone for good, and the run was not handed over.")
 @writes
 def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
-    """Go on here with a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
+    """Resume here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
 
-    With --lost what was planned or under way is in doubt, and is settled by rule or by you; so is what it sends next,
-    because the lost store may have sent it: `perdure resume RUN --vouch` says that it did not.
+    With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new
+    effect, because the lost store may have sent it. `perdure resume RUN --vouch` says that it did not.
     """
     data = _read(folder / FILE, ENVELOPE_MAX_BYTES)
     with asked.open() as store, _claimed(folder, store._caller.core.uid):
@@ -170,7 +170,7 @@ def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
 
 @contextmanager
 def _claimed(folder: Path, store: str) -> Iterator[None]:
-    """Let one store adopt a folder: the first one leaves its id there. What is refused leaves nothing."""
+    """Let one store adopt a folder: the first one leaves its id there. A refusal leaves nothing."""
     marker = folder / CLAIM
     try:
         with marker.open("x") as file:

@@ -39,7 +39,7 @@ TRIES_MAX = 1000
     "--subjects", multiple=True, metavar="NAMES", help="Which stores, or a FILE.py of one's own; default: all."
 )
 @click.option("--tasks", multiple=True, metavar="NAMES", help="Which work; default: all but relay-50000.")
-@click.option("--faults", multiple=True, metavar="NAMES", help="What goes wrong; default: all.")
+@click.option("--faults", multiple=True, metavar="NAMES", help="Faults to inject; default: all.")
 @click.option("--seed", type=click.IntRange(0, 2**31), help="Decides the order and every choice; default: 1, or DIR's.")
 @click.option(
     "--budget", default="60s", show_default=True, metavar="TIME", help="How long, as 90s or 2h; none: to the end."
@@ -53,7 +53,7 @@ TRIES_MAX = 1000
 )
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default="recovery", show_default=True,
-    help="Where it is written; what lies there is gone on with.",
+    help="Where it is written; an evaluation that lies there is continued.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, JOBS_MAX), help="How many at once; default: one for each core.")
 @click.option(
@@ -71,9 +71,9 @@ TRIES_MAX = 1000
 @json_option
 @log_options
 def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, **asked: Any) -> None:
-    """Kill agents at every boundary, on any store, and count what really happened outside.
+    """Kill agents at every boundary, on any store, and count what really happened in the outside world.
 
-    Writes scorecard.json, report.html and cases.jsonl. Stopped or killed itself, it goes on where it was. Exits with 1 if a
+    Writes scorecard.json, report.html and cases.jsonl. Stopped or killed itself, it continues where it was. Exits with 1 if a
     fault did not catch its control (then nothing is proved), or if --must-hold does not hold. docs/protocol.md says what is
     measured, and what a score does not say.
     """
@@ -96,7 +96,7 @@ def _evaluate(
 
     own = plan.named_subjects(subjects)
     held = plan.chosen(must_hold, own, "subject", "must-hold")
-    plan.check(tasks, faults)  # what is misspelt is said before anything is started
+    plan.check(tasks, faults)  # misspelt names are refused before anything is started
     seconds = _seconds(budget)
     chosen = seed if seed is not None else run.seed_of(out) if (out / run.CASES).is_file() else 1
     lacking = run.peers_for(own, note if install_peers else None)
@@ -146,7 +146,7 @@ def _write(card: Scorecard, out: Path) -> None:
 
 
 class Lines:
-    """What is being killed now, for a log: a line now and then, and one for every first failure of a cell."""
+    """Progress for a log: a line now and then, and one for every first failure of a cell."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

@@ -80,7 +80,7 @@ def events(asked: Asked, *, name: str | None, session: str | None, **filters: An
 @click.option("--from-start", is_flag=True, help="Everything from the beginning first; else only what is new.")
 @click.option("--once", is_flag=True, help="Stop at the end instead of waiting for more.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
-@click.option("--after", metavar="CURSOR", help="Go on after a cursor of the feed.")
+@click.option("--after", metavar="CURSOR", help="Continue after a cursor of the feed.")
 @reads
 def tail(
     asked: Asked,
@@ -105,14 +105,14 @@ def tail(
 
 
 class Wanted:
-    """What of the feed is to be shown. NotFound for a name that is not there, Invalid for what is no kind."""
+    """The part of the feed that is to be shown. NotFound for a name that is not there, Invalid for what is no kind."""
 
     def __init__(self, store: Store, name: str | None, kind: str | None) -> None:
         of = of_stream(store, name)
         self._of = next(iter(of.items()), None)
         self._kind = kind
         if kind is not None:
-            store.events(kind=kind, **of, limit=1)  # what a listing refuses is refused here, too
+            store.events(kind=kind, **of, limit=1)  # anything that a listing refuses is refused here, too
 
     def __call__(self, event: EventRecord) -> bool:
         """Whether this one is."""
@@ -137,7 +137,7 @@ def _say_feed(
             _say_event(page[place], as_json=as_json)
         if left is not None:
             left -= len(places)
-            if left == 0:  # the page may go on: ask for exactly as much as was shown
+            if left == 0:  # the page may continue: ask for exactly as much as was shown
                 return store.feed(cursor, limit=places[-1] + 1).next
         cursor = page.next
     return cursor

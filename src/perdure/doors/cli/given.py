@@ -10,7 +10,7 @@ GIVEN_MAX_BYTES = 256 * 1024**2
 
 
 def read_given(path: Path) -> bytes:
-    """What a file holds. TooLarge past the bound."""
+    """The content of a file. TooLarge past the bound."""
     with path.open("rb") as file:
         data = file.read(GIVEN_MAX_BYTES + 1)
     if len(data) > GIVEN_MAX_BYTES:

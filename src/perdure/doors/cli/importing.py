@@ -47,8 +47,8 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", shell_complete=_complete_format,
-              help=f"What the files are: {', '.join(NAMES)}, or of another package; else found by content.")  # fmt: skip
-@click.option("--as", "kind", type=click.Choice(KINDS), help="What the rows of a CSV, TSV, JSON or YAML file are.")
+              help=f"Format of the files: {', '.join(NAMES)}, or of another package; default: by content.")  # fmt: skip
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Kind of the rows of a CSV, TSV, JSON or YAML file.")
 @click.option(
     "--field", "fields", multiple=True, metavar="FIELD=COLUMN", help="With --as: which column is what; repeatable."
 )
@@ -63,13 +63,13 @@ def import_(
     asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
     session: str, scope: str, names: dict[str, str], dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bring what other programs kept into a store: sessions, turns, calls, results, values, tasks, decisions; or bundles.
+    """Bring sessions, turns, calls, results, values, tasks and decisions of other programs into a store, or bundles.
 
-    FILE may be a folder. Importing again adds nothing; a file that has grown adds what is new; after a crash, run it again.
-    The store is made if there is none. What is broken is left out and listed, the rest is taken: exit code 8 then.
+    FILE may be a folder. Importing again adds nothing, and a file that has grown adds what is new. After a crash, run it again.
+    The store is made if there is none. A broken part is left out and listed, and the rest is taken; the exit code is 8 then.
 
-    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all; its runs that are not over
-    come parked: they are copies, and only `perdure unpark` lets one go on here.
+    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all. Its runs that are not over
+    come parked: they are copies, and only `perdure unpark` lets one continue here.
     """
     from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores
         check_given,
@@ -81,7 +81,7 @@ def import_(
             import_bundle(asked, path, names, dry_run=dry_run)
         return
     mapping = _mapping(kind, fields, session, scope, format_name)
-    check_given(paths, format_name, mapping)  # what is misspelt leaves no new store behind
+    check_given(paths, format_name, mapping)  # a misspelt argument leaves no new store behind
     with _store(asked, dry_run=dry_run) as store, progress("importing") as step:
         report = import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
     if asked.as_json:

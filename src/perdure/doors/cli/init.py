@@ -25,7 +25,7 @@ WAIT_SECONDS = 5.0
 )
 @click.option(
     "--scenario", type=click.Choice([str(scenario) for scenario in Scenario]), default=str(Scenario.LOCAL), show_default=True,
-    help="What it is for; perdure advise says which.",
+    help="The purpose; perdure advise says which fits.",
 )  # fmt: skip
 @click.option("--store", metavar="URL", help="Which store, instead of the scenario's own.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")

@@ -25,7 +25,7 @@ from perdure.model.display import visible
 
 INTERRUPTED = 130
 
-# What the system says no with: only what is not named here may be well later.
+# Errors of the system: only a number that is not listed here may pass with time.
 OF_SYSTEM: dict[int, type[Error]] = {
     errno.ENOENT: NotFound,
     errno.ENOTDIR: Invalid,
@@ -44,15 +44,18 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "sessions": ("perdure.doors.cli.sessions", "Sessions, newest first."),
         "runs": ("perdure.doors.cli.runs", "Runs of agents, newest first."),
         "show": ("perdure.doors.cli.show", "One session or run: what it is for, what is open, what happened last."),
-        "diff": ("perdure.doors.cli.time", "What differs between two points, or a session and its fork."),
-        "envelope": ("perdure.doors.cli.envelopes", "What is needed to resume a run, and a verdict."),
-        "effects": ("perdure.doors.cli.effects", "What was done outside, and what is in doubt."),
-        "asks": ("perdure.doors.cli.asks", "What people are asked."),
-        "errors": ("perdure.doors.cli.effects", "What went wrong, and what was done about it."),
+        "diff": ("perdure.doors.cli.time", "Show the difference between two points, or a session and its fork."),
+        "envelope": ("perdure.doors.cli.envelopes", "Print the state needed to resume a run, and a verdict."),
+        "effects": ("perdure.doors.cli.effects", "List calls to external systems, and those in doubt."),
+        "asks": ("perdure.doors.cli.asks", "List questions to people."),
+        "errors": ("perdure.doors.cli.effects", "List errors, and what was done about them."),
         "tail": ("perdure.doors.cli.feed", "Follow what happens, as it happens."),
         "decisions": ("perdure.doors.cli.work", "Decisions across all sessions."),
         "tasks": ("perdure.doors.cli.work", "Tasks across all sessions."),
-        "boot": ("perdure.doors.cli.boot", "What a fresh context window needs to continue a session, in a budget."),
+        "boot": (
+            "perdure.doors.cli.boot",
+            "Print what a fresh context window needs to continue a session, in a budget.",
+        ),
         "search": ("perdure.doors.cli.memory", "Find what was said, decided, done and remembered."),
         "recall": ("perdure.doors.cli.memory", "Find the memories that answer a question."),
         "memories": ("perdure.doors.cli.memory", "Memories: what outlives a run."),
@@ -71,7 +74,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pin": ("perdure.doors.cli.runs", "Let only one program continue a run."),
         "fork": (
             "perdure.doors.cli.time",
-            "Go on from a point of a session in another one, or of a run with another result.",
+            "Continue from a point of a session, or of a run with another result.",
         ),
         "handover": ("perdure.doors.cli.envelopes", "Let a run continue in another store."),
         "adopt": ("perdure.doors.cli.envelopes", "Resume a run of another store here."),
@@ -84,13 +87,16 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "remember": ("perdure.doors.cli.memory", "Write a memory down, or replace one."),
         "forget": ("perdure.doors.cli.memory", "Let a memory be found no more."),
         "label": ("perdure.doors.cli.writing", "Label a session."),
+        "rename": ("perdure.doors.cli.sessions", "Give a session another title."),
+        "archive": ("perdure.doors.cli.sessions", "Leave a session that ended out of listings."),
+        "delete": ("perdure.doors.cli.sessions", "Let go of what a session said (a dry run first)."),
     },
     "Run": {
         "start": ("perdure.doors.cli.starting", "Begin a run, and leave it to the workers."),
         "signal": ("perdure.doors.cli.starting", "Send a signal to a run."),
         "recover": ("perdure.doors.cli.starting", "Continue once what dead processes left."),
         "worker": ("perdure.doors.cli.worker", "Drive runs of agents, in processes that are watched over."),
-        "workers": ("perdure.doors.cli.worker", "Who is at work, on what, and what waits."),
+        "workers": ("perdure.doors.cli.worker", "List workers, their runs, and the runs that wait."),
     },
     "Keep": {
         "verify": (
@@ -113,7 +119,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "apply": ("perdure.doors.cli.views", "Record what was edited on the page of a session."),
         "merge": ("perdure.doors.cli.merging", "Another branch or clone of a files store into this one."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
-        "doctor": ("perdure.doors.cli.doctor", "What is wrong with a store, and the command that mends it."),
+        "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
     },
     "Begin": {
         "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
@@ -209,7 +215,7 @@ def fail(error: Error, *, as_json: bool) -> NoReturn:
 
 
 def _give_up_output() -> None:
-    """What cannot be written is not tried once more when the process ends: it would end with another code."""
+    """Output that cannot be written is not tried once more when the process ends: it would end with another code."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -248,7 +254,7 @@ def cli() -> None:
 
 
 def _complete() -> NoReturn:
-    """Answer a shell that completes. Whatever goes wrong completes nothing: it would be printed into the line being typed."""
+    """Answer a shell that completes. An error completes nothing: it would be printed into the line being typed."""
     import_module("perdure.doors.cli.completion")  # tells click how bash is completed
     try:
         cli(prog_name="perdure")
@@ -261,7 +267,7 @@ def _complete() -> NoReturn:
 def main() -> None:
     """The entry point."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # whoever started us closed it: nobody reads what is said there
+        if getattr(sys, name) is None:  # our parent closed it: nobody reads what is said there
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
         show_all(getattr(sys, name))
     if "_PERDURE_COMPLETE" in os.environ:

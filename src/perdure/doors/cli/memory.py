@@ -94,7 +94,7 @@ def remember(
 @command(
     "forget",
     "perdure forget 7 --scope project:acme --because 'it was wrong'",
-    "perdure forget 12 --session issue-42 --because 'she asked' --json",
+    "perdure forget 12 --session issue-42 --because 'on request' --json",
 )
 @click.argument("seq", type=int)
 @_session
@@ -164,7 +164,7 @@ def memories(
 )
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Only those with this tag.")
 @click.option("--about", multiple=True, metavar="NAME", help="Only those about this subject.")
-@click.option("--at", metavar="WHEN", help="What held then: an age (7d) or an instant.")
+@click.option("--at", metavar="WHEN", help="Search as of then: an age (7d) or an instant.")
 @click.option("--since", metavar="WHEN", help="Only those written down since.")
 @writes
 def recall(

@@ -24,7 +24,7 @@ FORKED = (
     "perdure merge ../clone/state --name ann --store files:///state",
 )
 @click.argument("theirs", required=False)
-@click.option("--name", default="", help="What their side is called. Default: the branch, ref or folder.")
+@click.option("--name", default="", help="Name for their side. Default: the branch, ref or folder.")
 @store_option
 @actor_option
 @json_option
@@ -32,7 +32,8 @@ FORKED = (
 def merge(*, theirs: str | None, name: str, store: str, actor: str, as_json: bool) -> None:
     """Bring what another branch or clone wrote into this files store: THEIRS is a folder or a git ref.
 
-    Without THEIRS: the conflict that `git merge` left in the log. What only they wrote comes over as it is. A session that
+    Without THEIRS: the conflict that `git merge` left in the log. Streams that only they wrote come over as they are. A session
+    that
     both changed keeps ours; theirs stands beside it as NAME@BRANCH, and `perdure diff NAME NAME@BRANCH` compares them. A run is
     never doubled. Repeating it adds nothing. Another store is refused: `perdure export` and `import` bring its sessions, as
     copies.

@@ -1,6 +1,4 @@
-"""Completion of names: sessions, runs, effects and asks, as the shell's completion asks for them. Whatever goes wrong completes
-nothing.
-"""
+"""Completion of names: sessions, runs, effects and asks, as the shell's completion asks for them. An error completes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command takes: which store, for which tenant, as whom, for people or for machines.
+"""The options of every command: which store, for which tenant, as whom, for people or for machines.
 
 `@command(…)` makes a command with examples; `@reads` and `@writes`, and `@whole` and `@writes_whole` (the store of
 all tenants) hand it an `Asked` as its first argument, which opens the store. A command that only reads never makes a store: a
@@ -63,7 +63,7 @@ def command(name: str, *examples: str) -> Callable[[Body], Command]:
 
 
 class Asked:
-    """What the user said about the store."""
+    """The user's options about the store."""
 
     def __init__(self, store: str, tenant: str, *, as_json: bool, actor: str = "") -> None:
         self.store = store
@@ -86,8 +86,8 @@ class Asked:
 
     def open_whole(self) -> Store:
         """Open the store for no tenant: only for what looks after all of them at once."""
-        from perdure.handles.callers import Caller  # noqa: PLC0415 - as above
         from perdure.handles.sync.store import Store  # noqa: PLC0415
+        from perdure.runtime.callers import Caller  # noqa: PLC0415 - as above
         from perdure.stores.core import open_core  # noqa: PLC0415
 
         self.check_exists()
@@ -114,7 +114,7 @@ def _is_missing(path: Path) -> bool:
 
 
 def login() -> str:
-    """Who is at the keyboard, as far as the system knows: the actor of what the command line writes."""
+    """The user at the keyboard, as far as the system knows: the actor of what the command line writes."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -162,7 +162,7 @@ def actor_option(function: Body) -> Body:
         show_default="perdure.toml, or your login",
         metavar="NAME",
         show_envvar=True,
-        help="Who does this: the log names it.",
+        help="Actor: the log names it.",
     )(function)
 
 
@@ -242,7 +242,7 @@ def pages(function: Body) -> Body:
         metavar="N",
         help="Rows of the page.",
     )
-    after = click.option("--after", metavar="CURSOR", help="Go on after a page: the cursor that it ended with.")
+    after = click.option("--after", metavar="CURSOR", help="Continue after a page: the cursor that it ended with.")
     return limit(after(function))
 
 

@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return value if math.isfinite(value) else str(value)
         case datetime():
             return instant(value)
-        case _ if hasattr(type(value), "__struct_fields__"):  # what an event says is no field: it is read when asked
+        case _ if hasattr(type(value), "__struct_fields__"):  # the body of an event is no field: it is read when asked
             names = getattr(value, "SHOWN", value.__struct_fields__)
             return {name: plain(getattr(value, name)) for name in names}
         case Mapping():

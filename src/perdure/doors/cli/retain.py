@@ -22,6 +22,7 @@ COLUMNS = (
     Column("name", lambda found: found.name),
     Column("checkpoints", lambda found: len(found.checkpoints)),
     Column("turns", lambda found: len(found.turns)),
+    Column("values", lambda found: len(found.values)),
     Column("events", lambda found: len(found.events)),
     Column("said", lambda found: bytes_size(found.bytes)),
 )
@@ -34,6 +35,7 @@ COLUMNS = (
     "perdure retain --checkpoints 1 --label scratch --except-label hold --apply",
     "perdure retain --checkpoints 3 --larger-than 10MiB --apply --json",
     "perdure retain --sessions --runs --older-than 90d --except-label hold",
+    "perdure retain --values 10 --emitted 1000 --older-than 30d",
     "perdure retain --policy retention.toml --apply",
 )
 @click.option("--checkpoints", metavar="N", type=click.IntRange(1), help="Of each name keep the newest N checkpoints.")
@@ -44,6 +46,15 @@ COLUMNS = (
     "--sessions", is_flag=True, default=None, help="Let turns, checkpoints and emitted events of ended sessions go."
 )
 @click.option("--runs", is_flag=True, default=None, help="Let all checkpoints and steps of runs that are over go.")
+@click.option(
+    "--values",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Of each value keep the newest N versions; not what replaced ones said.",
+)
+@click.option(
+    "--emitted", metavar="N", type=click.IntRange(0), help="Of each session and scope keep the newest N emitted events."
+)
 @click.option("--session", metavar="NAME", help="Only of this session, and of its runs.")
 @click.option("--older-than", metavar="AGE", help="Only what is older: 90s, 24h, 30d.")
 @click.option("--label", metavar="LABEL", help="Only of sessions with this label, and of their runs.")
@@ -57,20 +68,26 @@ COLUMNS = (
 )
 @writes
 def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
-    """Let old checkpoints and turns that a summary stands for go, and what ended. A dry run unless --apply.
+    """Let go of old checkpoints, turns that a summary stands for, old values and emitted events, and what ended. A dry run unless
+    --apply.
 
-    The blobs that nothing needs go last. What is kept reads back as before, also in forks; runs that are not over keep
-    everything. It is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
+    The blobs that nothing needs go last. The rest reads back as before, also in forks; runs that are not over keep everything. It
+    is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
     compared. Interrupted, run it again.
     """
     rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})
     with asked.open() as store, progress("letting go" if execute else "looking") as step:
         report = store.retain(*rules, dry_run=not execute, progress=step)
     if asked.as_json:
-        counts = {"checkpoints": report.checkpoints, "turns": report.turns, "events": report.events}
+        counts = {
+            "checkpoints": report.checkpoints,
+            "turns": report.turns,
+            "values": report.values,
+            "events": report.events,
+        }
         say_json({**counts, **plain(report)})
     else:
-        _say(report)
+        say_report(report)
 
 
 def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
@@ -81,10 +98,14 @@ def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
     return [rule_of(flags, "rule")] if policy is None else policy_rules(read_given(policy))
 
 
-def _say(report: RetainReport) -> None:
+def say_report(report: RetainReport) -> None:
+    """What went, or would go, for people."""
     if report.streams:
         say_table(COLUMNS, report.streams)
-    counts = {"checkpoint": report.checkpoints, "turn": report.turns, "event": report.events, "blob": report.blobs}
+    counts = {
+        "checkpoint": report.checkpoints, "turn": report.turns, "version of values": report.values, "event": report.events,
+        "blob": report.blobs,
+    }  # fmt: skip
     gone = ", ".join(counted(count, what) for what, count in counts.items())
     if not (report.streams or report.blobs):
         note("nothing to let go")

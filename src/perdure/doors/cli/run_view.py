@@ -101,7 +101,7 @@ def _say(found: dict[str, Any]) -> None:
 
 
 def _awaited(wait: dict[str, Any]) -> str:
-    """What is asked, or the name of what is waited for; of a run both: whose it is, and which."""
+    """The question, or the name of what is waited for; of a run both: whose it is, and which."""
     said = [wait["question"], wait["name"]] if wait["kind"] == WaitKind.CHILD else [wait["question"] or wait["name"]]
     return " ".join(each for each in said if each)
 
@@ -113,7 +113,7 @@ def _say_entry(entry: TimelineRecord) -> None:
 
 
 def _said(doc: Any) -> str:
-    """What an event keeps, in a few words."""
+    """The document of an event, in a few words."""
     if not isinstance(doc, dict):
         return ""
     for name in ("error", "value", "result", "answer", "question", "args", "payload"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def status_of(run: RunRecord, lost: StrandedRecord | None) -> str:
-    """How a run stands, and whether nobody goes on with it."""
+    """The state of a run, and whether no worker continues it."""
     return (
         f"{run.status.value} (abandoned)" if run.abandoned else f"{run.status.value} (stranded)" if lost else run.status
     )
@@ -97,7 +97,7 @@ def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, 
 )
 @argument("run", run_names)
 @click.option(
-    "--vouch", is_flag=True, help="After a restore: you looked, and all that it did outside is recorded here."
+    "--vouch", is_flag=True, help="After a restore: you looked, and all its external calls are recorded here."
 )
 @writes
 def resume(asked: Asked, *, run: str, vouch: bool) -> None:
@@ -112,7 +112,9 @@ def resume(asked: Asked, *, run: str, vouch: bool) -> None:
 @argument("run", run_names)
 @writes
 def retry(asked: Asked, *, run: str) -> None:
-    """Try RUN again where it failed. What it did is kept; what failed last is done anew. Not if it has undone what it did."""
+    """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Not if it has undone what it
+    did.
+    """
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 
 
@@ -120,9 +122,9 @@ def retry(asked: Asked, *, run: str) -> None:
 @argument("run", run_names)
 @writes
 def unpark(asked: Asked, *, run: str) -> None:
-    """Let RUN, which is parked, go on: after what parked it was mended.
+    """Let RUN, which is parked, continue, once the cause is mended.
 
-    One that was handed over (moved) goes on here again: only if it was never adopted anywhere, or it goes on twice.
+    A run that was handed over (moved) continues here again. Only do so if no store adopted it, or it runs twice.
     """
     _tell(asked, run, lambda handle: handle.unpark(), "a worker may take it now")
 
@@ -138,12 +140,12 @@ def unpark(asked: Asked, *, run: str) -> None:
 @writes
 def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
     """End RUN. One that nobody has is over at once; one that runs is told at its next step, and one with something to undo
-    when it is taken next. What it did otherwise stays.
+    when it is taken next. Other effects of the run stay.
     """
     if dry_run:
         _say_what_ends(asked, run)
     else:
-        done = "what it did is kept; `perdure retry` goes on with it"
+        done = "recorded work is kept; `perdure retry` continues it"
         _tell(asked, run, lambda handle: handle.cancel(reason), done, over="it was over already: nothing was changed")
 
 
@@ -172,10 +174,10 @@ def _say_what_ends(asked: Asked, name: str) -> None:
 )
 @argument("run", run_names)
 @click.argument("program", required=False)
-@click.option("--any", "anything", is_flag=True, help="Take the pin away: any program may go on.")
+@click.option("--any", "anything", is_flag=True, help="Take the pin away: any program may continue it.")
 @writes
 def pin(asked: Asked, *, run: str, program: str | None, anything: bool) -> None:
-    """Let only workers with PROGRAM (default: the one that drove it last) go on with RUN."""
+    """Let only workers with PROGRAM (default: the one that drove it last) continue RUN."""
     if anything and program is not None:
         raise click.UsageError("--any takes the pin away: it names no program")
     wanted = "it is pinned no longer" if anything else "only workers with this very program take it now"

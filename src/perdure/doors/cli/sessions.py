@@ -1,14 +1,21 @@
-"""`perdure sessions`: which sessions there are."""
+"""`perdure sessions`, `rename`, `archive` and `delete`: which sessions there are, and what becomes of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import Asked, command, pages, reads, spans
+from perdure.doors.cli.finding import existing_session
+from perdure.doors.cli.names import argument, session_names
+from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.output import note, plain, say_facts, say_json
+from perdure.doors.cli.retain import say_report
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
 from perdure.model.records.conversation import Status
+
+if TYPE_CHECKING:
+    from perdure.handles.sync.session import Session
 
 COLUMNS = (
     Column("session", lambda session: session.name),
@@ -32,6 +39,7 @@ COLUMNS = (
 @click.option("--label", metavar="NAME", help="Only those with this label.")
 @click.option("--creator", metavar="NAME", help="Only those that this actor created.")
 @click.option("--expired", is_flag=True, help="Also those whose ttl is over.")
+@click.option("--archived", is_flag=True, help="Also those that were archived.")
 @spans
 @pages
 @reads
@@ -40,3 +48,70 @@ def sessions(asked: Asked, **filters: Any) -> None:
     with asked.open() as store:
         found = store.sessions(**filters)
         say_page(found, COLUMNS, as_json=asked.as_json, what="sessions", filtered=is_filtered(filters))
+
+
+@command(
+    "rename", "perdure rename issue-42 'Login fails on Safari'", "perdure rename issue-42 'Login on Safari' --json"
+)
+@argument("session", session_names)
+@click.argument("title")
+@writes
+def rename(asked: Asked, *, session: str, title: str) -> None:
+    """Give SESSION another TITLE.
+
+    Its name stays: runs, bundles and the log know the session by it.
+    """
+    with asked.open() as store:
+        found = existing_session(store, session)
+        found.set_title(title)
+        _say(asked, found)
+
+
+@command("archive", "perdure archive issue-42", "perdure archive issue-42 --undo", "perdure archive issue-42 --json")
+@argument("session", session_names)
+@click.option("--undo", is_flag=True, help="Let listings have it again.")
+@writes
+def archive(asked: Asked, *, session: str, undo: bool) -> None:
+    """Leave SESSION out of listings; all of it stays. Only one that ended is archived.
+
+    `perdure sessions --archived` lists it, and it is opened by its name as before.
+    """
+    with asked.open() as store:
+        found = existing_session(store, session)
+        if undo:
+            found.unarchive()
+        else:
+            found.archive()
+        _say(asked, found)
+
+
+@command(
+    "delete", "perdure delete issue-42", "perdure delete issue-42 --apply", "perdure delete issue-42 --apply --json"
+)
+@argument("session", session_names)
+@click.option("--apply", "execute", is_flag=True, help="Really let it go; without it, only say what would.")
+@writes
+def delete(asked: Asked, *, session: str, execute: bool) -> None:
+    """Let go of what was said in SESSION and done in its runs, and archive it. A dry run unless --apply.
+
+    Turns, checkpoints, emitted events, replaced values and steps go for ever. The record of what was done stays: tasks,
+    decisions, values, artifacts and effects. A session that is open, was forked or has a run that is not over keeps everything.
+    """
+    with asked.open() as store:
+        report = store.delete(existing_session(store, session).name, dry_run=not execute)
+    if asked.as_json:
+        say_json(plain(report))
+    else:
+        say_report(report)
+        if execute:
+            note(f"archived; `perdure show {session}` has what stays")
+
+
+def _say(asked: Asked, session: Session) -> None:
+    found = session.info()
+    if asked.as_json:
+        say_json(found)
+    else:
+        say_facts({
+            "session": found.name, "title": found.title, "status": found.status.value, "archived": found.archived_at,
+        })  # fmt: skip

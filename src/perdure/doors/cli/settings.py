@@ -1,7 +1,7 @@
 """`perdure.toml`: what the commands of a folder take when neither an option nor the environment says otherwise.
 
-Read only from the folder that a command runs in, and only by commands on a store; `perdure init` writes it. Whoever runs
-a command in a folder trusts its file, as with a Makefile. Keeps P15: what is wrong in it is refused with its path.
+Read only from the folder that a command runs in, and only by commands on a store; `perdure init` writes it. A user who runs a
+command in a folder trusts its file, as with a Makefile. Keeps P15: what is wrong in it is refused with its path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _META = "perdure.settings"
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `perdure worker` takes; the options check the values."""
+    """The settings of `perdure worker`; the options check the values."""
 
     processes: int | None = None
     concurrency: int | None = None
@@ -69,7 +69,7 @@ def default(name: str, otherwise: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def defaults(name: str, otherwise: Any) -> dict[str, Any]:
-    """The same as what `click.option` takes, for a plain default: it is called when it is needed, and shown as it is."""
+    """A plain default for `click.option`: it is called when it is needed, and shown as it is."""
     return {"default": default(name, lambda: otherwise), "show_default": str(otherwise)}
 
 

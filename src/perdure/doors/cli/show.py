@@ -25,7 +25,7 @@ PREVIEW_CHARS = 200
 
 
 def record_of(thing: Any) -> Any:
-    """What is known about a thing, whether a handle or a record was returned."""
+    """The record of a thing, whether a handle or a record was returned."""
     return getattr(thing, "record", thing)
 
 
@@ -108,7 +108,7 @@ def _gather(session: Session, count: int) -> dict[str, Any]:
 
 
 def _lacks(telling: Callable[[], object]) -> str | None:
-    """What is missing of a past whose turns were pruned since, and of a fork made there."""
+    """The parts missing of a past whose turns were pruned since, and of a fork made there."""
     try:
         telling()
     except NotFound as gone:
@@ -136,7 +136,7 @@ def _say(found: dict[str, Any]) -> None:
             "last event": about.last_at,
             "seq": about.last_seq,
             "uid": found["uid"],
-            "went on from": _origin(found["origin"]),
+            "continued from": _origin(found["origin"]),
         }
     )
     _say_goal(about)

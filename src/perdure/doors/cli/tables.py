@@ -1,7 +1,7 @@
 """Rows for people: drawn to fit a terminal, aligned columns where nobody watches.
 
-What identifies a row (a name, a number, a status, a hash) is never shortened: room is taken from prose first,
-then columns that can be spared go, and if that is not enough each row is printed on lines of its own. The
+A column that identifies a row (a name, a number, a status, a hash) is never shortened: room is taken from prose first, then
+columns that can be spared go, and if that is not enough each row is printed on lines of its own. The
 listings and reports of the command line call this. Keeps P10.
 """
 
@@ -35,7 +35,7 @@ GAP = 2
 
 
 class Fit(enum.Enum):
-    """What a column may lose on a narrow terminal: nothing, its tail, or its straight lines."""
+    """The loss that a column may take on a narrow terminal: nothing, its tail, or its straight lines."""
 
     WHOLE = enum.auto()
     SHORTENED = enum.auto()

@@ -61,7 +61,7 @@ def at_point(store: Store, text: str) -> Session | RunHandle:
 @argument("b", stream_names, metavar="[B]", required=False)
 @reads
 def diff(asked: Asked, *, a: str, b: str | None) -> None:
-    """Show what differs from A to B: goal, values, plan, decisions, checkpoints, and what was said; of runs, what they did.
+    """Show the difference from A to B: goal, values, plan, decisions, checkpoints and turns, or what two runs did.
 
     Each is a session or run:ID, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same one now. Two forks
     are compared from where they parted. The past is folded, which costs what the history is long.
@@ -159,18 +159,18 @@ def marked(how: str, text: str) -> str:
 @click.option(
     "--at", metavar="SEQ|WHEN|PLACE", help="From there; of a run: a place or number that it shows. Else from now."
 )
-@click.option("--name", "called", metavar="NAME", help="What the fork of a session is called.")
+@click.option("--name", "called", metavar="NAME", help="Name for the fork of a session.")
 @click.option("--replace", metavar="JSON", help="Of a run: what the step, effect or answer there gives instead.")
-@click.option("--allow-effects", is_flag=True, help="Of a run: let it act outside without asking anybody.")
+@click.option("--allow-effects", is_flag=True, help="Of a run: let it call external systems without asking anybody.")
 @writes
 def fork(
     asked: Asked, *, name: str, at: str | None, called: str | None, replace: str | None, allow_effects: bool
 ) -> None:
-    """Go on from a point of session NAME in another one; or from a place of run:NAME as if that had given something else.
+    """Continue in another session from a point of session NAME, or from a place of run:NAME with another result there.
 
-    Of a session, what was said, saved and attached up to there is shared; values, plan and decisions are restated; what was under
-    way outside stays the parent's. Of a run, what it had done by then is not done again; whoever drives the fork asks a person
-    before it does anything outside. Both are left as they are.
+    Of a session, turns, checkpoints and artifacts up to there are shared; values, plan and decisions are restated. Effects that
+    were under way stay the parent's. Of a run, recorded work is not done again, and the fork asks a person before it calls any
+    external system. The originals are left as they are.
     """
     with asked.open() as store:
         if not is_run(name):

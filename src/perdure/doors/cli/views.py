@@ -114,7 +114,8 @@ def apply(asked: Asked, *, view: Path, dry_run: bool) -> None:
     """Record what was edited in VIEW (a page that `perdure views` or a files store wrote): the goal, tasks ticked, blocked,
     cancelled or added, decisions closed or added, values.
 
-    All of it in one transaction, or nothing. What somebody else changed since the page was made is a conflict that is named.
+    All of it in one transaction, or nothing. A change that somebody else made since the page was made is a conflict that is
+    named.
     Afterwards the page is brought up to date. Applying it again changes nothing.
     """
     from perdure.interchange.views.apply import apply_view  # noqa: PLC0415 - as above

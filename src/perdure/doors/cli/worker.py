@@ -22,7 +22,7 @@ from perdure.doors.cli.tables import Column, prose, say_table
 from perdure.errors import Invalid
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS
 
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
@@ -55,7 +55,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Runs at once in each process.",
 )
 @click.option(
-    "--lease", **defaults("worker.lease", "60s"), metavar="TIME", callback=seconds,
+    "--lease", **defaults("worker.lease", f"{LEASE_TTL_SECONDS}s"), metavar="TIME", callback=seconds,
     help="A worker that gave no sign of life for so long has lost its runs; one that died on this machine, at once.",
 )  # fmt: skip
 @click.option(
@@ -64,24 +64,24 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 )  # fmt: skip
 @click.option(
     "--grace", **defaults("worker.grace", "5s"), metavar="TIME", callback=seconds,
-    help="How long runs may go on after SIGTERM; then they are given back, and go on elsewhere.",
+    help="How long runs may continue after SIGTERM; then they are given back, for other workers to resume.",
 )  # fmt: skip
 @click.option(
-    "--keep", **defaults("worker.keep", "10m"), metavar="TIME", callback=seconds,
+    "--keep", **defaults("worker.keep", f"{KEEP_SECONDS / 60:g}m"), metavar="TIME", callback=seconds,
     help="How long a result is kept and tried again that cannot be recorded, because the store is away or full.",
 )  # fmt: skip
 @click.option(
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
-    help="Processes for runs whose process died, at most: they run beside no others until they rest; one is kept ready.",
+    help="Most processes for runs whose process died. Such runs share no process with others until they rest.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
-@click.option("--role", default="worker", hidden=True, help="What this child is for: worker, standby or suspects.")
+@click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
 @writes
 def worker(asked: Asked, **given: Any) -> None:
     """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
 
-    MODULE is imported from this folder; AGENTS is an agent, or a list or dict of agents, in it; without it, all that it
-    declares. Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs go on for the time of grace and gives the rest back.
+    MODULE is imported from this folder. AGENTS is an agent, or a list or dict of agents, in it; default: all that it declares.
+    Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs continue for the time of grace and gives the rest back.
     A second one ends it without the grace.
     """
     _log_by_default()
@@ -157,24 +157,25 @@ def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
 
 
 async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
-    from perdure.handles.working import open_desk  # noqa: PLC0415
+    from perdure.handles.programs import run_for  # noqa: PLC0415
+    from perdure.handles.working import open_for_worker  # noqa: PLC0415
     from perdure.runtime.worker import Settings, Worker, threads_at_work  # noqa: PLC0415
 
-    desk = open_desk(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
-                     keep_seconds=given["keep"])  # fmt: skip
+    caller = open_for_worker(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
+                             keep_seconds=given["keep"])  # fmt: skip
     role = given["role"]
     settings = Settings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
         standby=role == "standby",
     )  # fmt: skip
     working = Worker(
-        desk, agents, settings, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
+        caller, agents, settings, run_for, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
         lambda: line.say(driving=True), lambda: _leave_at_once(LEFT_BEHIND),
     )  # fmt: skip
     _obey(working, line)
-    if await working.run(lambda: line.say(ready=desk.holder)):
+    if await working.run(lambda: line.say(ready=caller.core.holder)):
         _leave_at_once(LEFT_BEHIND)
-    await desk.close()
+    await working.close()
     if threads_at_work():
         _leave_at_once(0)
 
@@ -290,7 +291,7 @@ def _say(found: WorkersRecord, stuck: float) -> None:
 
 
 def _title(each: WorkerRecord) -> str:
-    """Who it is, for people: machine, process, and whether it lives."""
+    """A worker for people: machine, process, and whether it lives."""
     about = each.about
     who = f"{each.host}:{about.pid}" if about else cell(each.holder[:12])
     kind = "" if about is None else f" <{about.supervisor}" if about.supervisor else ""

@@ -52,7 +52,7 @@ def _opened(store: Store, name: str, *, new: bool) -> Session:
 )
 @_in_session
 @click.argument("text")
-@click.option("--role", type=click.Choice(SPEAKERS), default="user", show_default=True, help="Who says it.")
+@click.option("--role", type=click.Choice(SPEAKERS), default="user", show_default=True, help="Role of the speaker.")
 @_keyed
 @writes
 def say(asked: Asked, *, session: str, new: bool, text: str, role: Any, key: str | None) -> None:
@@ -100,7 +100,7 @@ def task(asked: Asked, *, session: str, new: bool, title: str, detail: str | Non
 @_in_session
 @click.argument("text")
 @click.option("--because", required=True, metavar="TEXT", help="Why.")
-@click.option("--then", metavar="TEXT", help="What is to follow.")
+@click.option("--then", metavar="TEXT", help="The step that is to follow.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; repeatable.")
 @writes
 def decide(asked: Asked, *, session: str, new: bool, text: str, **given: Any) -> None:

@@ -1,1 +1,1 @@
-"""The demo's story: an agent and its two twins on files are killed at the same moments, and what each did outside is counted."""
+"""The demo's story: an agent and its twins on files die at the same moments, and their acts on the world are counted."""

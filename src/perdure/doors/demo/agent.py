@@ -1,8 +1,8 @@
 """The agent of the demo, on Perdure: a loop that asks its model and does what it says.
 
-Its model's answers are steps, what it does outside are effects of the ready-made tools; nothing else is done about crashes. Each
-way to settle doubt occurs: a probe that knows the file, the commit, the push, the marker of a command; a key that the forge
-knows; a question to the forge; an approval that a person gives.
+Its model's answers are steps, its acts on the outside world are effects of the ready-made tools. Nothing else is done about
+crashes. Each way to settle doubt occurs: a probe that knows the file, the commit, the push, the marker of a command; a key
+that the forge knows; a question to the forge; an approval that a person gives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUESTION = "May this be merged?"
 
 
 class Hands:
-    """What the model may ask for, done through the ledger: the same calls as the agents on files have."""
+    """The actions that the model may ask for, done through the ledger: the same calls as the agents on files have."""
 
     def __init__(self, run: perdure.Run, place: Place) -> None:
         self._run = run
@@ -102,7 +102,7 @@ def _think(done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class Life:
-    """What this process tells of itself: it changes nothing that the agent does."""
+    """The reports of this process about itself: they change nothing that the agent does."""
 
     def __init__(self) -> None:
         self._fate = Fate(None)
@@ -116,7 +116,7 @@ class Life:
         tell(resumed=self._recorded)
 
     def enter(self, action: str, number: int) -> None:
-        """An action begins. What is recorded returns what it gave, and is not worth a word."""
+        """An action begins. A recorded action returns what it gave, and is not worth a word."""
         if number >= self._recorded:
             tell(do=action, number=number, open=number < self._begun)
             self._fate.enter(action)
@@ -126,7 +126,7 @@ LIFE = Life()
 
 
 def main() -> None:
-    """Go on with the run, to its end or until a person must be asked."""
+    """Continue the run, to its end or until a person must be asked."""
     order = read_order()
     marker_folder(f"{order.place.own}/markers")
     where = {name: getattr(order.place, name) for name in Place.__struct_fields__}

@@ -1,4 +1,4 @@
-"""The same agent on a session file that is never torn: a new file is written, synced and renamed into place.
+"""An agent on a session file that is never torn: a new file is written, synced and renamed into place.
 
 This is the best that a file can do. It remembers all that was saved, and not what was done and not saved yet.
 """
@@ -14,7 +14,7 @@ from perdure.model.points import reach
 
 
 class RenamedFile(SessionFile):
-    """What was done so far, in one JSON file: the old one or the new one, whatever crashes."""
+    """The actions done so far, in one JSON file: the old one or the new one, whatever crashes."""
 
     def save(self, done: list[dict[str, Any]]) -> None:
         """Put a new file in the place of the old one."""

@@ -24,7 +24,7 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class Repository:
-    """What one agent made on the forge. requests: those that wanted to change something."""
+    """The things that one agent made on the forge. requests: those that wanted to change something."""
 
     def __init__(self) -> None:
         self.pulls: list[dict[str, Any]] = []
@@ -45,7 +45,7 @@ class Repository:
         return 404, {}
 
     def get(self, path: list[str]) -> Answer:
-        """What there is, or one comment."""
+        """The listing, or one comment."""
         if not path:
             return 200, {"pulls": len(self.pulls), "comments": len(self.comments), "requests": self.requests}
         found = [each for each in self.comments if path == ["comments", each["key"]]]

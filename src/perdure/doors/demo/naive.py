@@ -1,4 +1,4 @@
-"""The same agent on a session file: the control.
+"""An agent on a session file: the control.
 
 It is what one writes first, and written fairly: it saves after every action, which is more often than most, and resumes from
 what it saved. The file is rewritten whole, as `json.dump` does it; `fair` renames a new one into place instead. It asks the same
@@ -25,7 +25,7 @@ SECONDS = 30.0
 
 
 class Hands:
-    """What the model may ask for, done as one does it without a ledger."""
+    """The actions that the model may ask for, done without a ledger."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -87,13 +87,15 @@ class Hands:
 
 
 class SessionFile:
-    """What was done so far, in one JSON file."""
+    """The actions done so far, in one JSON file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> list[dict[str, Any]]:
-        """What was saved last. Nothing if there is no file, or if it is torn: then somebody would delete it and begin anew."""
+        """The state that was saved last. Nothing if there is no file, or if it is torn: then somebody would delete it and begin
+        anew.
+        """
         try:
             return json.loads(self.path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):

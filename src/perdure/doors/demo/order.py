@@ -1,4 +1,4 @@
-"""What an agent of the demo is told, and what it tells: lines of JSON on standard input and output.
+"""The orders and reports of an agent of the demo: lines of JSON on standard input and output.
 
 An order is no argument of a process: it holds the store's URL, and others can read arguments.
 """

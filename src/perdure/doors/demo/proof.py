@@ -1,4 +1,4 @@
-"""What the store has to show for it: the ledger, a clean verify, and a forger who is caught (P4, P5, P6)."""
+"""The store's evidence: the ledger, a clean verify, and a forger who is caught (P4, P5, P6)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Proof(msgspec.Struct, frozen=True):
 
 
 def ledger(run: RunHandle) -> list[Entry]:
-    """What the run did outside, oldest first, as the store has it."""
+    """The effects of the run, oldest first, as the store has them."""
     return [
         Entry(each.id, each.tool, each.record.kind.value, each.record.attempt, each.state.value, each.record.settled_by or "")
         for each in run.effects()

@@ -33,7 +33,9 @@ _PIPE = subprocess.PIPE
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """What one agent left outside, counted there. requests: those that reached the forge, answered anew or not."""
+    """The traces that one agent left in the outside world, counted there. requests: those that reached the forge, answered anew
+    or not.
+    """
 
     commits: int
     pulls: int
@@ -50,7 +52,7 @@ class Scene:
         self.env = _environment()
         self._running: list[subprocess.Popen[bytes]] = []
         self._forge = ""
-        self._starting = threading.Lock()  # what is being started while it ends must end too
+        self._starting = threading.Lock()  # a process that is being started meanwhile must end too
         self._stopped = False
 
     def start(self, module: str) -> subprocess.Popen[bytes]:

@@ -1,7 +1,7 @@
 """The model of the demo, which is no model: a script that always says the same. Both agents ask it.
 
-It is asked with everything that was done so far and says what to do next, as a real one would. What it says is the whole
-task: find the bug, mend it, note it, commit, push, open a pull request, comment on it, merge it.
+It is asked with everything that was done so far and says what to do next, as a real one would. Its answers are the whole task:
+find the bug, mend it, note it, commit, push, open a pull request, comment on it, merge it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ACTIONS = tuple(name for name, _ in SCRIPT)
 
 
 def answer(done: Done) -> dict[str, Any]:
-    """What to do next: {"call", "args"}; without a call, the task is done. Deterministic."""
+    """The next action: {"call", "args"}; without a call, the task is done. Deterministic."""
     if len(done) == len(SCRIPT):
         return {"text": "The bug is mended and merged."}
     name, args = SCRIPT[len(done)]

@@ -1,4 +1,4 @@
-"""The story: three agents live and die, strike by strike, until all are done; what each did outside is counted.
+"""The story: three agents live and die, strike by strike, until all are done; what each did in the outside world is counted.
 
 `perdure demo` tells it, through a `view`. Nothing is pretended: the agents are real processes, they die by SIGKILL, the forge
 and git are asked what they have, and the ledger is read anew from the store. Shows P1 to P4.
@@ -44,7 +44,7 @@ class How(enum.StrEnum):
 
 
 class Part:
-    """What one agent did in one life. Grows while it lives. before: the actions that earlier lives carried out."""
+    """The actions of one agent in one life. Grows while it lives. before: the actions that earlier lives carried out."""
 
     def __init__(self, before: frozenset[int | str] = frozenset()) -> None:
         self.remembered: int | None = None  # how many actions it knows to be done; None: it has not said so yet
@@ -59,7 +59,7 @@ class Part:
         return self._before | {number for number, _, _ in self.deeds}
 
     def begin(self, number: int | str, action: str, *, is_open: bool = False) -> None:
-        """An action begins: the one before it is done. A life that asked a person goes on with the same action."""
+        """An action begins: the one before it is done. A life that asked a person continues with the same action."""
         if self.now is not None and self.now[0] == number:
             return
         self.finish()
@@ -84,7 +84,7 @@ class Part:
 
 
 class Round:
-    """One strike, or none in the last round, and what became of each agent. extra: what is outside too often by then."""
+    """One strike, or none in the last round, and what became of each agent. extra: things that exist too often by then."""
 
     def __init__(self, number: int, strike: Strike | None, before: Sequence[Part | None]) -> None:
         self.number = number
@@ -94,7 +94,7 @@ class Round:
 
 
 class View(Protocol):
-    """Who shows it."""
+    """A view shows the demo to people or to machines."""
 
     def begin(self, one: Round) -> None:
         """A round begins."""
@@ -104,7 +104,7 @@ class View(Protocol):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One agent's figures: what is there outside, how often a person was asked, and how often the model was."""
+    """One agent's figures: its traces in the outside world, how often a person was asked, and how often the model was."""
 
     tally: Tally
     asked: int
@@ -180,7 +180,7 @@ class Player:
         """One process; what it waits for, if it does."""
         agent = self._scene.start(self._module)
         _say(agent, line_of(msgspec.structs.replace(self._order, strike=strike)))
-        limit = threading.Timer(LIFE_SECONDS_MAX, agent.terminate)  # whatever happens, reading ends
+        limit = threading.Timer(LIFE_SECONDS_MAX, agent.terminate)  # reading ends in any case
         limit.start()
         waiting = None
         try:

@@ -85,7 +85,7 @@ class _Chance:
 
 
 class Fate:
-    """What will become of this process: it dies at its strike, or lives."""
+    """The fate of this process: it dies at its strike, or lives."""
 
     def __init__(self, strike: Strike | None) -> None:
         self._strike = strike

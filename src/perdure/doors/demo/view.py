@@ -52,7 +52,7 @@ LEDGER: tuple[Column, ...] = (
 
 
 def phrases(part: Part, *, first: bool) -> list[tuple[str, str]]:
-    """What an agent did in a life, in a few phrases, each with its colour. first: there is nothing to remember yet."""
+    """The actions of an agent in a life, in a few phrases, each with its colour. first: there is nothing to remember yet."""
     if part.remembered is None:
         return [("starting …", FAINT)]
     found: list[tuple[str, str]] = []
@@ -90,7 +90,7 @@ class Lines:
         """Nothing yet."""
 
     def end(self, one: Round) -> None:
-        """What became of it."""
+        """The outcome of a life."""
         click.echo(f"life {one.number}, {_fate(one)}")
         for name, part in zip(NAMES, one.parts, strict=True):
             said = "; ".join(text for text, _ in phrases(part, first=one.number == 1))
@@ -146,12 +146,12 @@ def _cell(part: Part, *, first: bool) -> Text:
 
 def say_ending(ending: Ending) -> None:
     """The ledger, what it proves, and the three columns."""
-    say_heading("The ledger: what the agent on Perdure did outside, by its own account")
+    say_heading("The ledger: the acts of the agent on Perdure, by its own account")
     say_table(LEDGER, ending.ledger)
     for each in ending.proofs:
         mark = coloured("✓", GOOD) if each.held else coloured("✗", BAD)
         say_wrapped(each.claim + ("" if each.held else f" ({each.detail})"), mark)
-    say_heading(f"What is really there after {counted(ending.kills, 'kill')}: git and the forge were asked")
+    say_heading(f"The outside world after {counted(ending.kills, 'kill')}: git and the forge were asked")
     say_table([Column("", lambda row: row[0]), *map(_figures, range(len(NAMES)))], figures(ending))
 
 

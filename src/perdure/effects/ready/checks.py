@@ -1,4 +1,4 @@
-"""What comes from outside, checked before anything is done: paths, names, deadlines. Called by the ready-made tools.
+"""External input, checked before anything is done: paths, names, deadlines. Called by the ready-made tools.
 
 Keeps P15 and P10: an argument can never become an option, a second line or another folder.
 """
@@ -51,7 +51,7 @@ def shortened(said: str) -> str:
 
 @contextmanager
 def nothing_done_yet() -> Iterator[None]:
-    """What goes wrong in here is a clear no (Failed), or may work later (Unavailable): never doubt."""
+    """A failure in here is a clear no (Failed), or may work later (Unavailable): never doubt."""
     try:
         yield
     except (Failed, Invalid, Unavailable):

@@ -42,8 +42,8 @@ _SHA256 = re.compile(r"([0-9a-f]{64})?", re.ASCII)
 def find_file(path: str, content: str | bytes, *, root: str | None = None, expect: str | None = None) -> Verdict:
     """The probe: Happened if that content stands there (made durable first), Absent if what it was to replace does.
 
-    Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between. What a
-    call that died has left in the folder is removed.
+    Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between. Files that a
+    dead call has left in the folder are removed.
     """
     wanted = _sha256(_bytes(content))
     try:

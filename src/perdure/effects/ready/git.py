@@ -42,7 +42,7 @@ _EVERYWHERE = ("--all", "--reflog", "--fixed-strings")
 _NO_ANSWER = (Failed, Unavailable, InDoubt)
 # Objects are not synced by default, and a detached gc would outlive us.
 _DURABLE = ("-c", "core.fsync=committed", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-# What is a trailer is read by git's own rules, whatever the configuration says: no line is a comment, and none ends a message.
+# Trailers are read by git's own rules, whatever the configuration says: no line is a comment, and none ends a message.
 _PLAINLY = ("-c", "trailer.separators=:", "-c", "core.commentChar=\x01")
 _ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX"}
 _UNATTENDED = {
@@ -98,7 +98,7 @@ def _identity(folder: Path, author: str) -> list[str]:
 
 
 def _leave_out_unfinished(folder: Path, paths: Sequence[str]) -> None:
-    """What `write_file` had not finished is never committed: it is removed, or waited for while its writer lives."""
+    """A file that `write_file` had not finished is never committed: it is removed, or waited for while its writer lives."""
     listing = ("ls-files", "--others", "--ignored", f"--exclude=.perdure-{'?' * 32}", "-z", "--", *paths)
     cut = True
     while cut:
@@ -302,7 +302,7 @@ def _has_ancestor(folder: Path, remote: str, ref: str, now: str, sha: str) -> bo
 
 
 def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> str:
-    """What git printed. Failed, or InDoubt beside another git, if it says no."""
+    """The output of git. Failed, or InDoubt beside another git, if it says no."""
     ended = _git(folder, *command, seconds=seconds, stdin=stdin)
     if ended.exit != 0:
         raise _refusal(folder, ended)

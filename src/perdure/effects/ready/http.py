@@ -329,7 +329,7 @@ def _result(response: Any, wire: _Wire, *, safe: bool) -> dict[str, Any]:
     if not (200 <= status < 300 or status == 303):
         raise _refusal(status, data, headers)
     cut = len(data) > BODY_MAX_BYTES
-    if wire.cut or (response.length and not cut):  # what is left of the announced length
+    if wire.cut or (response.length and not cut):  # the rest of the announced length
         raise http.client.IncompleteRead(data)
     kept = {name: headers[name] for name in ("Content-Type", "Location", "ETag") if "\0" not in headers.get(name, "\0")}
     body = _value(data[:BODY_MAX_BYTES], headers.get_content_type(), whole=not cut)
@@ -361,7 +361,7 @@ def _value(data: bytes, kind: str, *, whole: bool) -> Any:
 
 
 def _seconds_until(later: str | None, now: str | None) -> int:
-    """What Retry-After asks for: seconds, or an instant by the other side's own clock. 0 for what says neither."""
+    """The wait that Retry-After asks for: seconds, or an instant by the other side's own clock. 0 for what says neither."""
     if later is None:
         return 0
     if later.strip().isdecimal() and later.isascii():

@@ -32,7 +32,7 @@ BEGAN, EXISTS, NOT_BEGUN = 0, 3, 4  # how the script ends
 
 
 class Output:
-    """What a program wrote: its first and last bytes, how many there were, and the hash of all of them."""
+    """The output of a program: its first and last bytes, how many there were, and the hash of all of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -77,7 +77,7 @@ def run(
 ) -> Ended:  # fmt: skip
     """Run a program to its end, or kill it with its group at the deadline. keep: descriptors that it inherits.
 
-    Whatever it left in its group is killed when it ended, and also when this call is interrupted. Raises OSError if it
+    Processes left in its group are killed when it ended, and also when this call is interrupted. Raises OSError if it
     cannot be started.
     """
     out, err = Output(), Output()

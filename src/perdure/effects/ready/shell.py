@@ -39,7 +39,7 @@ Command = str | Sequence[str]
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a marker says. digest: of the command and where it runs. ended: None while nobody knows how it ended."""
+    """The content of a marker. digest: of the command and where it runs. ended: None while nobody knows how it ended."""
 
     key: str
     digest: str
@@ -169,7 +169,9 @@ def _check_ok(ok: object) -> None:
 
 
 def _digest(command: Command, cwd: str | None, env: Mapping[str, str] | None) -> str:
-    """What must be the same for a marker to be this command's. How long it may take and what is a good end may change."""
+    """The parts that must be the same for a marker to be this command's. How long it may take and what is a good end may
+    change.
+    """
     plain = command if isinstance(command, str) else list(command)
     return digest([plain, cwd, dict(env or {})], "command").hex()
 
@@ -198,12 +200,12 @@ def _made_folder(path: str | None) -> Path:
 
 
 def _read(path: Path) -> Marker | None:
-    """What the marker says; None if there is none. A line that is not whole was not written."""
+    """The content of the marker; None if there is none. A line that is not whole was not written."""
     try:
         begun, *rest = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return None
-    ended = json.loads(rest[0]) if len(rest) > 1 else None  # what follows the last line break is nothing, or torn
+    ended = json.loads(rest[0]) if len(rest) > 1 else None  # text after the last line break is nothing, or torn
     return msgspec.convert({**json.loads(begun), "ended": ended}, Marker)  # ValidationError is a ValueError
 
 

@@ -32,7 +32,7 @@ ERROR_CHARS = 200
 
 
 class Counterpart(msgspec.Struct, frozen=True):
-    """What a peer does beside a figure: figure: how its name begins; program: what `peers/PEER.py` calls it; about: what is used.
+    """A peer's counterpart of a figure. figure: how its name begins; program: its name in `peers/PEER.py`; about: what is used.
 
     count: how many at full size; ours: how many we do, if that is more; least: how many at the smallest size, as with us.
     """
@@ -52,7 +52,7 @@ class Counterpart(msgspec.Struct, frozen=True):
         return context.count(self.count // TURNS, self.least // TURNS) * TURNS
 
     def detail(self, said: str) -> str:
-        """What was used and found; and whether it was less than ours."""
+        """The means and the findings; and whether it was less than ours."""
         less = f"; scaled down: {self.count:,} where ours are {self.ours:,}" if self.ours else ""
         return f"{self.about}: {said}{less}"
 
@@ -104,7 +104,7 @@ def _synced(own: Counterpart, context: Context, count: int) -> int:
 
 
 def disk(own: Counterpart, context: Context) -> Beside:
-    """What it takes on disk afterwards."""
+    """The bytes that it takes on disk afterwards."""
     with context.scratch() as folder:
         ran(own.peer, own.program, folder, own.scaled(context))
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,4 +1,4 @@
-"""What a case is, and what it is given."""
+"""A case, and the means that it is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.stores import url as store_url
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What a peer does where one of our figures has a counterpart. value None: nothing was measured, and `detail` says why."""
+    """A peer's figure where one of ours has a counterpart. value None: nothing was measured, and `detail` says why."""
 
     value: float | None
     unit: str
@@ -85,8 +85,9 @@ def between(floor: Callable[[], Rate], act: Callable[[], Any]) -> tuple[Rate, An
 
 
 def alternating(floor: Callable[[], Rate], act: Callable[[], Rate], rounds: int = 5) -> tuple[Rate, Rate]:
-    """What is over within a second, several times, each between two floors: the round in the middle. A machine that is busy for
-    a moment spoils one of them, and not the figure."""
+    """Measure a short task several times, each between two floors: the round in the middle counts. A machine that is busy for
+    a moment spoils one of them, and not the figure.
+    """
     found = sorted(
         (between(floor, act) for _ in range(rounds)), key=lambda each: each[1].per_second / each[0].per_second
     )

@@ -48,7 +48,7 @@ def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) ->
 
 
 def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> Any:
-    """The same facts in a plain table with the best index for the question; returns a connection to it."""
+    """Put these facts into a plain table with the best index for the question; returns a connection to it."""
     connection = store._caller.core.engine.connect()
     integer = "INTEGER" if connection.dialect == "sqlite" else "BIGINT"
     raw = connection.raw
@@ -73,7 +73,7 @@ def _put_postgres(raw: Any, facts: Iterable[tuple[Any, ...]]) -> None:
 
 
 def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: int) -> list[Any]:
-    """The same page, asked in plain SQL."""
+    """Ask for this page in plain SQL."""
     mark = "?" if connection.dialect == "sqlite" else "%s"
     text = (
         f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} "

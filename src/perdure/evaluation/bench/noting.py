@@ -22,7 +22,7 @@ def note(_number: int) -> list[int]:
 
 
 async def plod(number: int) -> list[int]:
-    """The same after some work."""
+    """Plod after some work."""
     await asyncio.sleep(STEP_SECONDS)
     return note(number)
 

@@ -38,7 +38,7 @@ def looking_back(context: Context) -> list[Figure]:
         at_least(
             "folding a past into memory", turns / 2 / folded_s, 5_000, "events/s", f"{turns // 2:,} in {folded_s:.2f} s"
         ),
-        at_least("what was said since, compared", said / diff_s, 10_000, "turns/s", f"{said:,} in {diff_s:.2f} s"),
+        at_least("turns since, compared", said / diff_s, 10_000, "turns/s", f"{said:,} in {diff_s:.2f} s"),
         at_most("a fork from the middle", fork_s * 1000, 100, "ms", f"of {turns:,} turns: what was said is shared"),
     ]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from perdure.errors import Error, Invalid
 from perdure.evaluation import peers
-from perdure.evaluation.bench import beside, carrying, lining, past, reading, running, working, writing
+from perdure.evaluation.bench import beside, booting, carrying, lining, past, reading, running, working, writing
 from perdure.evaluation.bench.case import Case, Context, Figure
 
-_KINDS = (writing, reading, running, working, past, lining, carrying)
+_KINDS = (writing, reading, running, working, past, lining, carrying, booting)
 CASES: dict[str, Case] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 

@@ -26,7 +26,7 @@ from perdure.evaluation.bench.resumed import TEXT, long_run, think
 
 
 async def athink(number: int) -> str:
-    """The same for async agents."""
+    """Think in an async agent."""
     return think(number)
 
 
@@ -44,7 +44,7 @@ def steps(run: perdure.Run, count: int) -> int:
 
 @perdure.agent(name="bench-async-steps")
 async def async_steps(run: perdure.AsyncRun, count: int) -> int:
-    """The same in async code."""
+    """The steps in async code."""
     return sum([len(await run.step(athink, number)) for number in range(count)])
 
 

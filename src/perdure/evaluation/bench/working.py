@@ -43,7 +43,7 @@ def _workers(url: str, folder: Path, processes: int) -> Iterator[subprocess.Pope
 
 
 def _until(check: Callable[[], Any], what: str) -> Any:
-    """What a check gives as soon as it gives anything."""
+    """The first result of a check that is not nothing."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = check()
@@ -92,7 +92,7 @@ def begin_sqlite(context: Context) -> list[Figure]:
 
 
 def begin_postgres(context: Context) -> list[Figure]:
-    """The same on PostgreSQL."""
+    """Begin on PostgreSQL."""
     assert context.postgres is not None
     with context.scratch() as folder:
         return _begin("PostgreSQL", context.postgres, folder, context.count(50, 5), 20)
@@ -136,7 +136,7 @@ def _struck(pid: int, handles: list[Any]) -> list[float]:
 
 
 def _steps(handle: Any) -> list[list[int]]:
-    """What the steps of a run noted, in order."""
+    """The notes of the steps of a run, in order."""
     return [each.value for each in handle._read(steps.steps)]
 
 
@@ -159,7 +159,7 @@ def takeover_sqlite(context: Context) -> list[Figure]:
 
 
 def takeover_postgres(context: Context) -> list[Figure]:
-    """The same on PostgreSQL."""
+    """Take over on PostgreSQL."""
     assert context.postgres is not None
     return _takeover("PostgreSQL", context.postgres, context)
 

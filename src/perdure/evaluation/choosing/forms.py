@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes and its name: the form it is kept in, and what wrote it. Nothing is parsed whole.
+"""The nature of a file, by its first bytes and its name: the form it is kept in, and its writer. Nothing is parsed whole.
 
 Called by `inventory`. A file is data of a stranger: no unpickling, no opening of databases, no YAML, only a bounded look
 at its beginning. Keeps P10.
@@ -29,7 +29,7 @@ class Form(enum.StrEnum):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What wrote a file, by words that its beginning holds."""
+    """The writer of a file, by words that its beginning holds."""
 
     writer: str
     form: Form
@@ -78,7 +78,7 @@ def form_of(name: str, start: bytes) -> Form | None:
 
 
 def writer_of(form: Form, start: bytes) -> str:
-    """What wrote it, if it is something known."""
+    """Its writer, if it is a known one."""
     return next(
         (trace.writer for trace in TRACES if trace.form is form and all(word in start for word in trace.words)), ""
     )
@@ -95,7 +95,7 @@ def _is_lines(start: bytes) -> bool:
 
 
 def _is_json(start: bytes) -> bool:
-    """Whether it goes on like an object: a file without a suffix that only begins with a brace may be anything."""
+    """Whether it continues like an object: a file without a suffix that only begins with a brace may be anything."""
     return bool(re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*["}]|\[)', start))
 
 

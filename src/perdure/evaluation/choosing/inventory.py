@@ -42,7 +42,7 @@ NOT_STATE = re.compile(
 
 
 class Category(enum.StrEnum):
-    """What a state file is for."""
+    """The purpose of a state file."""
 
     BOOT = "boot"
     CONVERSATION = "conversation"
@@ -134,24 +134,24 @@ BY_FORM = {
     Form.LOG: Category.LOG, Form.LOCK: Category.LOCK, Form.TEXT: Category.BOOT, Form.SQLITE: Category.DATABASE,
 }  # fmt: skip
 LOSES = {
-    Category.BOOT: "what every new session begins with",
-    Category.CONVERSATION: "what was said, and the calls and results in it",
-    Category.CHECKPOINT: "the place to go on from: work is done again",
-    Category.DECISIONS: "what was decided and why: it is decided again, otherwise",
-    Category.TASKS: "what is done and what is left",
-    Category.MEMORY: "what was learnt over all sessions",
+    Category.BOOT: "the beginning of every new session",
+    Category.CONVERSATION: "the conversation, and the calls and results in it",
+    Category.CHECKPOINT: "the place to continue from: work is done again",
+    Category.DECISIONS: "the decisions and their reasons: they are taken again, otherwise",
+    Category.TASKS: "the tasks that are done and those that are left",
+    Category.MEMORY: "the lessons of all sessions",
     Category.EVENTS: "history: nobody can say what happened",
     Category.RUNTIME: "where it was; defaults take its place",
     Category.LOCK: "nothing; but what it kept apart can meet",
     Category.LOG: "how it came about",
     Category.DATABASE: "everything in it",
-    Category.DATA: "what it holds: its name does not say",
+    Category.DATA: "its content: its name does not say",
 }
 UPDATES = {
     Form.JSON_LINES: Updates.APPENDED, Form.LOG: Updates.APPENDED, Form.TABLE: Updates.APPENDED,
     Form.SQLITE: Updates.TRANSACTIONS, Form.LOCK: Updates.HELD,
 }  # fmt: skip
-HISTORY = {Category.EVENTS, Category.LOG, Category.CONVERSATION}  # what was true stays true
+HISTORY = {Category.EVENTS, Category.LOG, Category.CONVERSATION}  # the past stays true
 
 
 def take(folder: Path) -> Inventory:
@@ -213,7 +213,7 @@ def _recognised(path: str, start: bytes) -> tuple[Form | None, str]:
 
 
 def _start_of(path: str) -> bytes:
-    """The first bytes of a regular file. Whatever took its place meanwhile is not waited for and not followed."""
+    """The first bytes of a regular file. A file that took its place meanwhile is not waited for and not followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, LOOK_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
@@ -225,7 +225,7 @@ def _start_of(path: str) -> bytes:
 
 
 def category_of(path: str, form: Form, writer: str) -> Category:
-    """What a file is for: by what wrote it, by its name, by its form."""
+    """The purpose of a file: by its writer, by its name, by its form."""
     if writer == OURS:
         return Category.DATABASE
     if writer in BY_WRITER:
@@ -266,7 +266,7 @@ def staleness(category: Category, behind_days: float) -> tuple[Stale, str]:
         return Stale.LOW, "history stays true"
     if category is Category.LOCK:
         held = behind_days > 0
-        return (Stale.HIGH, "who made it may be gone") if held else (Stale.DOUBTFUL, "does who made it still live?")
+        return (Stale.HIGH, "its maker may be gone") if held else (Stale.DOUBTFUL, "does its maker still live?")
     if behind_days > STALE_AFTER_DAYS:
         return Stale.HIGH, f"files beside it changed {behind_days:.0f} days later"
     if behind_days > DOUBTFUL_AFTER_DAYS:

@@ -11,44 +11,45 @@ from collections.abc import Iterator
 import msgspec
 
 from perdure.evaluation.choosing.rules import Scenario
+from perdure.model.limits import LEASE_TTL_SECONDS
 
 SERVER = "postgresql://perdure@localhost/perdure"
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """What a scenario begins with. `advice` are lines for people, below the settings."""
+    """The settings that a scenario begins with. `advice` are lines for people, below the settings."""
 
     store: str
     about: str
     processes: int
     concurrency: int
-    lease: str
     grace: str
     advice: tuple[str, ...]
+    lease: str = f"{LEASE_TTL_SECONDS}s"
 
 
 PRESETS: dict[Scenario, Preset] = {
     Scenario.LOCAL: Preset(
         "sqlite:///agent.db", "one person, one machine: a file beside the program, nothing to look after",
-        processes=1, concurrency=10, lease="60s", grace="5s",
+        processes=1, concurrency=10, grace="5s",
         advice=("perdure backup DIR/agent.bak    now and then, to another disk",
                 "perdure doctor                  says when this store is outgrown"),
     ),
     Scenario.TEAM: Preset(
         SERVER, "several people and workers share a server; asks and approvals are everybody's",
-        processes=2, concurrency=10, lease="60s", grace="10s",
+        processes=2, concurrency=10, grace="10s",
         advice=("perdure worker MODULE           on every machine that is to work",
                 "perdure asks                    what people are asked"),
     ),
     Scenario.PLATFORM: Preset(
         f"{SERVER}?artifacts=s3://perdure-artifacts", "many tenants on one server, large files in object storage",
-        processes=4, concurrency=50, lease="60s", grace="30s",
+        processes=4, concurrency=50, grace="30s",
         advice=("every program names its tenant: perdure.open(url, tenant=…); no default is set here on purpose",
                 "workers are started for a tenant: perdure worker MODULE --tenant NAME"),
     ),
     Scenario.COMPLIANCE: Preset(
-        f"{SERVER}?artifacts=s3://perdure-artifacts", "who did what must be proved later",
-        processes=2, concurrency=10, lease="60s", grace="30s",
+        f"{SERVER}?artifacts=s3://perdure-artifacts", "every act must be proved later",
+        processes=2, concurrency=10, grace="30s",
         advice=("perdure anchor --help           sign all chain heads, daily, and keep the anchors elsewhere",
                 "perdure verify --anchor FILE    prove it, before every audit and after every restore"),
     ),
@@ -92,5 +93,5 @@ def _worker_lines(preset: Preset) -> Iterator[str]:
     yield f"concurrency = {preset.concurrency}"
     yield "# Without a sign of life for so long, a worker of another machine has lost its runs."
     yield f'lease = "{preset.lease}"'
-    yield "# How long runs may go on after SIGTERM, before they are given back."
+    yield "# How long runs may continue after SIGTERM, before they are given back."
     yield f'grace = "{preset.grace}"'

@@ -31,7 +31,7 @@ class Lasts(Answer):
 
 
 class Twice(Answer):
-    """What it costs to do something outside a second time."""
+    """The cost of calling an external system a second time."""
 
     NO_EFFECTS = "no-effects"
     HARMLESS = "harmless"
@@ -39,7 +39,7 @@ class Twice(Answer):
 
 
 class Stopped(Answer):
-    """What is to happen when it is stopped half-way."""
+    """The course after a stop half-way."""
 
     NEVER = "never"
     STARTS_OVER = "starts-over"
@@ -63,7 +63,7 @@ class Owners(Answer):
 
 
 class Audit(Answer):
-    """What must be shown afterwards."""
+    """The proof that must be shown afterwards."""
 
     NONE = "none"
     HISTORY = "history"
@@ -85,7 +85,7 @@ class Said(Answer):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered; what was not, is the modest answer."""
+    """The answers; a question without one has the modest answer."""
 
     lasts: Lasts = Lasts.NOTHING
     twice: Twice = Twice.NO_EFFECTS
@@ -135,13 +135,13 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "twice",
-        "What if something is done outside twice (a mail, a payment, a pull request)?",
-        ("it does nothing outside", "twice is as good as once", "it costs money, trust or data"),
+        "What if an external call is made twice (a mail, a payment, a pull request)?",
+        ("it makes no external calls", "twice is as good as once", "it costs money, trust or data"),
     ),
     Question(
         "stopped",
         "What if it is stopped half-way (a crash, a deploy, a wait for a person)?",
-        ("it is over too soon for that", "it may start over", "it has to go on where it was"),
+        ("it is over too soon for that", "it may start over", "it has to continue where it was"),
     ),
     Question(
         "writers",
@@ -154,11 +154,11 @@ QUESTIONS: tuple[Question, ...] = (
         ("one person's", "a team's: several see and decide", "of tenants who must not see each other"),
     ),
     Question("queries", "Will you ask across sessions (by status, tool, person, time)?", ("no", "yes")),
-    Question("evolves", "Will the program change while old runs still have to go on?", ("no", "yes")),
+    Question("evolves", "Will the program change while old runs still have to continue?", ("no", "yes")),
     Question(
         "audit",
         "What must be shown afterwards?",
-        ("nothing", "who did what, when and why", "the same as a proof, under rules of retention"),
+        ("nothing", "the author, time and reason of every act", "the same as a proof, under rules of retention"),
     ),
     Question("large", "Are there large files (logs, screenshots, builds) beside the state?", ("no", "yes")),
     Question("many", "Will it be more than 100,000 records?", ("no", "yes")),

@@ -1,6 +1,6 @@
 """From answers to a recommendation: pure, total, and no answer that asks for more ever gets less.
 
-Called by `perdure advise`. What would change the answer is computed by giving every question its other answers in turn.
+Called by `perdure advise`. Every question is given its other answers in turn, to compute what would change the recommendation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Alternative(msgspec.Struct, frozen=True):
-    """What another answer to one question would make of the recommendation: part -> what it would be."""
+    """The effect of another answer to one question on the recommendation: part -> what it would be."""
 
     question: str
     answer: str
@@ -54,7 +54,7 @@ class Risk(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What is recommended."""
+    """The recommendation."""
 
     durable: Said
     store: Store
@@ -81,7 +81,7 @@ Facts = dict[str, str]
 
 
 def recommend(answers: Answers) -> Recommendation:
-    """What fits these answers. Total: every combination has one; contradictory answers get the larger of both."""
+    """The recommendation for these answers. Total: every combination has one; contradictory answers get the larger of both."""
     choice, held = _choose(answers)
     facts = _facts(answers, choice)
     return Recommendation(

@@ -33,7 +33,7 @@ class Artifacts(Answer):
 
 
 class Runtime(Answer):
-    """What drives the agent, the simplest first."""
+    """The driver of the agent, the simplest first."""
 
     FUNCTION = "a function"
     LOOP = "a loop of your own"
@@ -43,7 +43,7 @@ class Runtime(Answer):
 
 
 class Cache(Answer):
-    """What stands in front of the store."""
+    """The cache in front of the store."""
 
     NONE = "none"
     REDIS = "redis"
@@ -101,11 +101,11 @@ STORED = (Store.FILES, Store.SQLITE, Store.POSTGRESQL)
 LASTING: tuple[Rule, ...] = tuple(
     Rule("durable", Said.YES, when, because)
     for when, because in (
-        ({"lasts": (Lasts.PERSISTENT,)}, "what outlives a session must outlive the process"),
-        ({"stopped": (Stopped.GOES_ON,)}, "to go on, the cursor and what is pending must be on a disk"),
+        ({"lasts": (Lasts.PERSISTENT,)}, "state that outlives a session must outlive the process"),
+        ({"stopped": (Stopped.GOES_ON,)}, "to continue, the cursor and what is pending must be on a disk"),
         ({"twice": (Twice.HURTS,)}, "an intent must be durable before it is sent, or a crash sends it again"),
         ({"audit": (Audit.HISTORY, Audit.PROOF)}, "history that dies with the process is none"),
-        ({"readable": YES}, "what git keeps is on a disk"),
+        ({"readable": YES}, "files in git are on a disk"),
     )
 )
 
@@ -124,11 +124,15 @@ STORES: tuple[Rule, ...] = tuple(
         (
             Store.SQLITE,
             {"writers": (Writers.MACHINE,)},
-            "readers and a writer go on side by side; a file behind one lock queues them",
+            "readers and a writer work side by side; a file behind one lock queues them",
         ),
         (Store.SQLITE, {"audit": (Audit.PROOF,)}, "a proof is asked for by time, person and kind: that is a query"),
-        (Store.SQLITE, {"owners": (Owners.TEAM,)}, "what several look at is asked across sessions, sooner or later"),
-        (Store.SQLITE, {"hot": YES}, "what must be fast is read by an index"),
+        (
+            Store.SQLITE,
+            {"owners": (Owners.TEAM,)},
+            "state that several look at is asked across sessions, sooner or later",
+        ),
+        (Store.SQLITE, {"hot": YES}, "fast reads go by an index"),
         (
             Store.POSTGRESQL,
             {"writers": (Writers.MACHINES,)},
@@ -171,7 +175,7 @@ PLACES: tuple[Rule, ...] = tuple(
         (
             Artifacts.OBJECTS,
             {"large": YES, "audit": (Audit.PROOF,), "owners": SHARED},
-            "what must be retained is kept where it can be locked",
+            "retained state is kept where it can be locked",
         ),
     )
 )
@@ -184,15 +188,15 @@ RUNTIMES: tuple[Rule, ...] = tuple(
             {"lasts": (Lasts.SESSION, Lasts.PERSISTENT)},
             "a session is said, decided and kept step by step",
         ),
-        (Runtime.LOOP, {"store": STORED}, "what is kept must be said to the store"),
-        (Runtime.LOOP, {"twice": EFFECTS}, "what is done outside goes through the ledger: session.act"),
+        (Runtime.LOOP, {"store": STORED}, "state that is kept must be said to the store"),
+        (Runtime.LOOP, {"twice": EFFECTS}, "external calls go through the ledger: session.act"),
         (
             Runtime.DRIVEN,
             {"stopped": (Stopped.GOES_ON,)},
-            "a run that goes on is replayed: store.drive, and store.recover after a crash",
+            "a run that continues is replayed: store.drive, and store.recover after a crash",
         ),
         (Runtime.WORKERS, {"writers": SEVERAL_WRITE}, "several processes share work by leases, not by luck"),
-        (Runtime.WORKERS, {"stopped": (Stopped.GOES_ON,), "owners": SHARED}, "it goes on while nobody is logged in"),
+        (Runtime.WORKERS, {"stopped": (Stopped.GOES_ON,), "owners": SHARED}, "it continues while nobody is logged in"),
         (
             Runtime.WORKERS,
             {"stopped": (Stopped.GOES_ON,), "rate": (Rate.HIGH,)},
@@ -248,12 +252,12 @@ REMAINING: tuple[Remaining, ...] = tuple(
         ),
         (
             {"twice": EFFECTS, "store": (Store.MEMORY,)},
-            "what was sent before a crash is not known after it",
+            "the outcome of a call that was sent before a crash is not known after it",
             "name a store that lasts",
         ),
         (
             {"store": (Store.FILES,)},
-            "git can take the state back, and not what was done outside",
+            "git can take the state back, and not its external calls",
             "a log that was rewound is noticed: open effects are settled anew",
         ),
         ({"store": (Store.FILES, Store.SQLITE)}, "the disk is the only copy", "perdure backup, to another disk"),
@@ -284,12 +288,12 @@ REMAINING: tuple[Remaining, ...] = tuple(
         ),
         (
             {"lasts": (Lasts.SESSION, Lasts.PERSISTENT)},
-            "what was stored can be stale: a branch was merged, a file moved",
+            "stored knowledge can be stale: a branch was merged, a file moved",
             "check before you act; entries carry their age",
         ),
         (
             {"evolves": YES},
-            "a changed program may not be able to go on with an old run",
+            "a changed program may not be able to continue an old run",
             "the run is parked with the reason: perdure runs --status parked",
         ),
         (
@@ -299,7 +303,7 @@ REMAINING: tuple[Remaining, ...] = tuple(
         ),
         (
             {"owners": (Owners.TENANTS,)},
-            "whoever has the database's password sees every tenant",
+            "everybody with the database's password sees every tenant",
             "one role for the workers, nobody else",
         ),
         (

@@ -1,4 +1,4 @@
-"""The recovery protocol: agents are killed at every boundary, and what really happened outside is counted.
+"""The recovery protocol: agents are killed at every boundary, and what really happened in the world is counted.
 
 `perdure evaluate` runs it; docs/protocol.md defines it, so that it can be implemented without this code.
 

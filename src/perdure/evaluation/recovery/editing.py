@@ -1,7 +1,7 @@
 """A program that was changed: the same task, with an operation renamed, one put in before it, or one taken out.
 
-Below the wire: the harness sees the names that it knows, the subject sees those of the changed program. What other people see of
-an effect (its name and content at the other side) stays the same; the key that a subject sends is its own. Callers: lives.
+Below the wire: the harness sees the names that it knows, the subject sees those of the changed program. An effect as other people
+see it (its name and content at the other side) stays the same; the key that a subject sends is its own. Callers: lives.
 """
 
 from __future__ import annotations

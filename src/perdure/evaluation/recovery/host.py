@@ -25,7 +25,7 @@ from perdure.evaluation.recovery.story import Case, Ground, Story
 from perdure.testing.witness import Witness
 
 LATER = (
-    "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.driving", "perdure.handles.crossing",
+    "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.runtime.shells",
     "perdure.artifacts.local", "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna",
     "perdure.evaluation.recovery.subjects.controls",
 )  # fmt: skip
@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """What a case showed. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
+    """The result of a case. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
 
     case: Case
     score: Score
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _keep_to(place: Path) -> None:
-    """What lives that are killed leave in the temporary folder, the proof of their deaths above all, goes with this host."""
+    """Files that killed lives leave in the temporary folder, the proof of their deaths above all, go with this host."""
     place.mkdir(parents=True, mode=0o700, exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place)
 

@@ -1,4 +1,4 @@
-"""What a task and a subject see of each other: six verbs, and one rule: an operation that returned is acknowledged.
+"""The interface between a task and a subject: six verbs, and one rule. An operation that returned is acknowledged.
 
 A subject is one file with one class. It either derives from `Remembering` and says how it loads and keeps, or implements the
 verbs itself (`read` comes with `Subject`). Callers: tasks (through `wire.Watched`), subjects, the harness. Nothing in here
@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-LEASE_SECONDS = 60.0
+from perdure.model.limits import LEASE_TTL_SECONDS
 
 
 class Agent(Protocol):
-    """What a task is written over. Names are unique in a task; values are JSON."""
+    """The agent that a task is written over. Names are unique in a task; values are JSON."""
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Pure work, as a model's answer is: it may come out differently when it is done again."""
@@ -34,7 +34,7 @@ class Agent(Protocol):
         ...
 
     def read(self, name: str, key: str) -> Any:
-        """What a note says now, whoever wrote it last."""
+        """The present content of a note, whoever wrote it last."""
         ...
 
     def ask(self, name: str, question: str) -> str:
@@ -54,7 +54,7 @@ class Outside(Protocol):
         ...
 
     def find(self, name: str, kind: str, payload: Any) -> Any:
-        """What it gave if it was done, else None. Only for kinds that can be looked up."""
+        """Its result if it was done, else None. Only for kinds that can be looked up."""
         ...
 
 
@@ -81,11 +81,11 @@ class Place(msgspec.Struct, frozen=True):
     def lease_seconds(self) -> float:
         """How long a lease it is to take, if it takes any."""
         told = self.folder / "lease"
-        return float(told.read_text()) if told.exists() else LEASE_SECONDS
+        return float(told.read_text()) if told.exists() else LEASE_TTL_SECONDS
 
 
 class Belief(msgspec.Struct, frozen=True):
-    """What a subject believes was done, from its store alone: notes, and effects with their results."""
+    """The belief of a subject about what was done, from its store alone: notes, and effects with their results."""
 
     notes: dict[str, Any] = {}
     effects: dict[str, Any] = {}
@@ -133,18 +133,18 @@ class Subject(ABC):
 
     @abstractmethod
     def run(self, program: Callable[[Agent], None]) -> None:
-        """Begin, or go on: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
+        """Begin, or continue: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
 
     @abstractmethod
     def believe(self) -> Belief:
-        """What was done, from the store alone. Nothing is changed. Away when its server is down."""
+        """The acts that were done, from the store alone. Nothing is changed. Away when its server is down."""
 
     def read(self, name: str, key: str) -> Any:
-        """What a note says now: from the store."""
+        """The present content of a note: from the store."""
         del name
         return self.believe().notes[key]
 
-    # What is done to a store by others than its agent; each in a process of its own.
+    # Acts on a store by others than its agent; each in a process of its own.
 
     def amend(self, key: str, value: Any) -> None:
         """Somebody else changes a note. A subject that does not say how is not tried where it is needed."""
@@ -166,7 +166,7 @@ class Subject(ABC):
 class Remembering(Subject):
     """A subject that keeps every operation under its name, and does not do again what it finds there.
 
-    `load` gives {section: {name: value}}; `keep` makes one more value durable. Whatever a service offers is used: the name of an
+    `load` gives {section: {name: value}}; `keep` makes one more value durable. Every offer of a service is used: the name of an
     operation is sent as its key.
     """
 
@@ -176,19 +176,19 @@ class Remembering(Subject):
 
     @abstractmethod
     def load(self) -> dict[str, dict[str, Any]]:
-        """What is stored; nothing, if there is nothing."""
+        """The stored state; nothing, if there is none."""
 
     @abstractmethod
     def keep(self, section: str, name: str, value: Any) -> None:
         """Keep one more; `self.kept` has it already."""
 
     def run(self, program: Callable[[Agent], None]) -> None:
-        """Go on from what is stored."""
+        """Continue from what is stored."""
         self.kept = self.load()
         program(self)
 
     def believe(self) -> Belief:
-        """What is stored."""
+        """The stored state."""
         kept = self.load()
         ended = kept.get("done", {})
         return Belief(kept.get("notes", {}), kept.get("effects", {}), ended.get("result"), bool(ended))
@@ -206,7 +206,7 @@ class Remembering(Subject):
         self._once("notes", key, lambda: value)
 
     def read(self, name: str, key: str) -> Any:
-        """What it has in mind: what was stored when it began, and what it kept since."""
+        """The note in mind: as it was stored when the subject began, and as it was kept since."""
         return self._once("reads", name, lambda: self.kept["notes"][key])
 
     def amend(self, key: str, value: Any) -> None:
@@ -216,7 +216,7 @@ class Remembering(Subject):
         self.keep("notes", key, value)
 
     def ask(self, name: str, question: str) -> str:
-        """What the inbox says."""
+        """The answer in the inbox."""
         del question
         return self._once("answers", name, lambda: self._answer(name))
 

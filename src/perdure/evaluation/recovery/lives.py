@@ -1,7 +1,7 @@
 """Processes that live a task, forked from one that has imported everything: a life begins in milliseconds.
 
 `Lives` belongs to a host, which has no threads. A life tells what it does over a pipe; it is over when its process is, or
-stopped. What it says of itself is kept apart from what the wire saw.
+stopped. Its words about itself are kept apart from what the wire saw.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Life(msgspec.Struct):
-    """What became of a life. end: done, waiting, held, failed, killed, stopped or hung; said: what it said of it.
+    """The outcome of a life. end: done, waiting, held, failed, killed, stopped or hung; said: what it said of it.
 
     calling: effects that were begun; worked: steps that were worked, and when; asks, doubts: what it waits for.
     """
@@ -127,7 +127,7 @@ class Child:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def wake(self) -> Life:
-        """Let a stopped one go on, and hear it to its end."""
+        """Let a stopped one continue, and hear it to its end."""
         os.kill(self.pid, signal.SIGCONT)
         return self.wait()
 
@@ -240,7 +240,7 @@ def _run_errand(subject: Subject, what: str, *args: str) -> None:
 
 
 def _believed(believe: Callable[[], Belief]) -> Belief | None:
-    """What it believes; nothing, if it cannot say: the run itself will show whether it can go on. None while its server is down:
+    """Its belief; nothing, if it cannot say: the run itself will show whether it can continue. None while its server is down:
     that is no forgetting.
     """
     try:

@@ -1,4 +1,5 @@
-"""What must have happened: the task played by an agent that forgets nothing, on the answers that were acknowledged first.
+"""The acts that must have happened: the task played by an agent that forgets nothing, on the answers that were acknowledged
+first.
 
 `Oracle` gives the effects, notes and result that follow from the steps that others have seen; and, played before anything is
 killed, the boundaries at which one can kill.
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from perdure.evaluation.recovery.outside import receipt
 from perdure.evaluation.recovery.tasks import TASKS, Task
 
-ANSWER = "yes"  # what people say, always
+ANSWER = "yes"  # the answer of people, always
 PHASES = {
     "step": ("before", "worked", "recorded"),
     "act": ("before", "calling", "sent", "replied", "recorded"),
@@ -53,12 +54,12 @@ class Oracle:
         self.points: list[str] = []
 
     def step(self, name: str, work: Callable[[random.Random], Any]) -> Any:
-        """What was seen, or what a first life would see."""
+        """The acknowledged value, or the one that a first life would see."""
         self._pass("step", name)
         return self._steps[name] if name in self._steps else work(chance(self._seed, name, 0))
 
     def act(self, name: str, kind: str, payload: Any) -> Any:
-        """What the other side answers."""
+        """The answer of the other side."""
         self._pass("act", name)
         self.effects[name] = Meant(kind, payload)
         return self._given.get(name, receipt(name, kind))
@@ -69,12 +70,12 @@ class Oracle:
         self.notes[key] = self._amended.get(key, value)
 
     def read(self, name: str, key: str) -> Any:
-        """What stands there."""
+        """The present content."""
         self._pass("read", name)
         return self.notes[key]
 
     def ask(self, name: str, question: str) -> str:
-        """What people say."""
+        """The answer of people."""
         del question
         self._pass("ask", name)
         return ANSWER
@@ -90,7 +91,7 @@ class Oracle:
 
 
 def chance(seed: int, name: str, life: int) -> random.Random:
-    """What a step may draw from: another life, another draw."""
+    """The source of a step's draws: another life, another draw."""
     return random.Random(f"{seed}/{name}/{life}")
 
 

@@ -27,7 +27,7 @@ WHO = {"NAME": "agent", "EMAIL": "agent@example.org", "DATE": "2026-01-01T00:00:
 
 
 class Knowing(enum.StrEnum):
-    """What one can know about an effect after a crash in the middle of it."""
+    """The knowledge that one can have about an effect after a crash in the middle of it."""
 
     KEYED = "keyed"  # the other side does it once for a key
     FOUND = "found"  # one can look whether it was done
@@ -54,7 +54,7 @@ def mark(payload: Any) -> str:
 
 
 def receipt(name: str, kind: str) -> dict[str, str]:
-    """What the other side answers: the same for the same name."""
+    """The answer of the other side: the same for the same name."""
     return {"id": f"{kind}-{mark(name)}"}
 
 
@@ -82,7 +82,7 @@ class Reached:
         return answer
 
     def find(self, name: str, kind: str, payload: Any) -> Any:
-        """What it gave, if it was done; None if not."""
+        """Its result, if it was done; None if not."""
         if kind == "commit":
             return self._git.found(name, payload)
         arrived = witness.count(self._port, f"{self._case}/{name}/{mark(payload)}")
@@ -109,22 +109,22 @@ class Repository:
             git(folder, "init", "-q", "--template=", "-b", "main", *words)
 
     def arrivals(self) -> Counter[str]:
-        """What is in the remote: commits by their title, which is `name/mark`."""
+        """The arrivals in the remote: commits by their title, which is `name/mark`."""
         told = git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
         return Counter(told.split())
 
     def committed(self, title: str, path: str) -> str | None:
-        """What the commit of that title that was pushed holds at a path; None if there is none."""
+        """The content of the pushed commit of that title at a path; None if there is none."""
         told = git(self._remote, "log", "--format=%H", f"--grep=^{title}$", "main", ok=(0, 128))
         return git(self._remote, "show", f"{told.split()[0]}:{path}") if told else None
 
     def content(self, path: str) -> str | None:
-        """What stands in a file."""
+        """The content of a file."""
         file = self._work / path
         return file.read_text() if file.exists() else None
 
     def pushed(self, path: str) -> str | None:
-        """What stands in a file of the remote."""
+        """The content of a file of the remote."""
         return git(self._remote, "show", f"main:{path}", ok=(0, 128)) or None
 
     def found(self, name: str, payload: Any) -> Any:
@@ -153,7 +153,7 @@ class Repository:
 
 
 def git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
-    """What git says, run in a folder, the same on every machine. OSError if it ends otherwise than `ok`."""
+    """The output of git, run in a folder, the same on every machine. OSError if it ends otherwise than `ok`."""
     given = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
     plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
     command = ["git", *words]
@@ -178,7 +178,7 @@ class World:
             Repository.make(folder)
 
     def arrivals(self) -> Counter[tuple[str, str]]:
-        """What arrived, by name and mark, and how often. What was sent before is in it: the witness answers in turn."""
+        """The arrivals, by name and mark, and how often. Everything sent before is in it: the witness answers in turn."""
         witness.count(self._seen.port, "")
         with self._seen.path.open("rb") as file:
             file.seek(self._from)
@@ -188,13 +188,13 @@ class World:
         return Counter({(name.rpartition("/")[0], name.rpartition("/")[2]): times for name, times in found.items()})
 
     def found(self, name: str, kind: str) -> Any:
-        """What an effect gave, as a person finds it; None if it did not happen. A commit has happened before it is pushed."""
+        """The result of an effect, as a person finds it; None if it did not happen. A commit has happened before it is pushed."""
         if self._git and kind == "commit":
             return self._git.titled(f"{name}/")
         return receipt(name, kind) if any(each == name for each, _ in self.arrivals()) else None
 
     def committed(self, title: str, path: str) -> str | None:
-        """What a pushed commit holds at a path; None if there is no such commit."""
+        """The content of a pushed commit at a path; None if there is no such commit."""
         return self._git.committed(title, path) if self._git else None
 
     def stands(self, kind: str, payload: Any) -> bool:
@@ -207,5 +207,5 @@ class World:
 
 
 def needed() -> str:
-    """What is missing for the tasks that use git; nothing, if it is there."""
+    """The means that are missing for the tasks that use git; nothing, if all are there."""
     return "" if shutil.which("git") else "git is not installed"

@@ -1,7 +1,7 @@
 """Which cases, in which order: deterministic by seed, spread over all cells, so that a budget that ends early has seen them all.
 
 A cell is a subject × a task × a fault. Its cases are tried in an order of the seed; cells take turns; long tasks take every
-eighth turn, after the others. What cannot be tried is named with its reason: it is skipped, never passed.
+eighth turn, after the others. A case that cannot be tried is named with its reason: it is skipped, never passed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What an evaluation will try. controls: by fault; skipped: what cannot be tried, with the reason."""
+    """The cases that an evaluation will try. controls: by fault; skipped: cases that cannot be tried, with the reason."""
 
     seed: int
     subjects: list[str]

@@ -42,7 +42,7 @@ pre { background: #8881; margin: .4rem 0; padding: .6rem; white-space: pre-wrap;
   tr > :first-child { max-width: 9rem; min-width: 7rem; } th, td { padding: .4rem .45rem; }
 }
 """
-MEANT = (  # what was counted over all faults
+MEANT = (  # the counts over all faults
     ("Tool call duplicated", "effects that arrived more than once", "duplicates"),
     ("Effect lost", "effects that never arrived", "lost"),
     ("Acknowledged state lost", "operations, or power-loss states without them", "acknowledged_lost"),

@@ -1,4 +1,4 @@
-"""Running an evaluation: hosts in parallel, every case written down as it ends, and gone on with after a crash of its own.
+"""Running an evaluation: hosts in parallel, every case written down as it ends, and continued after a crash of its own.
 
 `cases.jsonl` in the folder is the truth: a first line that says what is evaluated, then one line a case. A line that was torn is
 cut off. Only one evaluation at a time works in a folder.
@@ -36,7 +36,7 @@ CASES = "cases.jsonl"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What is evaluated in a folder: cases of another seed or protocol are not put beside it."""
+    """The subject of an evaluation in a folder: cases of another seed or protocol are not put beside it."""
 
     protocol: str
     perdure: str
@@ -44,7 +44,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header_of(seed: int) -> Header:
-    """What this evaluation would write."""
+    """The header that this evaluation would write."""
     return Header(VERSION, perdure.__version__, seed)
 
 
@@ -179,7 +179,7 @@ class Hosts:
 
 
 class Told:
-    """What an evaluation tells on the way; what a door shows. Called by several threads."""
+    """The reports of an evaluation on the way, for a door to show. Called by several threads."""
 
     def begins(self, case: Case) -> None:
         """This case is being tried now."""
@@ -298,7 +298,9 @@ def server_for(subjects: list[str], stack: ExitStack, folder: Path) -> tuple[str
 
 
 def peers_for(subjects: list[str], tell: peers.Tell | None) -> dict[str, str]:
-    """Who cannot run here because its peer is not there, and how to get it. tell: get what is missing first, and tell of it."""
+    """The subjects that cannot run here because their peer is not there, and how to get it. tell: get what is missing first, and
+    tell of it.
+    """
     wanted = {name: load(name).peer for name in subjects if load(name).peer}
     how = "perdure evaluate --install-peers"
     missing = {peer: peers.lacking(peer, how, tell=tell) for peer in sorted(set(wanted.values()))}

@@ -1,4 +1,4 @@
-"""What one case showed: from the witness and the acknowledgements that were streamed, never from what a subject says of itself.
+"""The result of one case: from the witness and the acknowledgements that were streamed, never from what a subject says of itself.
 
 `judge` reads a story that is over. The definitions are those of docs/protocol.md; every count is of things, not of cases.
 """
@@ -87,22 +87,22 @@ def judge(story: Story) -> Score:
 
 
 def _oracles(story: Story, acked: Acknowledged) -> tuple[Oracle, Oracle]:
-    """What must have happened; and what would have, if nobody had changed a note."""
+    """The acts that must have happened; and those that would have, if nobody had changed a note."""
     amended = {key: value for key, (_, value) in story.amended.items()}
     seen = (story.task, story.ground.seed, acked.steps, acked.effects)
     return foretell(*seen, amended), foretell(*seen)
 
 
 class Acknowledged:
-    """What was acknowledged over all lives: first: by (verb, name) the value that others saw first; lost: what went again.
+    """The acknowledgements over all lives. first: by (verb, name) the value that others saw first; lost: what went again.
 
-    Lives may overlap, so everything is taken in the order in which it happened. What was acknowledged after a copy of the store
-    was made goes with the store when the copy takes its place: that is what was meant by it.
+    Lives may overlap, so everything is taken in the order in which it happened. An acknowledgement after a copy of the store was
+    made goes with the store when the copy takes its place: that is what was meant by it.
     """
 
     def __init__(self, story: Story) -> None:
         self.first: dict[tuple[str, str], Any] = {}
-        self._seen: dict[str, tuple[Life, float]] = {}  # who acknowledged a step first, and when
+        self._seen: dict[str, tuple[Life, float]] = {}  # the first acknowledgement of a step: by whom, and when
         self.lost: set[str] = set()
         self._copy: dict[tuple[str, str], Any] = {}
         self._amended: set[str] = set()
@@ -115,14 +115,14 @@ class Acknowledged:
         self.effects = {name: value for (verb, name), value in self.first.items() if verb == "act"}
 
     def _moments(self, life: Life) -> Iterator[tuple[float, Callable[[], None]]]:
-        """What a life believed when it began, what it worked, and what it acknowledged."""
+        """The belief of a life when it began, what it worked, and what it acknowledged."""
         if life.belief is not None:
             yield life.resumed, partial(self._compare, life.belief)
         yield from ((at, partial(self._worked, life, name)) for name, at in life.worked)
         yield from ((ack.t, partial(self._take, life, ack)) for ack in life.acks)
 
     def _outer_moments(self, story: Story) -> Iterator[tuple[float, Callable[[], None]]]:
-        """What was done to the store by others."""
+        """The acts of others on the store."""
         if story.lost_at:
             yield story.kept_at, self._keep_copy
             yield story.lost_at, self._go_back
@@ -157,7 +157,7 @@ class Acknowledged:
 
 
 def forgotten(first: dict[tuple[str, str], Any], belief: Belief) -> Iterator[str]:
-    """What was acknowledged and is not in a belief, or differs there. A belief says nothing about steps."""
+    """Acknowledged things that are not in a belief, or differ there. A belief says nothing about steps."""
     for (verb, name), value in first.items():
         held = {"note": belief.notes, "act": belief.effects}.get(verb)
         if held is not None and (name not in held or held[name] != value):
@@ -165,7 +165,7 @@ def forgotten(first: dict[tuple[str, str], Any], belief: Belief) -> Iterator[str
 
 
 def _count_effects(score: Score, story: Story, oracle: Oracle, outdated: Oracle, *, over: bool) -> None:
-    """Arrivals against what must have arrived. What leaves no trace of its own is looked at where it stands."""
+    """Arrivals against what must have arrived. An effect that leaves no trace of its own is looked at where it stands."""
     arrived = story.world.arrivals()
     score.effects = sum(arrived.values())
     for name in sorted({name for name, _ in arrived}):
@@ -208,7 +208,7 @@ def _asked(story: Story) -> set[str]:
 
 
 def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
-    """What was pushed in the name of the agent is what the agent wrote."""
+    """A commit pushed in the name of the agent holds what the agent wrote."""
     written: dict[str, str] = {}
     for name, meant in oracle.effects.items():
         if meant.kind == "write":
@@ -223,7 +223,7 @@ def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
 def _count_doubt(score: Score, story: Story) -> None:
     """Blind effects that were begun and not acknowledged when a life ended by a strike: was a person asked?
 
-    What the next life finds in its store is no guess: it was kept before the strike, only not yet acknowledged.
+    A result that the next life finds in its store is no guess: it was kept before the strike, only not yet acknowledged.
     """
     kinds = effects_of(story.case.task)
     asked = _asked(story)

@@ -42,13 +42,13 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What names it: `--case` takes it."""
+        """Its name: `--case` takes it."""
         return f"{self.subject}/{self.task}/{self.fault}/{self.schedule}"
 
 
 class Ground(msgspec.Struct):
-    """What a host has. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel, and
-    power loss is modelled. found: what was measured or started once for many cases; closing: what ends with the host.
+    """The means of a host. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel,
+    and power loss is modelled. found: measurements and servers that many cases share; closing: things that end with the host.
     """
 
     seed: int
@@ -169,7 +169,7 @@ class Story:
         self.final = self.ground.lives.run(self.order(believing=True)).belief or Belief()  # nobody waits for ever
 
     def undisturbed(self, what: str, find: Callable[[Story], T]) -> T:
-        """What is found in a story of this subject and task that nobody disturbs; looked for once."""
+        """The result of a story of this subject and task that nobody disturbs; looked for once."""
         mark = (what, self.case.subject, self.case.task)
         if mark not in self.ground.found:
             other = Story(self.ground, self.case)

@@ -1,7 +1,7 @@
 """The work: what long-running agents do, written once over the interface and deterministic by seed.
 
 A step gets a random generator of the seed, its name and the life in which it is worked: a model that is asked again answers
-something else. So a subject that forgets a step goes on with another answer than the one that others have seen.
+something else. So a subject that forgets a step continues with another answer than the one that others have seen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Task(msgspec.Struct, frozen=True):
         return 1 if self.before is not None and self.deploy not in inbox else 2
 
     def program(self, inbox: Mapping[str, Any]) -> Callable[[Played], None]:
-        """What a life plays that knows these answers."""
+        """The program of a life that knows these answers."""
         return self.before if self.before is not None and self.version(inbox) == 1 else self.play
 
 
@@ -179,7 +179,7 @@ def handover(agent: Played) -> None:
 
 
 class Shape(NamedTuple):
-    """What a version of the program keeps of a case: how it finds it, and how it understands what an older one kept."""
+    """The view of a case by one version of the program: how it finds it, and how it understands what an older one kept."""
 
     find: Callable[[random.Random], dict[str, Any]]
     upgrade: Callable[[dict[str, Any]], dict[str, Any]]

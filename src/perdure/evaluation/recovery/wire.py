@@ -1,6 +1,6 @@
 """Inside a subject's process: the boundaries of the interface, the strike at one of them, and the line to the harness.
 
-`Watched` stands between a task and a subject's agent; it is the same for every subject, so nobody is favoured. What it tells is
+`Watched` stands between a task and a subject's agent; it is the same for every subject, so nobody is favoured. Its reports are
 one line of JSON each, over a pipe that survives the process: a line that was cut by a kill was not told.
 """
 
@@ -48,7 +48,7 @@ class Wire:
 
 
 def written_bytes() -> int:
-    """What this process has written so far, to files and pipes; nothing where the system does not say."""
+    """The bytes that this process has written so far, to files and pipes; nothing where the system does not say."""
     try:
         with open("/proc/self/io", "rb") as file:  # noqa: PTH123 - counted in the hot path
             return int(file.read().split(b"wchar: ")[1].split(b"\n")[0])

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from perdure.artifacts.local import Source, save_file
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
 from perdure.planes import artifacts
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncArtifact:

@@ -46,7 +46,7 @@ class AsyncCheckpoints(AsyncStreamHandle):
     ) -> PruneReport:
         """Take away all but the newest `keep` of each name (or of one name), if they are older than that.
 
-        What is kept reads back as before, and so does what a fork goes on from. Recorded; atomic in pages of
+        The others read back as before, and so does the checkpoint that a fork continues. Recorded; atomic in pages of
         500; after a crash, call it again. It frees no bytes by itself: `store.collect` does. `dry_run`
         changes nothing and tells the bytes as well, which costs a walk over the session's checkpoints. Raises
         Invalid.

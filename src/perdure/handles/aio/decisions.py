@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncDecision(AsyncStreamHandle):
@@ -135,6 +136,7 @@ class AsyncDecision(AsyncStreamHandle):
         then: str | None = None,
         refs: Iterable[object] = (),
         tags: Iterable[str] | None = None,
+        checks: Iterable[object] = (),
     ) -> AsyncDecision:
         """Replace it by a new decision, which is returned; each names the other. Atomic.
 
@@ -142,8 +144,9 @@ class AsyncDecision(AsyncStreamHandle):
         `facts` say by which): so repeating it after a crash is refused rather than done twice.
         """
         self._record, new = await self._write(
-            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags
-        )
+            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags,
+            checks=await self._caller.work(checking.observed, checks) if checks else (),
+        )  # fmt: skip
         return AsyncDecision(self._caller, self._stream, self._pin, new)
 
     async def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -167,14 +170,19 @@ class AsyncDecisions(AsyncStreamHandle):
         then: str | None = None,
         refs: Iterable[object] = (),
         tags: Iterable[str] = (),
+        checks: Iterable[object] = (),
     ) -> AsyncDecision:
         """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
 
         then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
-        to another session is kept as it is, for it may be in another store. Raises Invalid, TooLarge, or
+        to another session is kept as it is, for it may be in another store. checks: what must be so for it to hold
+        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge, or
         NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
         """
-        record = await self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags)
+        seen = await self._caller.work(checking.observed, checks) if checks else ()
+        record = await self._write(
+            decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen
+        )
         return AsyncDecision(self._caller, self._stream, self._pin, record)
 
     async def decision(self, seq: int) -> AsyncDecision:

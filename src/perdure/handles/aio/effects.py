@@ -14,8 +14,6 @@ from perdure.effects.meaning import intend, named_args
 from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
-from perdure.handles.shells import AsyncShell, acting_in
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R
 from perdure.model.limits import check_name, check_question
@@ -34,6 +32,8 @@ from perdure.model.records.effects import (
 from perdure.planes import checkpoints
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, store_now
+from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.shells import AsyncShell, acting_in
 from perdure.stores.tide import Dispatch
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class AsyncActing(AsyncStreamHandle):
     __slots__ = ()
 
     async def _run(self, steps: Steps[T]) -> T:
-        return await AsyncShell(self._caller, self._stream, self._write).run(steps)
+        return await AsyncShell(self._caller, self._stream, self._pin).run(steps)
 
 
 class AsyncEffect(AsyncActing):
@@ -172,7 +172,7 @@ class AsyncEffect(AsyncActing):
             arrow, ending, self._record.seq, self._record.attempt, outcome
         )
         # What became of it is a fact, whatever became of the locks around it.
-        self._record = await AsyncShell(self._caller, self._stream, self._state).run(moving)
+        self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
 
     def _check_quiet(self) -> None:
@@ -313,7 +313,8 @@ class AsyncEffectsAcross(AsyncStoreHandle):
     ) -> Page[AsyncEffect]:
         """The effects of all sessions and runs of this tenant, newest first.
 
-        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong. Both have
+        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong, the last
+        trouble first; `since` and `until` are then of when that was recorded. Both have
         among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet. what_if: also
         what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
         """

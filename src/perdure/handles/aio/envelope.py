@@ -14,12 +14,12 @@ from perdure.planes.paging import Page
 
 
 class AsyncEnveloping(AsyncStreamHandle):
-    """What is needed to go on with a run, as data."""
+    """The state needed to resume a run, as data."""
 
     __slots__ = ()
 
     async def envelope(self) -> Envelope:
-        """What is needed to go on with this run: cursor, effects that are not settled and what to do about each, waits, pins,
+        """The state needed to resume this run: cursor, effects that are not settled and what to do about each, waits, pins,
         workspace, artifacts; and a verdict. Reads alone; costs what happened since the last checkpoint.
 
         `envelope.to_json()` and `store.artifacts_of(envelope)` are enough to go on elsewhere: see `hand_over`.
@@ -27,7 +27,7 @@ class AsyncEnveloping(AsyncStreamHandle):
         return await self._read(envelope.envelope, await self._witness())
 
     async def hand_over(self) -> Envelope:
-        """The same, and from this commit on the run goes on nowhere but where the envelope is adopted (`store.adopt`).
+        """Make the envelope; from this commit on the run continues only where it is adopted (`store.adopt`).
 
         Atomic. It is parked here with the reason `moved`, and so are the runs that it waits for; `unpark` takes it back, as
         long as nobody has adopted it. Raises Conflict when it is over, is being driven, was handed over (unpark it first, if its

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 
-from perdure.handles.callers import AsyncCaller
 from perdure.model.ids import new_uid
 from perdure.model.records.happenings import EventRecord
 from perdure.planes import feed, subscriptions
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime.callers import AsyncCaller
 
 log = logging.getLogger("perdure.feed")
 FOLLOW_WAIT = "30s"

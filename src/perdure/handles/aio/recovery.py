@@ -14,12 +14,12 @@ from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, NotFound, Waiting
 from perdure.handles.aio.runs import AsyncRuns
-from perdure.handles.shells import AsyncShell
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
 from perdure.planes import presence, runs
 from perdure.planes.paging import DamagedRow, Page
+from perdure.runtime.shells import AsyncShell
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 LOOKED_AT = 1_000  # effects that are read at once
@@ -110,13 +110,9 @@ class AsyncRecovery(AsyncRuns):
 
     async def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
-
-        async def write(verb: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            return await self._caller.write_in(stream, verb, args, kwargs)
-
         caller = self._caller
         settling = Settling(caller.core, stream, caller.actor, caller.tenant)
         try:
-            return await AsyncShell(caller, stream, write).run(settling.settle(tool, record))
+            return await AsyncShell(caller, stream, locked=False).run(settling.settle(tool, record))
         except (InDoubt, Conflict, Waiting):
             return await self._caller.read(ledger.effect, stream, record.seq)

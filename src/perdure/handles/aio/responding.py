@@ -7,9 +7,9 @@ from typing import Any
 
 from perdure.effects.responding import respond
 from perdure.handles.aio.effects import AsyncEffects
-from perdure.handles.shells import acting_in
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
+from perdure.runtime.shells import acting_in
 
 
 class AsyncResponding(AsyncEffects):

@@ -1,42 +1,56 @@
 """What an agent's function gets: the run. Everything that it does through it is recorded at its place, and done once.
 
-Each verb first looks into the journal at its place: what is recorded there is returned, and the first thing that is not is done
-and recorded. See docs/decisions/0007.
+Thin: each verb checks what it is given and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
+and 0031.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Concatenate, Generic, overload
+from types import TracebackType
+from typing import Any, Concatenate, Generic, Self, overload
 
-from perdure.effects.ledger import error_of
+from perdure.effects.consulting import Known
 from perdure.effects.meaning import named_args
-from perdure.effects.tool import digest_of_parts
-from perdure.errors import Invalid, Refused, TimedOut
-from perdure.handles.aio.outward import AsyncOutward
-from perdure.handles.atomic import Atomic, run_atomic_step
+from perdure.effects.tool import as_tool
+from perdure.errors import Invalid, TimedOut
+from perdure.handles.atomic import Atomic, Done, run_atomic_step
 from perdure.model.functions import Coro, P, R, R_co, plain
 from perdure.model.instants import duration_us, to_datetime
-from perdure.model.limits import check_name
+from perdure.model.limits import check_name, check_question
+from perdure.model.records.effects import Reply
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
-from perdure.planes import checkpoints, runs, steps, waits
+from perdure.planes import waits
 from perdure.planes.spans import Duration
-from perdure.runtime import course
-from perdure.runtime.agent import Policy, as_agent
-from perdure.runtime.journal import Known
-from perdure.runtime.pausing import TROUBLES
+from perdure.runtime import course, cutting, outward, places, undoing, waiting
+from perdure.runtime.agent import as_agent
+from perdure.runtime.driving import Driving
+from perdure.runtime.places import Branch, Mark
+from perdure.runtime.placing import known_of, step
+from perdure.runtime.shells import AsyncRunShell
 
 NOW = Known("run.now", is_async=False)
 
 
-class AsyncRun(AsyncOutward):
+class AsyncRun:
     """A run, as its agent sees it. Deterministic code goes between its verbs; whatever is not goes into a step."""
 
-    __slots__ = ()
+    __slots__ = ("_branch", "_driving", "_shell")
+
+    def __init__(self, shell: AsyncRunShell, driving: Driving, branch: Branch) -> None:
+        self._shell = shell
+        self._driving = driving
+        self._branch = branch
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._driving.stream.name
 
     @property
     def record(self) -> RunRecord:
@@ -49,17 +63,17 @@ class AsyncRun(AsyncOutward):
 
         What came before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
         """
-        return self._driving.restored
+        return self._driving.replay.restored
 
     @property
     def token(self) -> int:
         """The fencing token of this lease: pass it on to what must be protected from an earlier one."""
-        return self._driving.lease.token
+        return self._driving.hold.lease.token
 
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
-        return self._driving.replaying
+        return self._driving.replay.replaying
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +113,8 @@ class AsyncRun(AsyncOutward):
         behind in its thread and what it gives is dropped. retries: how often it is tried again, with pauses that grow, unless it
         raised Failed; attempts are not recorded. Both default to what a `read` tool declares.
         """
-        return await self._step(self._known(fn, timeout, retries), fn, args, kwargs, {})
+        known = known_of(self._driving, fn, timeout, retries)
+        return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, {}))
 
     @overload
     async def model(
@@ -143,8 +158,8 @@ class AsyncRun(AsyncOutward):
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
         digest of its input alone. timeout, retries: as for `step`.
         """
-        known = self._known(fn, timeout, retries)
-        return await self._step(known, fn, args, kwargs, {"model": named_args(pins, "pins")})
+        known, notes = known_of(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
+        return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, notes))
 
     async def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
@@ -153,28 +168,17 @@ class AsyncRun(AsyncOutward):
         plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
-        if self._driving.unread:
-            self._driving.check_unread(f"atomic {name}")
-        place, found = await self._arrive("step", name, "")
-        driving = self._driving
-        driving.steps += 1
-        if found is not None:
-            return course.replayed(found)
-        self._check_real(f"write to sessions ({name})")
-        try:
-            done = await driving.write(run_atomic_step, plain(fn, "fn"), driving.caller, place, name)
-        except TROUBLES:
-            raise
-        except Exception as error:
-            said = error_of(error)
-            driving.keep_error(steps.document(place, name, "", None, said, {}))
-            raise course.failed_step(place, name, said) from error
+        about = (run_atomic_step, plain(fn, "fn"), self._shell.caller)
+        done = await self._shell.run(cutting.atomic(self._driving, self._here(), name, *about))
+        if not isinstance(done, Done):
+            return done  # as it was recorded
         done.held_back.tell()
         return done.result
 
     async def now(self) -> datetime:
         """The time, as it was when this place was first reached."""
-        return to_datetime(await self._step(NOW, self._driving.caller.core.clocks.now, (), {}, {}))
+        clock = self._driving.core.clocks.now
+        return to_datetime(await self._shell.run(step(self._driving, self._here(), NOW, clock, (), {}, {})))
 
     def uuid(self) -> uuid.UUID:
         """A UUID that belongs to this place: the same at every replay. Writes nothing."""
@@ -185,11 +189,87 @@ class AsyncRun(AsyncOutward):
         return int.from_bytes(self._drawn()[:7]) / 2**56
 
     def _drawn(self) -> bytes:
-        place = self._here().next_place(self._driving.cut)
+        place = self._here().next_place(self._driving.replay.cut)
         # Which draws what the other run drew: or it would go another way before the place.
         what_if = self.record.what_if
         uid = self._driving.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
         return hashlib.sha256(b"perdure run random\0" + uid + place.encode()).digest()
+
+    # -- what is done outside ------------------------------------------------------------------------------------------------
+
+    @overload
+    async def act(
+        self, tool: Callable[..., Coro[R]], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(
+        self, tool: Callable[..., R], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def act(self, tool: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    async def act(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def act(
+        self,
+        tool: Callable[..., Any],
+        /,
+        *args: Any,
+        approve: str | None = None,
+        approve_within: Duration | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Do something outside, once, whatever crashes: intent first, then the call, then its result.
+
+        approve: ask a person first; the answer binds to this very call. approve_within: no answer by then is a no. Doubt is
+        settled by the tool's rule; where that needs a person, the run waits. Raises Failed when it is known not to have
+        happened.
+        """
+        found = as_tool(tool)
+        found.check_free(approve=approve, approve_within=approve_within)
+        if approve is not None:
+            check_question(approve, "approve")
+        given, asked = found.bind(args, kwargs), (approve, approve_within)
+        return await self._shell.run(outward.act(self._driving, self._here(), found, given, asked))
+
+    async def respond(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        tools: Iterable[Callable[..., Any]],
+        pins: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        retries: int | None = None,
+        **kwargs: Any,
+    ) -> Reply:
+        """Call a model as `model` does, and carry out the calls that its answer makes, in order and each once.
+
+        Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
+        each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
+        an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
+        call has no id of its own: nothing is sent then. timeout, retries: of the model's call, as for `step`.
+        """
+        known, noted = known_of(self._driving, fn, timeout, retries), named_args(pins, "pins")
+        responding = outward.respond(self._driving, self._here(), known, fn, args, kwargs, tools, noted)
+        return await self._shell.run(responding)
+
+    def saga(self) -> AsyncSaga:
+        """`async with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first.
+
+        Inside is what is done in this line of work, and in those that begin there; one that was begun before is not.
+        """
+        return AsyncSaga(self)
+
+    async def undo(self) -> list[str]:
+        """Undo what this line of work did since the last checkpoint, and those that left it, newest first. Returns what was.
+
+        Each undo is an effect of its own; effects without one are left. Doubt is waited for, and what was given up has its
+        time to arrive. Raises Parked when an undo fails: what it was to undo stays `undoing`.
+        """
+        here = self._here()
+        return await self._shell.run(undoing.undo_since(self._driving, here, Mark(here.path), sys.exception()))
 
     # -- waiting ---------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +291,8 @@ class AsyncRun(AsyncOutward):
         if choices and timeout is not None and given is not None and given not in choices:
             raise Invalid(f"{given!r} is none of the choices", path="default")
         mark = digest(doc, "ask").hex()
-        found = await self._ended(await self._opened(WaitKind.ASK, "", doc, mark, timeout))
+        asking = waiting.await_one(self._driving, self._here(), WaitKind.ASK, doc, mark, timeout)
+        found = await self._shell.run(asking)
         if found.state is WaitState.EXPIRED and default is ...:
             raise TimedOut(f"nobody answered {question!r} in time", path="ask")
         return found.answer
@@ -219,26 +300,13 @@ class AsyncRun(AsyncOutward):
     async def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock; the run is not held meanwhile."""
         duration_us(duration, "duration")  # None would be for ever: nobody could wake it
-        await self._met(await self._opened(WaitKind.SLEEP, "", {}, digest(str(duration), "sleep").hex(), duration))
+        mark = digest(str(duration), "sleep").hex()
+        await self._shell.run(waiting.await_one(self._driving, self._here(), WaitKind.SLEEP, {}, mark, duration))
 
     async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
         """Wait for a signal of this name; its payload is returned. After `timeout`: the default, or TimedOut if there is none."""
         check_name(name, "signal")
-        place, found = await self._arrive("signal", name, mark := digest(["signal", name], "wait").hex())
-        driving = self._driving
-        alone = self._here() is driving.trunk  # a branch may be stopped because another one got its signal
-        if found is None:
-            begin = waits.open_and_take if alone else waits.open_for_signal
-            found = await driving.write(begin, name, place, timeout, mark)
-        if found.state is WaitState.OPEN:
-            taken = driving.write(waits.take_signal, found.seq, name) if alone else driving.take_signal(found.seq, name)
-            found = await taken or found
-        answer = await self._met(found)
-        if found.state is WaitState.MET:
-            return answer
-        if default is ...:
-            raise TimedOut(f"no signal {name!r} came in time", path="signal")
-        return default
+        return await self._shell.run(waiting.wait(self._driving, self._here(), name, timeout, default))
 
     @overload
     async def start(
@@ -252,17 +320,7 @@ class AsyncRun(AsyncOutward):
         """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
         made = as_agent(agent)
         made.check(args, kwargs)
-        mark = digest_of_parts(agent=made.name, args=list(args), kwargs=kwargs)
-        place, found = await self._arrive("child", made.name, mark)
-        if found is None:
-            self._check_real(f"start {made.name}")
-            key = f"{self.id}:{place}"
-            wanted = runs.Wanted(
-                made.name, list(args), kwargs, key, self.record.session, self.id, made.program, made.timeout
-            )
-            epoch = self._driving.caller.core.epoch
-            found = await self._driving.write(waits.start_child, wanted, epoch, place, mark)
-        return AsyncChild(self, found)
+        return AsyncChild(self, await self._shell.run(waiting.start(self._driving, self._here(), made, args, kwargs)))
 
     @overload
     async def call(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -283,48 +341,55 @@ class AsyncRun(AsyncOutward):
         another offer, any other is Refused. So is an agent that did not read `run.restored` before it did anything but steps:
         after a crash it would repeat what came before the checkpoint.
         """
-        driving = self._driving
-        await driving.hold_up()
-        if driving.unread or driving.read_late:
-            raise course.saves_unread("" if driving.unread else driving.read_late)
-        if driving.sagas:
-            raise Refused("a checkpoint would lose sight of what a saga may have to undo", path="checkpoint",
-                          hint="do it before or after the saga")  # fmt: skip
-        if self._here() is not driving.trunk or driving.has_branches:
-            raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
-        policy, replaying = driving.agent.policy, driving.replaying
-        elapsed_us = 0 if replaying else driving.caller.core.clocks.now() - driving.cut_at_us
-        if not (now or policy.is_due(steps=driving.steps, elapsed_us=elapsed_us, effects=driving.effects)):
-            return False
-        frozen = checkpoints.freeze(state)  # at a replay too: what was refused then is refused again
-        if replaying:
-            return False
-        driving.check_going()
-        await self._undo_left()
-        by_policy = not now and policy != Policy()
-        if by_policy and await driving.read(course.left_open, driving.stream, driving.cut_seq):
-            return False
-        prepared = await driving.read(checkpoints.prepare, frozen)
-        driving.begin_cut(*await driving.write(course.cut, prepared, driving.cut_seq, await driving.noted()))
-        return True
+        return await self._shell.run(cutting.checkpoint(self._driving, self._here(), state, now=now))
 
     async def patched(self, name: str) -> bool:
         """Whether this run goes the new way: True for runs that reach this place anew, False for those that were past it.
 
         Lets a changed program go on with old runs: `if await run.patched("v2"): … else: …`.
         """
-        driving = self._driving
-        place = f"{driving.cut}/patch/{check_name(name, 'patch')}"
-        if place not in driving.patches:
-            recorded = driving.journal.take(place, "step", "run.patched", "") is not None
-            driving.patches[place] = recorded or not driving.replaying
-            if driving.patches[place] and not recorded:
-                await driving.write(steps.done, steps.document(place, "run.patched", "", None, None, {}))
-        return driving.patches[place]
+        return await self._shell.run(cutting.patched(self._driving, name))
 
     def branch(self, name: str) -> AsyncRun:
         """A line of work of its own, known by its name: for threads, and for what is done in no fixed order."""
-        return AsyncRun(self._driving, self._here().named(name))
+        return AsyncRun(self._shell, self._driving, self._here().named(name))
+
+    def _here(self) -> Branch:
+        """The branch that this code is in. Refused inside a step or a tool of the run."""
+        # async-only
+        if self._branch is self._driving.trunk:
+            return places.current(self._branch)
+        # end
+        places.refuse_inside()
+        return self._branch
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self._driving.record.agent!r})"
+
+
+class AsyncSaga:
+    """What is done inside is undone if it does not come to its end."""
+
+    __slots__ = ("_branch", "_mark", "_run")
+
+    def __init__(self, run: AsyncRun) -> None:
+        self._run = run
+        self._branch = run._branch
+        self._mark = Mark()
+
+    async def __aenter__(self) -> Self:
+        driving = self._run._driving
+        self._branch = self._run._here()
+        self._mark = self._branch.mark(driving.replay.cut)
+        driving.sagas.open += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run = self._run
+        leaving = undoing.leave_saga(run._driving, self._branch, self._mark, error)
+        await run._shell.run(leaving)
 
 
 class AsyncChild(Generic[R_co]):
@@ -343,4 +408,6 @@ class AsyncChild(Generic[R_co]):
 
     async def result(self) -> R_co:
         """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
-        return course.told_of(self.id, await self._run._met(self._wait), self._wait.place)
+        run = self._run
+        ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
+        return course.told_of(self.id, ended.answer, self._wait.place)

@@ -22,12 +22,10 @@ from perdure.errors import (
     TimedOut,
     Waiting,
 )
-from perdure.handles import crossing
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
-from perdure.handles.aio.outward import DOUBT
-from perdure.handles.callers import AsyncFrozenCaller
+from perdure.handles.programs import run_for
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
@@ -48,9 +46,11 @@ from perdure.planes.leasing import Lease
 from perdure.planes.origins import check_seq
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, pauses, store_now
-from perdure.runtime import course
+from perdure.runtime import course, shells
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
+from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.runtime.course import Drive
+from perdure.runtime.outward import DOUBT
 from perdure.stores.tx import Tx
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
@@ -368,9 +368,9 @@ class AsyncRuns(AsyncStoreHandle):
             if lease is None:
                 return None
             # async-only
-            return await crossing.adrive(self._caller, agent, lease, record)
+            return await shells.adrive(self._caller, agent, lease, run_for, record)
             # end
-            # sync: return crossing.drive(self._caller, agent, lease, record)
+            # sync: return shells.drive(self._caller, agent, lease, run_for, record)
         finally:
             core.flights.end(driven, owner)
 
@@ -503,15 +503,18 @@ class AsyncRuns(AsyncStoreHandle):
         agent: str | None = None,
         session: str | None = None,
         parent: str | None = None,
+        errors: bool = False,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncRunHandle]:
-        """The runs of this tenant, newest first."""
+        """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
+        `until` are then of when a run went wrong.
+        """
         found = await self._caller.read(
-            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, since=since, until=until,
-            limit=limit, after=after,
+            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, since=since,
+            until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: AsyncRunHandle(self._caller, each[0], each[1]))
 

@@ -19,11 +19,11 @@ from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.work import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
-from perdure.handles.callers import AsyncCaller
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.runtime.callers import AsyncCaller
 from perdure.stores.asking import ask
 from perdure.stores.url import without_password
 

@@ -6,11 +6,11 @@ from typing import Self
 
 from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller, AsyncFrozenCaller
 from perdure.log.change import Stream
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.planes import difference, lineage, time
+from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller
 
 
 class AsyncPast(AsyncStreamHandle):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.callers import AsyncCaller
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
@@ -15,6 +15,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncTask(AsyncStreamHandle):
@@ -240,17 +241,20 @@ class AsyncWork(AsyncStreamHandle):
         labels: Iterable[str] = (),
         detail: Any = None,
         key: str | None = None,
+        checks: Iterable[object] = (),
     ) -> AsyncTask:
         """Write a task down. Atomic; without a key two calls make two tasks.
 
         needs: tasks of this session that must be done before. priority: higher comes first. detail: any
         value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
-        give the task that stands, as it is by now; others raise KeyReused. Raises Invalid, TooLarge or
+        give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
+        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge or
         NotFound with the path of what is wrong; nothing is written then.
         """
         record = await self._write(
-            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key
-        )
+            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key,
+            checks=await self._caller.work(checking.observed, checks) if checks else (),
+        )  # fmt: skip
         return AsyncTask(self._caller, self._stream, self._pin, record)
 
     async def tasks(

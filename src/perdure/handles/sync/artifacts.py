@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from perdure.artifacts.local import Source, save_file
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
 from perdure.planes import artifacts
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Artifact:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from perdure.handles.callers import Caller
 from perdure.log.change import Stream
+from perdure.runtime.callers import Caller
 from perdure.stores.core import Reader
 from perdure.stores.tx import Tx
 

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec
 
+from perdure.effects.storable import storable
+from perdure.errors import Invalid, TooLarge
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.log.change import Stream
 from perdure.model.records.conversation import (
     Call,
     Cover,
+    Due,
     Ending,
     Pending,
     Pins,
@@ -25,6 +29,9 @@ from perdure.planes import conversation, covers, turns
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
 from perdure.planes.transcript import Transcript
+from perdure.stores.tx import Tx
+
+P = ParamSpec("P")
 
 
 class Conversation(StreamHandle):
@@ -51,18 +58,34 @@ class Conversation(StreamHandle):
         key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
-        erasure and access. A closed session takes turns too: nothing that was said is lost. Raises Invalid or
-        TooLarge with the path of what is wrong.
+        erasure and access. A closed session is open again from the first turn on, in the same commit: nothing that was
+        said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is wrong.
         """
-        return self._write(turns.say, role, content, key=key, calls=calls, about=about)
+        return self._speak(turns.say, role, content, key=key, calls=calls, about=about)
+
+    def _speak(self, verb: Callable[Concatenate[Tx, Stream, P], Turn], /, *args: P.args, **kwargs: P.kwargs) -> Turn:
+        """Write a turn; the first one of this store in a session looks whether that was closed."""
+        spoken = self._caller.heartbeat.spoken
+        if self._stream.id in spoken:
+            return self._write(verb, *args, **kwargs)
+        said = self._write(conversation.reopening(verb), *args, **kwargs)
+        if self._stream.id in self._caller.heartbeat.attended:  # else it is not committed yet
+            spoken.add(self._stream.id)
+        return said
 
     def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
         The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
-        made the call.
+        made the call. Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, as in the result of an
+        effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever.
         """
-        return self._write(turns.result, call_id, value, error=error)
+        try:
+            return self._speak(turns.result, call_id, value, error=error)
+        except Invalid as refused:
+            if isinstance(refused, TooLarge) or not refused.path.startswith("value"):
+                raise
+        return self._speak(turns.result, call_id, storable(value), error=error)
 
     def turns(
         self,
@@ -86,14 +109,29 @@ class Conversation(StreamHandle):
         """
         return self._read(turns.pending)
 
-    def summarise(self, upto: int, text: str, *, from_: int | None = None) -> Cover:
+    def summarise(self, upto: int, text: str, *, from_: int | None = None, keys: Iterable[str] | None = None) -> Cover:
         """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
 
+        keys: identifiers (paths, names of code, versions …) that are kept beside the text. By default these are the ones of
+        the range that the text does not say, so that none is lost; the most frequent 200 of them.
         A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or
         part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
         equal ranges stands.
         """
-        return self._write(covers.summarise, upto, text, from_=from_)
+        names = self._read(covers.keys_of, upto, text, from_=from_) if keys is None else keys
+        return self._write(covers.summarise, upto, text, from_=from_, keys=names)
+
+    def lacking(self, cover: Cover) -> list[str]:
+        """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
+        return self._read(covers.lacking, cover)
+
+    def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
+        """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
+
+        As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
+        the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.
+        """
+        return self._read(covers.due, width=width, fan=fan)
 
     def covers(self, *, nested: bool = False) -> list[Cover]:
         """The summaries that stand, in the order of what they cover; nested: also those that others have
@@ -139,7 +177,8 @@ class Conversation(StreamHandle):
     def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
 
-        Closing is a statement, not a lock: what is still said afterwards is kept.
+        Closing is a statement, not a lock: what is said afterwards is kept, and opens it again. Another process that is at work
+        in it just then may still say something without opening it.
         """
         self._write(conversation.close_session, status, self._caller.core.holder)
         self._caller.heartbeat.step_out(self._stream)
@@ -147,6 +186,17 @@ class Conversation(StreamHandle):
     def reopen(self) -> None:
         """Make a closed session active again. Idempotent: an open one stays as it is."""
         self._write(conversation.reopen)
+
+    def archive(self) -> None:
+        """Leave the session out of listings; all of it stays, and it can be opened by its name. Idempotent.
+
+        Conflict for one that is open: what is not over must stay in sight. Opening it again ends that.
+        """
+        self._write(conversation.archive)
+
+    def unarchive(self) -> None:
+        """Let listings have the session again. Idempotent."""
+        self._write(conversation.unarchive)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
@@ -216,6 +266,7 @@ class ConversationAcross(StoreHandle):
         since: Instant | None = None,
         until: Instant | None = None,
         expired: bool = False,
+        archived: bool = False,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[SessionHeader]:
@@ -223,9 +274,10 @@ class ConversationAcross(StoreHandle):
         all. They are headers: `info()` has the rest.
 
         since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are
-        left out unless `expired`. Raises Invalid with the path of a filter that makes no sense.
+        left out unless `expired`, and those that were archived unless `archived`.
+        Raises Invalid with the path of a filter that makes no sense.
         """
         return self._caller.read(
             conversation.sessions, status=status, label=label, creator=creator, since=since, until=until,
-            expired=expired, limit=limit, after=after,
+            expired=expired, archived=archived, limit=limit, after=after,
         )  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.handles.callers import Caller
+from perdure.boot import checking
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
@@ -14,6 +14,7 @@ from perdure.model.refs import Ref
 from perdure.planes import decisions
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Decision(StreamHandle):
@@ -136,6 +137,7 @@ class Decision(StreamHandle):
         then: str | None = None,
         refs: Iterable[object] = (),
         tags: Iterable[str] | None = None,
+        checks: Iterable[object] = (),
     ) -> Decision:
         """Replace it by a new decision, which is returned; each names the other. Atomic.
 
@@ -143,8 +145,9 @@ class Decision(StreamHandle):
         `facts` say by which): so repeating it after a crash is refused rather than done twice.
         """
         self._record, new = self._write(
-            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags
-        )
+            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags,
+            checks=self._caller.work(checking.observed, checks) if checks else (),
+        )  # fmt: skip
         return Decision(self._caller, self._stream, self._pin, new)
 
     def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -168,14 +171,17 @@ class Decisions(StreamHandle):
         then: str | None = None,
         refs: Iterable[object] = (),
         tags: Iterable[str] = (),
+        checks: Iterable[object] = (),
     ) -> Decision:
         """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
 
         then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
-        to another session is kept as it is, for it may be in another store. Raises Invalid, TooLarge, or
+        to another session is kept as it is, for it may be in another store. checks: what must be so for it to hold
+        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge, or
         NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
         """
-        record = self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags)
+        seen = self._caller.work(checking.observed, checks) if checks else ()
+        record = self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen)
         return Decision(self._caller, self._stream, self._pin, record)
 
     def decision(self, seq: int) -> Decision:

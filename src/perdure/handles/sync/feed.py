@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from perdure.handles.callers import Caller
 from perdure.model.ids import new_uid
 from perdure.model.records.happenings import EventRecord
 from perdure.planes import feed, subscriptions
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime.callers import Caller
 
 log = logging.getLogger("perdure.feed")
 FOLLOW_WAIT = "30s"

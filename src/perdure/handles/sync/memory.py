@@ -9,8 +9,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from perdure.boot import checking
-from perdure.handles.callers import Caller
+from perdure.boot import checking, stale
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.checks import CheckResult, standing_of
@@ -20,6 +19,7 @@ from perdure.planes.memory import making, memories, search
 from perdure.planes.memory.search import Results
 from perdure.planes.paging import Page
 from perdure.planes.spans import Instant
+from perdure.runtime.callers import Caller
 
 
 class Memory(StreamHandle):
@@ -160,17 +160,25 @@ class Hit:
 
 
 class Checked:
-    """A memory that carries checks: whether it still holds, and what came of each."""
+    """A memory, value, decision or task that carries checks: whether it still holds, and what came of each.
 
-    __slots__ = ("memory", "outcomes", "standing")
+    name: its number in its session or scope, or the name of a value. memory: its handle, if it is a memory.
+    """
 
-    def __init__(self, memory: Memory, outcomes: Sequence[CheckResult]) -> None:
-        self.memory = memory
-        self.standing = standing_of(outcomes)
-        self.outcomes = tuple(outcomes)
+    __slots__ = ("kind", "memory", "name", "outcomes", "scope", "standing", "text")
+
+    def __init__(self, caller: Caller, stood: stale.Stood) -> None:
+        thing = stood.thing
+        self.kind = thing.kind
+        self.scope = thing.carrier.stream.name
+        self.name = thing.name
+        self.text = thing.text
+        self.memory = Memory(caller, thing.carrier.stream, "", thing.memory) if thing.memory else None
+        self.standing = standing_of(stood.outcomes)
+        self.outcomes = stood.outcomes
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.memory!r}, {self.standing.value})"
+        return f"{type(self).__name__}({self.kind} {self.scope!r} {self.name}, {self.standing.value})"
 
 
 def _recall(
@@ -178,7 +186,7 @@ def _recall(
 ) -> Results[Hit]:
     caller.check_may_search()
     found = caller.work(partial(search.recall, caller.core, caller.tenant, stream, query, **asked))
-    known = [(each.stream, each.memory) for each in found]
+    known = [checking.carrier_of(each.stream, each.memory) for each in found]
     judged = caller.work(checking.judged, caller.core, caller.tenant, known, looking)
     hits = [
         Hit(Memory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
@@ -290,6 +298,8 @@ class Memories(StreamHandle):
         since: Instant | None = None,
         root: str | PathLike[str] | None = None,
         commands: Iterable[Sequence[str]] = (),
+        urls: Iterable[str] = (),
+        models: Iterable[str] | None = None,
     ) -> Results[Hit]:
         """The memories that answer a question best, at most `k`. A query is only words; quotes and operators are text.
 
@@ -298,12 +308,13 @@ class Memories(StreamHandle):
         Everything that was committed before is found. What it returns is counted as used; beyond that it writes only the index.
         Checks of what it returns are run, for a second at most; each hit's `standing` is holds, stale or unknown. root: what
         their relative paths start from, instead of the folder that the writer was in. commands: the commands, as lists, that
-        checks may run: no other one is.
+        checks may run: no other one is. urls: the addresses below which checks may ask for pages. models: those that are
+        offered now.
         Raises Invalid (an empty query), NotFound (a scope that is not there), TimedOut (a very large backlog is being indexed:
         again continues), and Refused inside `atomic`.
         """
         asked = {"k": k, "kinds": kinds, "scopes": scopes, "at": at, "tags": tags, "about": about, "since": since}
-        return _recall(self._caller, self._stream, query, asked, checking.looking_at(root, commands))
+        return _recall(self._caller, self._stream, query, asked, checking.looking_at(root, commands, urls, models))
 
 
 class MemoriesAcross(StoreHandle):
@@ -323,33 +334,30 @@ class MemoriesAcross(StoreHandle):
         since: Instant | None = None,
         root: str | PathLike[str] | None = None,
         commands: Iterable[Sequence[str]] = (),
+        urls: Iterable[str] = (),
+        models: Iterable[str] | None = None,
     ) -> Results[Hit]:
         """The memories of all sessions and scopes of this tenant that answer a question best; see `session.recall`."""
         asked = {"k": k, "kinds": kinds, "at": at, "tags": tags, "about": about, "since": since}
-        return _recall(self._caller, None, query, asked, checking.looking_at(root, commands))
+        return _recall(self._caller, None, query, asked, checking.looking_at(root, commands, urls, models))
 
     def checked(
-        self, *, root: str | PathLike[str] | None = None, commands: Iterable[Sequence[str]] = ()
+        self,
+        *,
+        root: str | PathLike[str] | None = None,
+        commands: Iterable[Sequence[str]] = (),
+        urls: Iterable[str] = (),
+        models: Iterable[str] | None = None,
     ) -> list[Checked]:
-        """The live memories of this tenant that carry checks, newest first, each with what came of them now.
+        """Everything of this tenant that carries checks, each with their outcomes now: live memories, newest first, then values,
+        decisions in force and unfinished tasks; and the tasks whose claimer has died.
 
-        Looks through all memories, a second at most for the checks of each hundred. root, commands: as in `session.recall`.
+        Looks through all of them, a second at most for the checks of each hundred. The arguments are as in `session.recall`.
         """
-        looking = checking.looking_at(root, commands)
+        looking = checking.looking_at(root, commands, urls, models)
         caller = self._caller
-        shown: list[Checked] = []
-        after: str | None = None
-        while True:
-            page = caller.read(memories.memories_of_store, after=after)
-            known = [(stream, record) for stream, record in page if record.checks]
-            judged = caller.work(checking.judged, caller.core, caller.tenant, known, looking)
-            shown += [
-                Checked(Memory(caller, stream, "", record), outcomes)
-                for (stream, record), outcomes in zip(known, judged, strict=True)
-            ]
-            if page.next is None:
-                return shown
-            after = page.next
+        found = caller.work(stale.checked, caller.core, caller.tenant, looking)
+        return [Checked(caller, each) for each in found]
 
     def search(
         self,

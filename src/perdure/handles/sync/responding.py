@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.effects.responding import respond
-from perdure.handles.shells import acting_in
 from perdure.handles.sync.effects import Effects
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
+from perdure.runtime.shells import acting_in
 
 
 class Responding(Effects):

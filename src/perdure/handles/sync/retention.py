@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from perdure.errors import NotFound
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes import collect, retain
+from perdure.planes import collect, conversation, retain
 from perdure.planes.spans import Duration
 
 
@@ -23,8 +24,8 @@ class Retaining(Upkeep):
         grace: Duration = "1h",
         progress: Callable[[int, int], None] | None = None,
     ) -> RetainReport:
-        """Let old checkpoints and covered turns of this tenant go, and what ended long ago, by rule; then the blobs that
-        nothing needs any more.
+        """Let old checkpoints, covered turns, replaced values and emitted events of this tenant go, and what ended long ago, by
+        rule; then the blobs that nothing needs any more.
 
         Only with `dry_run=False`; without, the report says what would go. What is kept reads back as before, in forks too;
         what is emptied is recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
@@ -40,9 +41,27 @@ class Retaining(Upkeep):
         streams = [self._let_go(each, checked, at, len(found), progress) for at, each in enumerate(found, 1)]
         collected = self.collect(grace, dry_run=False)
         left = self._caller.work(retain.purge, self._caller.core)
-        gone = tuple(each for each in streams if each.checkpoints or each.turns or each.events)
+        gone = tuple(each for each in streams if each.checkpoints or each.turns or each.events or each.values)
         size = sum(each.bytes for each in gone) + collected.bytes
         return RetainReport(gone, collected.blobs, size, dry_run=False, lingering=left)
+
+    def delete(self, session: str, *, dry_run: bool = True) -> RetainReport:
+        """Let go of what a session said, by retention's rules for it alone; only with `dry_run=False`, and then it is archived.
+
+        Its turns, checkpoints, emitted events and replaced values go, and the steps and checkpoints of its runs. Its row,
+        tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session that
+        was forked or has a run that is not over. After a crash, call it again.
+        Raises NotFound if there is none of this name, Conflict while it is open.
+        """
+        found = self._caller.read(conversation.find_session, session)
+        if found is None:
+            raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
+        self._caller.read(conversation.check_over, found[0])
+        rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
+        report = self.retain(rule, dry_run=dry_run)
+        if not dry_run:
+            self._caller.write(conversation.archive, found[0])
+        return report
 
     def _judged(self) -> list[retain.Judged]:
         upto = self._caller.read(retain.last_stream)
@@ -82,7 +101,7 @@ class Retaining(Upkeep):
         """Take from one stream what the rules let go, all judged before any is applied, as the dry run does. Not in its name:
         whoever looks after a store does not attend a session.
         """
-        gone: list[list[int]] = [[], [], []]
+        gone: list[list[int]] = [[], [], [], []]  # as in `ways`
         size = 0
         for doomed in [self._caller.read(retain.choose, judged, rule) for rule in rules]:
             for sort, (verb, chosen) in enumerate(retain.ways(doomed)):
@@ -92,5 +111,4 @@ class Retaining(Upkeep):
                     size += taken.bytes
         if progress is not None:
             progress(at, total)
-        saved, turns, events = map(sorted, gone)
-        return retain.retained(judged.stream, saved, turns, events, size)
+        return retain.retained(judged.stream, gone, size)

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
-from perdure.handles.callers import Caller
 from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
@@ -25,6 +24,7 @@ from perdure.model.functions import plain
 from perdure.model.limits import check_name
 from perdure.planes import conversation, values
 from perdure.planes.spans import Duration
+from perdure.runtime.callers import Caller
 from perdure.stores.asking import ask
 from perdure.stores.url import without_password
 

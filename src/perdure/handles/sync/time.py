@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Self
 
 from perdure.errors import Invalid
-from perdure.handles.callers import Caller, FrozenCaller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.planes import difference, lineage, time
+from perdure.runtime.callers import Caller, FrozenCaller
 
 
 class Past(StreamHandle):

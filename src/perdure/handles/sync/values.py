@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from perdure.boot import checking
 from perdure.errors import Conflict, Refused, Stale, TimedOut
-from perdure.handles import fences
-from perdure.handles.callers import Caller
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
@@ -18,6 +17,8 @@ from perdure.model.records.values import Entry, LockRecord
 from perdure.planes import locks, values
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, pauses
+from perdure.runtime import fences
+from perdure.runtime.callers import Caller
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001
@@ -29,16 +30,27 @@ class Values(StreamHandle):
 
     __slots__ = ()
 
-    def set(self, name: str, value: Any, *, expect: int | None = None, ttl: Duration | None = None) -> Entry:
+    def set(
+        self,
+        name: str,
+        value: Any,
+        *,
+        expect: int | None = None,
+        ttl: Duration | None = None,
+        checks: Iterable[object] = (),
+    ) -> Entry:
         """Set a value; returns it with its new version.
 
         expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
-        this time ("1h", seconds, a timedelta); without, it stays. Atomic. Repeating it without `expect` makes
+        this time ("1h", seconds, a timedelta); without, it stays. checks: what must be so for it to hold
+        (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by `store.checked`; they go with the
+        next version. Atomic. Repeating it without `expect` makes
         another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
         Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
         what is wrong; nothing is written then.
         """
-        return self._write(values.put, name, value, expect=expect, ttl=ttl)
+        seen = self._caller.work(checking.observed, checks) if checks else ()
+        return self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""

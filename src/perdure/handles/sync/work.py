@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from perdure.handles.callers import Caller
+from perdure.boot import checking
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.work import TaskRecord, TaskStatus, TaskStatusName
@@ -16,6 +16,7 @@ from perdure.planes import needs as needing
 from perdure.planes import work
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant
+from perdure.runtime.callers import Caller
 
 
 class Task(StreamHandle):
@@ -241,17 +242,20 @@ class Work(StreamHandle):
         labels: Iterable[str] = (),
         detail: Any = None,
         key: str | None = None,
+        checks: Iterable[object] = (),
     ) -> Task:
         """Write a task down. Atomic; without a key two calls make two tasks.
 
         needs: tasks of this session that must be done before. priority: higher comes first. detail: any
         value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
-        give the task that stands, as it is by now; others raise KeyReused. Raises Invalid, TooLarge or
+        give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
+        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge or
         NotFound with the path of what is wrong; nothing is written then.
         """
         record = self._write(
-            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key
-        )
+            work.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key,
+            checks=self._caller.work(checking.observed, checks) if checks else (),
+        )  # fmt: skip
         return Task(self._caller, self._stream, self._pin, record)
 
     def tasks(

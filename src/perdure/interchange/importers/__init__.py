@@ -3,7 +3,7 @@
     a file ──format.read──▶ items (items.py) ──writing.py──▶ the planes' own verbs, in bounded commits
 
 A format's module recognises its files by what is in them and reads them as items; it writes nothing and knows no store. The
-writer alone records. Whatever is read is hostile: nothing in it is unpickled, imported or called (P10); lines, documents and
-rows have a limit (P15); what is broken is left out and said so, the rest is taken. See docs/importing.md and
+writer alone records. Every file is hostile: nothing in it is unpickled, imported or called (P10). Lines, documents and rows have
+a limit (P15); a broken part is left out and said so, the rest is taken. See docs/importing.md and
 docs/decisions/0017-importers.md.
 """

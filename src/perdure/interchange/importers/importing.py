@@ -1,4 +1,4 @@
-"""Importing files and folders: each file by its own format, one report over all of them. What `perdure import` calls."""
+"""Importing files and folders: each file by its own format, one report over all of them. `perdure import` calls it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.interchange.importers.state import Mapping
 from perdure.interchange.importers.writing import Writer, import_items
 
 FILES_MAX = 100_000
-ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # what `--as` is for, mostly
+ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # the files that `--as` is for, mostly
 _BESIDE = ("-wal", "-shm", "-journal")  # of a database, which is read with them
 Progress = Callable[[int, int], None]
 
@@ -44,7 +44,7 @@ def import_files(
 
     Idempotent, file by file and item by item. format_name: take every file for one of this format; else each is recognised
     by what is in it, and what is not recognised is left out, and said so. Raises NotFound for a path that is not there,
-    Invalid for a format that is none, and what the store raises when it cannot go on: then the same again goes on.
+    Invalid for a format that is none, and what the store raises when it cannot continue: then the same again continues.
     """
     given = _given(format_name, mapping)
     tally = Tally()
@@ -76,7 +76,7 @@ def _check_there(path: Path) -> None:
 
 
 def _mark_of(source: Source) -> str:
-    """What a file is known by from one import to the next. Its path is nobody's business."""
+    """The name by which a file is known from one import to the next. Its path is nobody's business."""
     return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
 
 
@@ -89,7 +89,7 @@ def _quiet(_count: int) -> None: ...
 
 
 def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item | Remark]:
-    """Everything in one file. What is wrong with the file as a whole is left out, and does not stop the others."""
+    """Everything in one file. A fault of the file as a whole leaves it out, and does not stop the others."""
     try:
         found = given or detect(source.path)
         if found is None:
@@ -121,7 +121,7 @@ def _sources(path: Path, tally: Tally) -> Iterator[Source]:
 
 
 def _below(folder: Path, tally: Tally) -> Iterator[Source]:
-    """What cannot be looked into is left out, and does not stop the others: somebody else's folder, mostly."""
+    """A folder that cannot be looked into is left out, and does not stop the others: somebody else's, mostly."""
 
     def closed(error: OSError) -> None:
         place = Path(error.filename).relative_to(folder).as_posix()

@@ -22,13 +22,13 @@ class Origin(msgspec.Struct, frozen=True):
     more: dict[str, Any] = {}
 
     def as_document(self) -> dict[str, Any]:
-        """What is recorded: nothing that is empty."""
+        """The recorded form: nothing that is empty."""
         known = {"format": self.format, "id": self.id, "at": self.at, **self.more}
         return {name: value for name, value in known.items() if value not in ("", None)}
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A session begins, or goes on; the title is for its creation."""
+    """A session begins, or continues; the title is for its creation."""
 
     session: str
     format: str

@@ -124,7 +124,7 @@ class _Thread:
         )  # fmt: skip
 
     def _state(self, found: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
-        """What else the newest checkpoint holds."""
+        """The rest of the newest checkpoint."""
         for channel, value in found.channels.items():
             if not channel.startswith(OWN) and not _are_messages(value):
                 yield Kept(named(channel), plain(value), place, session=branch.session)
@@ -203,7 +203,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _by_name(value: Any) -> dict[str, Any]:
-    """Fields by name. What is kept under anything else is no channel: msgpack knows keys of every kind."""
+    """Fields by name. A value under anything else is no channel: msgpack knows keys of every kind."""
     return {name: item for name, item in value.items() if isinstance(name, str)} if isinstance(value, dict) else {}
 
 

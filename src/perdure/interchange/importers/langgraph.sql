@@ -20,14 +20,14 @@ SELECT type, CAST(checkpoint AS BLOB)
 FROM checkpoints
 WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :checkpoint
 
--- writes_page: what tasks wrote after a checkpoint, and no later one has taken in.
+-- writes_page: writes of tasks after a checkpoint, which no later one has taken in.
 SELECT task_id, idx, channel, type, CAST(value AS BLOB)
 FROM writes
 WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :checkpoint AND (task_id, idx) > (:task, :idx)
 ORDER BY task_id, idx
 LIMIT 100
 
--- deltas_page: what a step wrote to one channel, in the order in which it was taken in.
+-- deltas_page: writes of a step to one channel, in the order in which they were taken in.
 SELECT task_path, task_id, idx, type, CAST(value AS BLOB)
 FROM writes
 WHERE thread_id = :thread AND checkpoint_ns = :ns AND checkpoint_id = :checkpoint AND channel = :channel

@@ -2,7 +2,7 @@
 
 An entity is the value `entity/NAME`: its name, type and observations; a relation is the value `relation/FROM/TYPE/TO`. Names
 there are any text, so the value has them whole, and its own name is made unique. The server rewrites its file; importing a
-changed one updates what changed. What was deleted there stays here.
+changed one updates what changed. An entry deleted there stays here.
 """
 
 from __future__ import annotations

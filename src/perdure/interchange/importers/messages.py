@@ -92,7 +92,7 @@ def answer(given: Given, spot: Spot) -> Answered:
 
 
 def _sorted_parts(content: Any) -> tuple[Any, list[Wanted], list[Given]]:
-    """What is said, the calls and the results among the parts of a content."""
+    """The text, the calls and the results among the parts of a content."""
     if not isinstance(content, list):
         return content, [], []
     said, wanted, given = [], [], []
@@ -203,6 +203,6 @@ def _output(item: dict[str, Any]) -> Given:
 
 
 def _thought(item: dict[str, Any]) -> str:
-    """What can be read of a thought; most of it is encrypted and only its maker's."""
+    """The readable part of a thought; most of it is encrypted and only its maker's."""
     parts = _dicts(item.get("summary")) + _dicts(item.get("content"))
     return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))

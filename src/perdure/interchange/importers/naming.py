@@ -25,7 +25,7 @@ def named(*parts: object) -> str:
 
 
 def named_apart(*parts: object) -> str:
-    """The same for parts that may be empty or have a slash themselves: marked then, since other parts would read the same."""
+    """A name of parts that may be empty or have a slash themselves: marked then, since other parts would read the same."""
     texts = [str(part) for part in parts]
     if all(text and "/" not in text for text in texts):
         return named(*texts)

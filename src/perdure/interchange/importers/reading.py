@@ -66,7 +66,7 @@ def records(source: Source, looks_right: Looks) -> Iterator[Record | LeftOut | M
 def each_record(
     source: Source, looks_right: Looks, read: Callable[[Record], Iterator[Item | Remark]]
 ) -> Iterator[Item | Remark]:
-    """What a function reads in each of the records, and the remarks."""
+    """The result of a function for each of the records, and the remarks."""
     for found in records(source, looks_right):
         yield from read(found) if isinstance(found, Record) else [found]
 
@@ -107,7 +107,7 @@ def _parsed(line: bytes, place: str, number: int, looks_right: Looks) -> Iterato
 
 
 def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Iterator[Record | LeftOut | Mended]:
-    """What is whole on a line that is not: records that stand one behind the other, or behind a torn one."""
+    """The whole records on a line that is not whole: records that stand one behind the other, or behind a torn one."""
     text = line.decode("utf-8", "replace")
     if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
         yield Mended(place, "bytes that are no UTF-8 were replaced")
@@ -128,7 +128,7 @@ def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Itera
 
 
 def _past(gap: re.Pattern[str], text: str, at: int) -> int:
-    """Where the text goes on behind a gap. No piece of it is copied: it may be long."""
+    """Where the text continues behind a gap. No piece of it is copied: it may be long."""
     found = gap.match(text, at)
     return found.end() if found else at
 
@@ -168,7 +168,9 @@ def document(path: Path) -> Any:
 
 
 def parsed_document(text: str, path: Path) -> Any:
-    """The same of its text. What only a strict reader refuses (half an emoji, a control character) is let pass: see `mending`."""
+    """A document, from its text. Texts that only a strict reader refuses (half an emoji, a control character) pass: see
+    `mending`.
+    """
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except RecursionError:
@@ -181,7 +183,7 @@ def parsed_document(text: str, path: Path) -> Any:
 
 
 class Torn(NamedTuple):
-    """What is whole in a torn document: the fields before its list, the list's elements, and where it breaks off."""
+    """The whole part of a torn document: the fields before its list, the list's elements, and where it breaks off."""
 
     fields: dict[str, Any]
     elements: list[Any]

@@ -1,4 +1,4 @@
-"""What an import did: what was taken, what stood there already, what was left out, where and why. For the doors."""
+"""The result of an import: what was taken, what stood there already, what was left out, where and why. For the doors."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Tables:
             try:
                 rows, broken = self.foreign.readable(statement, **after, **params)
             except (Damaged, Unavailable) as error:
-                yield LeftOut(place, f"what follows cannot be read: {error.message}")
+                yield LeftOut(place, f"the rest cannot be read: {error.message}")
                 return
             if broken:
                 yield LeftOut(place, f"{broken} of the rows that follow: their text is no UTF-8")
@@ -52,14 +52,14 @@ class Tables:
                 return
             after = dict(zip(after, rows[-1], strict=False))
             if tuple(after.values()) in begun:  # a damaged index gives any order
-                yield LeftOut(place, "what follows cannot be read: its rows lead in a circle")
+                yield LeftOut(place, "the rest cannot be read: its rows lead in a circle")
                 return
             begun.add(tuple(after.values()))
 
     def each(
         self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any
     ) -> Iterator[Item | Remark]:
-        """What a function reads in each of these rows, and the remarks."""
+        """The result of a function for each of these rows, and the remarks."""
         for row in self.pages(statement, after, **params):
             yield from [row] if isinstance(row, LeftOut) else read(row)
 

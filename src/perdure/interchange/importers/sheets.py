@@ -1,4 +1,4 @@
-"""State files as rows: CSV, TSV, JSON, JSON lines and YAML. What they mean is said by a mapping, see `state`.
+"""State files as rows: CSV, TSV, JSON, JSON lines and YAML. A mapping says what they mean, see `state`.
 
 YAML is read by PyYAML's safe loader, which makes no objects; aliases are refused: a few lines of them are gigabytes.
 Which of these a file is, is seen from what is in it; only YAML, which may look like anything, is believed its name.

@@ -1,7 +1,7 @@
 """State files by a small mapping: backlogs, decision indexes, event logs and key–value state.
 
-What the rows are is said by who imports (`--as`); which column is what is guessed from its heading, and said where it cannot be
-(`--field title=Summary`). Columns that mean nothing here are kept beside. Callers: `importing.py`.
+The user says what the rows are (`--as`). The meaning of a column is guessed from its heading, or said by the user (`--field
+title=Summary`). Columns that mean nothing here are kept beside. Callers: `importing.py`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ _STATUS_OF = {text: status for status, texts in STATUSES.items() for text in tex
 
 
 class Mapping(msgspec.Struct, frozen=True):
-    """What the rows of a file are, in which session (by default one named after the file) or scope, and under which headings."""
+    """The meaning of the rows of a file, in which session (by default one named after the file) or scope, and under which
+    headings.
+    """
 
     kind: str
     fields: dict[str, str] = {}
@@ -196,7 +198,7 @@ class _Fields:
         return tuple(dict.fromkeys(named(str(each).strip()) for each in listed if str(each).strip()))
 
     def rest(self) -> dict[str, Any]:
-        """What has no meaning here."""
+        """The columns that have no meaning here."""
         taken = set(self._taken.values())
         return {name: value for name, value in self._cells.items() if name not in taken and value not in (None, "")}
 
@@ -216,7 +218,7 @@ def _heading(cells: dict[str, Any], field: str, mapping: Mapping) -> str | None:
 
 
 def _in_order(found: Iterator[Item | Remark]) -> Iterator[Item | Remark]:
-    """Tasks behind those that they need. Who needs a task that is not in the file, or itself in the end, goes without."""
+    """Tasks behind those that they need. A task that needs one that is not in the file, or itself in the end, goes without."""
     waiting: list[Planned] = []
     known: set[str] = set()
     for item in found:

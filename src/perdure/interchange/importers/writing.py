@@ -2,8 +2,8 @@
 
 Bounded commits; every item is idempotent by itself: turns and tasks by their keys, results by their calls, and the rest by a
 mark that is set in the same commit, in the scope `imported/SESSION`. So importing again adds nothing, a file that has grown
-adds what is new, and an import that was killed is finished by running it again (P1, P5). What the store refuses is left out,
-with its reason. Nobody attends an imported session: it does not read as crashed afterwards.
+adds what is new, and an import that was killed is finished by running it again (P1, P5). An item that the store refuses is left
+out, with its reason. Nobody attends an imported session: it does not read as crashed afterwards.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOVES = {"done": "done", "failed": "fail", "cancelled": "cancel", "blocked": "bl
 
 
 class Writer(Protocol):
-    """What runs a verb in a transaction of its own, and returns after its commit: the caller of a handle."""
+    """A writer runs a verb in a transaction of its own, and returns after its commit: the caller of a handle."""
 
     def write(self, verb: Callable[..., Any], /, *args: Any) -> Any:
         """Run it."""
@@ -59,7 +59,7 @@ class Writer(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What became of an item: whether it is new, or why it was left out."""
+    """The outcome of an item: whether it is new, or why it was left out."""
 
     item: Item
     added: bool = False
@@ -79,7 +79,7 @@ def import_items(
     """Write items into a store, or (no caller) only count them. Idempotent; after a crash, the same again completes it.
 
     source: which file it is; told: is called after every commit with how many items it had.
-    Raises what the store raises when it cannot go on (Unavailable, Full); what was committed until then stays.
+    Raises what the store raises when it cannot continue (Unavailable, Full); what was committed until then stays.
     """
     for batch in _batches(_prepared(found, tally, source)):
         for outcome in caller.write(write, batch) if caller else map(Outcome, batch):
@@ -189,7 +189,7 @@ def _answer(tx: Tx, item: Answered) -> bool:
     return given.seq > before
 
 
-# What has no key of its own: a mark beside it says what was imported, and where it stands.
+# Things without a key of their own: a mark beside them says what was imported, and where it stands.
 
 
 def _marks(tx: Tx, item: Kept | Planned | Decided | Noted) -> Stream:

@@ -1,7 +1,7 @@
 """The edits on a page as recorded changes: the ordinary verbs, in one transaction, or nothing. Callers: the command line.
 
-A page says at which event it was made; what it said then is folded from the log and compared. What somebody else has changed
-since is a Conflict that names it. What is there already, because the same edits were applied before, is passed over: applying
+A page says at which event it was made; what it said then is folded from the log and compared. A change by somebody else since
+then is a Conflict that names it. An edit that is there already, because the page was applied before, is passed over: applying
 twice changes nothing, after a crash too. One event (`view.applied`) says what was taken from the page. Keeps P5, P9, P15.
 """
 
@@ -35,7 +35,7 @@ _SHOWN_MAX = 1000
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of a page. changes: one sentence each; none when everything was there already."""
+    """The outcome of a page. changes: one sentence each; none when everything was there already."""
 
     session: str
     event: int
@@ -84,7 +84,7 @@ def _stream(reads: Reads, head: Head) -> Stream:
 
 
 def _base(core: Core, tenant: int, stream: Stream, head: Head) -> View:
-    """What the page said when it was made. Conflict if the log has no such event (any more)."""
+    """The content of the page when it was made. Conflict if the log has no such event (any more)."""
     now = core.read(gather, stream, tenant=tenant)
     if now.head == head:
         return now
@@ -117,7 +117,7 @@ def _run(
 
 
 def _is_held(edit: Edit) -> bool:
-    """Whether it is about a task that somebody had: whether he is alive is not known to a store of the past."""
+    """Whether it is about a task that somebody had: a store of the past does not know whether the holder is alive."""
     return edit.section == "tasks" and edit.before is not None and edit.before["status"] == "doing"
 
 
@@ -163,7 +163,7 @@ def still_to_do(reads: Reads, stream: Stream, edits: list[Edit], seq: int) -> li
 
 
 def _added_since(reads: Reads, stream: Stream, seq: int) -> list[list[Any]]:
-    """What earlier applications of the same page have added: it may have been saved, or applied, once more."""
+    """The things that earlier applications of this page have added: it may have been saved, or applied, once more."""
     found = happenings.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
     told = [event.data for event in found if isinstance(event.data, dict) and event.data.get("event") == seq]
     return [thing for data in told if isinstance(data.get("added"), list) for thing in data["added"]]
@@ -199,7 +199,7 @@ def _check_unmoved(edit: Edit, now: dict[str, str]) -> None:
 
 
 def _do(tx: Tx, stream: Stream, edit: Edit) -> Any:
-    """One edit as a verb. Returns what others may refer to. What the verb refuses is told with the line."""
+    """One edit as a verb. Returns what others may refer to. A refusal of the verb is told with the line."""
     try:
         return _VERBS[edit.section](tx, stream, edit)
     except Error as error:
@@ -257,7 +257,7 @@ _VERBS: dict[str, Callable[[Tx, Stream, Edit], Any]] = {
 
 
 def _says(edit: Edit) -> str:
-    """What a change is, for people."""
+    """A change in words, for people."""
     after = edit.after
     if edit.before is None:
         return f"new {edit.what}: {after.get('title') or after.get('text') or after.get('name')}"

@@ -1,4 +1,4 @@
-"""What a person changed on a page, found by comparing it with what the page said when it was made. Pure. Callers: `apply`.
+"""The edits of a person on a page, found by comparing it with what the page said when it was made. Pure. Callers: `apply`.
 
 Only what the planes have a verb for is an edit: the goal; the state of a task, with a note; a decision's outcome; a value; and
 new tasks, decisions and values, which have no number. Everything else is Invalid, with its line.
@@ -50,7 +50,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def what(self) -> str:
-        """What it is about, for people."""
+        """Its subject, for people."""
         one = "goal" if self.section == "goal" else SECTIONS[self.section].one
         return f"{one} {self.id}".strip()
 

@@ -84,7 +84,7 @@ def _in_quotes(each: str) -> str:
 
 
 def unquoted(text: str, line: int) -> str:
-    """What stands between double quotes. Raises Invalid for anything that `quoted` or JSON could not have written."""
+    """The text between double quotes. Raises Invalid for anything that `quoted` or JSON could not have written."""
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         raise wrong(line, "a text that begins with a quotation mark ends with one")
 

@@ -25,7 +25,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|readme)(\..*)?")
 def stem(name: str) -> str:
     """A name of any kind as one of a file: no folder, nothing hidden, no twin on a disk that folds cases.
 
-    What had to be changed gets a digest of the name, so that no two names share a file.
+    A name that had to be changed gets a digest of it, so that no two names share a file.
     """
     plain = _NOT_SAFE.sub("-", name.lower()).strip(".-")[:STEM_MAX_CHARS].rstrip(".-")
     if plain == name and not _RESERVED.fullmatch(plain):
@@ -58,7 +58,7 @@ class Folder:
         return [path for path in paths if path.suffix[1:] in FORMS and self.content(path) is not None]
 
     def content(self, path: Path) -> bytes | None:
-        """What a view holds; None when there is no such file."""
+        """The content of a view; None when there is no such file."""
         return content(path, self.within)
 
     def put(self, path: Path, data: bytes) -> bool:

@@ -1,7 +1,7 @@
 """A view from what is stored: one session, in one state. Callers: `keeping`, `apply`. Reads alone.
 
 Only what is recorded is shown: nothing that lapses by itself (who is alive, values with an end), so that the same event always
-gives the same page. What is long is cut: all that is open, what was finished last, the last events.
+gives the same page. Long parts are cut: all that is open, what was finished last, the last events.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _event(each: EventRecord) -> dict[str, str]:
 
 
 def _said(each: EventRecord) -> str | None:
-    """What an event is about and says, in a few words."""
+    """The subject and content of an event, in a few words."""
     key, row = each.body.get("key") or {}, each.body.get("set") or {}
     about = key.get("name") or key.get("seq") or row.get("tool")
     words = [str(part) for part in (about, _words(each.data) or row.get("title") or row.get("name")) if part]

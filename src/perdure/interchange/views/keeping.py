@@ -1,8 +1,7 @@
-"""Who brings the views of a files store up to date, and when: whoever wrote, when he closes the store, and every few seconds
-before.
+"""Bringing the views of a files store up to date: a writer does so when it closes the store, and every few seconds before.
 
 Never in a transaction, under the lock of the log, or before an acknowledgement: a thread of its own reads what is committed.
-What fails here is logged and costs a view that is behind, never a commit. Only sessions that moved are read. Callers:
+A failure here is logged and costs a view that is behind, never a commit. Only sessions that moved are read. Callers:
 `handles.opening`, the command line. Keeps P1 (by staying out of its way).
 """
 
@@ -45,7 +44,7 @@ _INDEX_HEAD = ("| session | title | status | open tasks | open decisions | event
 
 
 class Noted(msgspec.Struct):
-    """What is known of the views of one session. at: the event; row: its line in the page over all."""
+    """The notes about the views of one session. at: the event; row: its line in the page over all."""
 
     at: str
     name: str
@@ -53,7 +52,7 @@ class Noted(msgspec.Struct):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What was done. edited: files that somebody changed by hand, left as they are."""
+    """The result of a round. edited: files that somebody changed by hand, left as they are."""
 
     written: list[Path]
     removed: list[Path]
@@ -120,7 +119,7 @@ def _heads(reads: Reads) -> tuple[list[tuple[Stream, str]], str]:
 
 
 def _notes(data: bytes | None) -> dict[str, Noted]:
-    """What was noted last; nothing if it cannot be read: then every session is looked at."""
+    """The last notes; nothing if they cannot be read: then every session is looked at."""
     try:
         return msgspec.json.decode(data or b"{}", type=dict[str, Noted])
     except msgspec.MsgspecError:
@@ -179,7 +178,7 @@ def _index(notes: dict[str, Noted]) -> bytes:
 
 @contextmanager
 def _turn(layout: Layout) -> Iterator[None]:
-    """One process at a time, so that no older view comes after a newer one; who cannot wait goes on all the same."""
+    """One process at a time, so that no older view comes after a newer one; a process that cannot wait continues all the same."""
     descriptor = layout.within.open_file(layout.own / "views.lock", os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + TURN_SECONDS

@@ -104,7 +104,7 @@ _FIRST = {"decisions": _decision_line, "tasks": _task_line, "values": _value_lin
 
 
 class _Reading:
-    """What was read so far, and where a line of text would go."""
+    """The parts read so far, and where a line of text would go."""
 
     def __init__(self) -> None:
         self.about: dict[str, str] = {}
@@ -112,7 +112,7 @@ class _Reading:
         self.section = "about"
         self.seen: set[str] = set()
         self.into: dict[str, str] = self.about
-        self.open = ""  # the text that lines with > go on with
+        self.open = ""  # the text that lines with > continue
         self.is_first = False
 
     def put(self, name: str, text: str, line: int) -> None:
@@ -129,7 +129,7 @@ class _Reading:
         """One more line of it."""
         if not self.open:
             raise wrong(
-                line, "no text is open that this line could go on with", "it stands below its name, as in - note:"
+                line, "no text is open that this line could continue", "it stands below its name, as in - note:"
             )
         before = "" if self.is_first else f"{self.into[self.open]}\n"
         self.into[self.open] = f"{before}{text}"
@@ -137,7 +137,7 @@ class _Reading:
 
 
 def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[Thing]]]:
-    """What a page says about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
+    """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     reading = _Reading()
     for number, line in lines:
         text = line.rstrip(" ")

@@ -1,4 +1,4 @@
-"""The same page as a table: one thing a row, tabs between, for spreadsheets, `cut` and `awk`. Pure. Callers: `forms`.
+"""A page as a table: one thing a row, tabs between, for spreadsheets, `cut` and `awk`. Pure. Callers: `forms`.
 
 An empty cell is a field that is not there; an empty text is `\\u{}`. No cell is a formula.
 """
@@ -49,7 +49,7 @@ def _row(what: str, fields: dict[str, str]) -> str:
 
 
 def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[Thing]]]:
-    """What a page says about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
+    """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     rows = [(number, line.split("\t")) for number, line in lines if line.strip() and not line.startswith("#")]
     if not rows or tuple(rows[0][1]) != COLUMNS:
         raise wrong(rows[0][0] if rows else 1, "the first row does not name the columns", "leave them as they were")

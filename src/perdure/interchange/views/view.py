@@ -1,4 +1,4 @@
-"""What a page holds, whatever its form: things with fields, all as text. Pure; callers: the other modules of this package.
+"""The content of a page, whatever its form: things with fields, all as text. Pure; callers: the other modules of this package.
 
 A field is a WORD (a number, a state, an instant), TEXT (whatever people write), or JSON. One that is not there is not in the
 dict: an empty text is something else. Numbers of things are those of their events, so that a thing is the same on every page.
@@ -94,5 +94,5 @@ def ordered(fields: dict[str, str], known: Iterable[str]) -> list[tuple[str, str
 
 
 def wrong(line: int, message: str, hint: str = "") -> Invalid:
-    """What cannot be read, and where; whoever knows the name of the file puts it before the line."""
+    """The error for a part that cannot be read, and where; the caller that knows the name of the file puts it before the line."""
     return Invalid(message, path=f"line {line}", hint=hint)

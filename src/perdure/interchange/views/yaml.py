@@ -1,4 +1,4 @@
-"""The same page as YAML: a subset of it that is written and read here, so that the core needs no library for it. Pure.
+"""A page as YAML: a subset of it that is written and read here, so that the core needs no library for it. Pure.
 
 Words are plain, texts stand between double quotes or as a block (`|-`), values are JSON, which is YAML. Read strictly: two
 levels, no anchors, no tags, no other blocks; a person may write a text without quotes if it begins with a letter and is
@@ -85,7 +85,7 @@ class _Pages:
 
 
 def read_lines(lines: Lines) -> tuple[dict[str, str], dict[str, list[Thing]]]:
-    """What a page says about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
+    """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     about: dict[str, str] = {}
     things: dict[str, list[Thing]] = {}
     section = ""

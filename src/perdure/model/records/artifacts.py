@@ -25,7 +25,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True):
 
 
 class CollectReport(msgspec.Struct, frozen=True):
-    """What a collection removed, or with `dry_run` would.
+    """The blobs that a collection removed, or with `dry_run` would.
 
     blobs, bytes: rows that nothing referred to, and the size of their content. files: what lay in the
     artifact place without a row. leftovers: remains of writes that died. addresses: of all blobs and files,

@@ -38,7 +38,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a bundle holds. Nothing in it depends on the store, the machine or the time of its making."""
+    """The contents of a bundle. Nothing in it depends on the store, the machine or the time of its making."""
 
     format: int
     kind: str
@@ -61,8 +61,8 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """What an import did with one stream: `added` events, and what it is called here. without: the session that a run had where
-    it comes from, if that is not here.
+    """The outcome of an import for one stream: `added` events, and its name here. without: the session that a run had where it
+    comes from, if that is not here.
     """
 
     uid: str

@@ -27,7 +27,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
 
 class PruneReport(msgspec.Struct, frozen=True):
-    """What a prune took away, or with `dry_run` would.
+    """The checkpoints that a prune took away, or with `dry_run` would.
 
     pruned: the sequence numbers, oldest first. kept: how many remain in this session.
     bytes: of the nodes that only they reach in this session, of which `store.collect` frees what nobody else

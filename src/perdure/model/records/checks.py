@@ -1,6 +1,6 @@
-"""Records of checks: what a memory says must be so for it to hold, and what came of looking.
+"""Records of checks: what must be so for a memory, value, decision or task to hold, and what came of looking.
 
-A check is data. What is looked at, and whether a program may be run for it, is decided by `boot.checking`.
+A check is data. What is looked at, and whether a program may be run or a page asked for, is decided by `boot.checking`.
 """
 
 from __future__ import annotations
@@ -41,27 +41,57 @@ class Command(msgspec.Struct, frozen=True, tag="command", tag_field="check", omi
 
 
 class Age(msgspec.Struct, frozen=True, tag="age", tag_field="check", omit_defaults=True):
-    """The memory was written or confirmed no longer ago than this: "30d"."""
+    """It was written, changed or confirmed no longer ago than this: "30d"."""
 
     limit: str
 
 
 class ValueIs(msgspec.Struct, frozen=True, tag="value", tag_field="check", omit_defaults=True):
-    """A value of the memory's own session or scope is still this one."""
+    """A value of the same session or scope is still this one."""
 
     name: str
     value: Any
+
+
+class AtCommit(msgspec.Struct, frozen=True, tag="commit", tag_field="check", omit_defaults=True):
+    """The repository at `folder` is still at this commit: the one that it is at when this is written, unless one is given."""
+
+    commit: str = ""
+    folder: str = ""
+
+
+class UrlEtag(msgspec.Struct, frozen=True, tag="url", tag_field="check", omit_defaults=True):
+    """A page has this ETag: the one that it has when this is written, unless one is given. It is asked for only by readers that
+    allow its address.
+    """
+
+    url: str
+    etag: str = ""
+
+
+class ModelOffered(msgspec.Struct, frozen=True, tag="model", tag_field="check", omit_defaults=True):
+    """A model is still offered: it is among those that the reader names."""
+
+    model: str
+
+
+class ClaimerAlive(msgspec.Struct, frozen=True, tag="claimer", tag_field="check", omit_defaults=True):
+    """A task of the same session is claimed by somebody who lives. A task's own: 0."""
+
+    task: int = 0
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag="unreadable", tag_field="check"):
     """A check that a newer Perdure wrote, or that somebody altered: its result is unknown."""
 
 
-Check: TypeAlias = FileHash | GitRef | Command | Age | ValueIs | Unreadable
+Check: TypeAlias = (
+    FileHash | GitRef | Command | Age | ValueIs | AtCommit | UrlEtag | ModelOffered | ClaimerAlive | Unreadable
+)
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What came of one check: whether what it says is so, and why not or why this is not known."""
+    """The outcome of one check: whether its statement holds, and why not or why this is not known."""
 
     check: Check
     standing: Validity

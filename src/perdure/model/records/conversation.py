@@ -1,4 +1,4 @@
-"""What the conversation plane returns: sessions, turns, summaries, pins. Frozen; instants are aware, in
+"""The records of the conversation plane: sessions, turns, summaries, pins. Frozen; instants are aware, in
 UTC.
 """
 
@@ -14,7 +14,7 @@ from perdure.model.types import registered
 
 
 class Status(enum.StrEnum):
-    """What a session is at. CRASHED is never stored: it is how an open session reads when who was at it has
+    """The state of a session. CRASHED is never stored: it is how an open session reads when who was at it has
     died.
 
         active ⇄ waiting        mark_waiting, mark_active
@@ -33,7 +33,7 @@ StatusName: TypeAlias = Literal["active", "waiting", "completed", "failed", "cra
 
 
 class Role(enum.StrEnum):
-    """Who says a turn. TOOL turns are made by `result` only."""
+    """The speaker of a turn. TOOL turns are made by `result` only."""
 
     SYSTEM = "system"
     USER = "user"
@@ -77,7 +77,10 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """A summary that stands for the turns from first_seq to last_seq; they stay readable."""
+    """A summary that stands for the turns from first_seq to last_seq; they stay readable.
+
+    keys: identifiers of what it covers that its text does not say.
+    """
 
     seq: int
     first_seq: int
@@ -86,19 +89,28 @@ class Cover(msgspec.Struct, frozen=True):
     at: datetime
     actor: str
     ref: Any = None
+    keys: tuple[str, ...] = ()
+
+
+class Due(msgspec.Struct, frozen=True):
+    """The range to summarise next: the turns from `first_seq` to `last_seq`. covers: the summaries among them, which the new
+    one swallows; without any, it is the turns themselves that are to be read.
+    """
+
+    first_seq: int
+    last_seq: int
+    covers: tuple[Cover, ...] = ()
 
 
 class PendingKind(enum.StrEnum):
-    """What a session waits for."""
+    """The kind of thing that a session waits for."""
 
     ANSWER = "answer"  # the assistant's
     RESULTS = "results"  # of tool calls
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What is open in a conversation: `turn` waits for an answer, or made the `calls` that have no result
-    yet.
-    """
+    """The open end of a conversation: `turn` waits for an answer, or made the `calls` that have no result yet."""
 
     kind: PendingKind
     turn: Turn
@@ -116,7 +128,9 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """A session as listings show it. `last_seq` and `last_at` are of its newest event."""
+    """A session as listings show it. `last_seq` and `last_at` are of its newest event. archived_at: since when listings leave it
+    out, unless they are asked for it.
+    """
 
     name: str
     title: str
@@ -128,6 +142,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     last_seq: int
     last_at: datetime
+    archived_at: datetime | None
 
     def __repr__(self) -> str:
         title = f", {self.title[:60]!r}" if self.title else ""
@@ -138,7 +153,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What a session went on from: its name (None: it is not here), its uid, and the last event that both have.
+    """The session that a session continues: its name (None: it is not here), its uid, and the last event that both have.
 
     branch: whose way on this is, if it came by a merge; "" for a fork.
     """

@@ -11,7 +11,7 @@ from perdure.model.records.conversation import Turn
 
 
 class How(enum.StrEnum):
-    """What became of a thing from the one point to the other."""
+    """The change of a thing from the one point to the other."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -31,7 +31,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class RunDiff(msgspec.Struct, frozen=True):
-    """What differs from one run to another, or from one point of a run to another.
+    """The difference from one run to another, or from one point of a run to another.
 
     about: status, arguments, result, program and the like. steps, effects, waits: by their place in the run.
     """
@@ -48,7 +48,7 @@ class RunDiff(msgspec.Struct, frozen=True):
 
 
 class SessionDiff(msgspec.Struct, frozen=True):
-    """What differs from one point of a session to another, or from one session to another.
+    """The difference from one point of a session to another, or from one session to another.
 
     about: goal, status, title, labels, pins. checkpoints: the newest of each name. turns_added, turns_removed: what was said
     only there.

@@ -39,9 +39,9 @@ SETTLED = frozenset({EffectState.COMMITTED, EffectState.FAILED, EffectState.WITH
 
 
 class ToolKind(enum.StrEnum):
-    """What a tool is, and so what happens to doubt about it (DESIGN §5)."""
+    """The kind of a tool, which decides what happens to doubt about it (DESIGN §5)."""
 
-    READ = "read"  # changes nothing outside: run again
+    READ = "read"  # changes nothing in the world: run again
     IDEMPOTENT = "idempotent"  # twice is as good as once: call again
     KEYED = "keyed"  # the other side deduplicates on our key: call again with it
     PROBED = "probed"  # one can ask the other side
@@ -52,7 +52,7 @@ ToolKindName: TypeAlias = Literal["read", "idempotent", "keyed", "probed", "unsa
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of an effect, as a probe or a person says it. Never true or false: there are three answers."""
+    """The outcome of an effect, as a probe or a person says it. Never true or false: there are three answers."""
 
     def __bool__(self) -> NoReturn:
         raise Invalid(
@@ -87,7 +87,7 @@ class Declined(Verdict, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tool declared when it was planned, kept with the plan: how doubt about it may be settled.
+    """The declaration of a tool when its effect was planned, kept with the plan: how doubt about it may be settled.
 
     Times are in microseconds. undo: the name of the tool that undoes it. undo_idempotent: its undo may start from doubt.
     """
@@ -125,7 +125,7 @@ class EffectError(msgspec.Struct, frozen=True, dict=True):
     message: str
 
     def __post_init__(self) -> None:
-        """What went wrong must never be lost because it was said oddly."""
+        """An error must never be lost because it was said oddly."""
         msgspec.structs.force_setattr(self, "code", text_of(self.code)[:CODE_MAX_CHARS])
         msgspec.structs.force_setattr(self, "message", text_of(self.message)[:MESSAGE_MAX_CHARS])
 
@@ -135,7 +135,7 @@ class EffectError(msgspec.Struct, frozen=True, dict=True):
 
 @registered("perdure.Answer")
 class Answer(msgspec.Struct, frozen=True, dict=True):
-    """What became of one call of a model's batch: a result, or an error (it failed, was refused, or meant nothing)."""
+    """The outcome of one call of a model's batch: a result, or an error (it failed, was refused, or meant nothing)."""
 
     call: str
     tool: str
@@ -145,7 +145,7 @@ class Answer(msgspec.Struct, frozen=True, dict=True):
 
 @registered("perdure.Reply")
 class Reply(msgspec.Struct, frozen=True, dict=True):
-    """What a model answered in a run, and what became of the calls that it made."""
+    """A model's answer in a run, and the outcome of the calls that it made."""
 
     value: Any
     answers: list[Answer]
@@ -158,7 +158,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     known to be unable to send. place: where in its run. unkept: why its result is not the one that its tool gave. doubtful: an
     attempt before the last one may have happened. sent_key: the key that its tool gets, and so the one that the other side
     saw: one for this effect in all the world, where `key` is one in its stream. what_if: a what-if fork copied it, and nothing
-    was done here.
+    was done here. outcome_at: when what became of it was recorded last: a result, a failure, doubt.
     """
 
     seq: int
@@ -192,6 +192,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     doubtful: bool = False
     sent_key: str = ""
     what_if: bool = False
+    outcome_at: datetime | None = None
 
     @property
     def failures(self) -> int:

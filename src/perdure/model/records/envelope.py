@@ -1,4 +1,4 @@
-"""The recoverable state envelope: the least that is needed to go on with a run, as data (DESIGN §2). See docs/decisions/0009.
+"""The recoverable state envelope: the least that is needed to continue a run, as data (DESIGN §2). See docs/decisions/0009.
 
 Its parts are rows as they stand and documents as they are stored; what a document of more than 8 KiB says lies in a blob, and
 the envelope names it. `to_json` and `from_json` carry it to another store: what was altered on the way is refused (P10).
@@ -28,7 +28,7 @@ Digits = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]*$", max_length=64)]
 
 
 class Standing(enum.StrEnum):
-    """What can be done about a run now."""
+    """The present possibilities of a run."""
 
     RESUMABLE = "can be resumed as it is"
     PERSON = "waits for a person"
@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Document(Part, frozen=True, kw_only=True):
-    """What an event keeps besides its row: in place, or the address of the blob that holds it."""
+    """The part that an event keeps besides its row: in place, or the address of the blob that holds it."""
 
     doc: Any = None
     blob: Digits = ""
@@ -177,7 +177,7 @@ class SignalPart(Part, frozen=True, kw_only=True):
 
 
 class PendingEffect(Part, frozen=True, kw_only=True):
-    """An effect that is not settled, and what is recommended about it. For people: going on does not need it.
+    """An effect that is not settled, and what is recommended about it. For people: continuing does not need it.
 
     handed: the key that its tool gets. undo: the tool that undoes it, once it happened; undo_idempotent: also from doubt.
     until: when to look again, in microseconds. settle: the command with which a person settles it.
@@ -200,9 +200,9 @@ class PendingEffect(Part, frozen=True, kw_only=True):
 
 
 class Envelope(Part, frozen=True, kw_only=True):
-    """All that is needed to go on with a run, and how it stands.
+    """All that is needed to continue a run, and how it stands.
 
-    sealed: it was handed over, so that it does not go on where it came from. steps, effects, waits: since the last cut, and
+    sealed: it was handed over, so that it does not continue where it came from. steps, effects, waits: since the last cut, and
     what is still open from before it; signals: those that nobody took. pins: of the newest model step. workspace: what the
     last cut noted. artifacts: the blobs that it names; a checkpoint's tree is found from its root. children: the runs that
     it waits for.

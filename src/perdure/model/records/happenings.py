@@ -1,4 +1,4 @@
-"""What the verbs for events return: events as people read them, and batches of the feed."""
+"""The records of the verbs for events: events as people read them, and batches of the feed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure.model.refs import Ref
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What an event says, apart from its header."""
+    """The content of an event, apart from its header."""
 
     data: Any
     about: tuple[str, ...]
@@ -45,7 +45,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
     session: str
     uid: str
     emptied: bool
-    _stored: Any  # what `_read` takes it from
+    _stored: Any  # the source of `_read`
     _read: Callable[[EventRecord], Said]
     stream_kind: str = "session"
 
@@ -69,7 +69,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def data(self) -> Any:
-        """What was emitted, or the document of the change."""
+        """The emitted data, or the document of the change."""
         return self.said.data
 
     @property
@@ -79,7 +79,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        """What it refers to."""
+        """The things that it refers to."""
         return self.said.refs
 
     @property

@@ -1,4 +1,4 @@
-"""What verify, anchors, backup and restore report."""
+"""The reports of verify, anchors, backup and restore."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ProblemKind(enum.StrEnum):
-    """What verify can find. The names of broken chains are those of `log.chain`."""
+    """The kinds of problems that verify can find. The names of broken chains are those of `log.chain`."""
 
     EVENT_ALTERED = "event-altered"  # a field of the header, or the hash, is not what was written
     BODY_ALTERED = "body-altered"  # the body or its salt is not the one that the header commits to
@@ -18,7 +18,7 @@ class ProblemKind(enum.StrEnum):
     BODY_EMPTIED = "body-emptied"  # the body is gone and no prune says so
     EVENT_UNREADABLE = "event-unreadable"  # the chain holds, but what the event says cannot be applied
     EVENT_ASTRAY = "event-astray"  # an event or row of a stream that does not exist
-    FORK_BROKEN = "fork-broken"  # the event that a fork goes on from is not there
+    FORK_BROKEN = "fork-broken"  # the event that a fork continues from is not there
     STREAM_MISSING = "stream-missing"  # an anchor names it
     STREAM_ALTERED = "stream-altered"
     TENANT_ALTERED = "tenant-altered"  # the log knows a tenant by another name
@@ -31,7 +31,7 @@ class ProblemKind(enum.StrEnum):
     DERIVED_WRONG = "derived-wrong"  # a derived row is not what the log gives
     BLOB_MISSING = "blob-missing"
     BLOB_ALTERED = "blob-altered"
-    GUARD_MISSING = "guard-missing"  # what makes the database refuse to change events is gone
+    GUARD_MISSING = "guard-missing"  # the trigger that makes the database refuse to change events is gone
     DATABASE_DAMAGED = "database-damaged"  # the database cannot read its own pages
     CACHE = "cache"  # the tables of a files store do not say what its lines say
     SET_ASIDE = "set-aside"  # a stretch of a files store's log that is no valid line, or follows nothing
@@ -61,7 +61,7 @@ class Aside(msgspec.Struct, frozen=True):
     length: int
     reason: str
     lost: bool
-    content: str  # what is not text is shown as escapes
+    content: str  # bytes that are not text are shown as escapes
 
     @property
     def place(self) -> str:
@@ -88,8 +88,9 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What verify found. `signature` is what is known about the anchor's: "", "unsigned", "unchecked",
-    "good" or "bad"."""
+    """The findings of verify. `signature` is what is known about the anchor's: "", "unsigned", "unchecked",
+    "good" or "bad".
+    """
 
     problems: list[Problem]
     unverifiable: list[Unverifiable]

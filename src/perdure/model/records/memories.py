@@ -12,7 +12,7 @@ from perdure.model.refs import Ref
 
 
 class MemoryKind(enum.StrEnum):
-    """What a memory is; `rule` is never left to be found by chance, `correction` is what made a rule."""
+    """The kind of a memory; `rule` is never left to be found by chance, `correction` is what made a rule."""
 
     FACT = "fact"
     PREFERENCE = "preference"
@@ -44,7 +44,7 @@ class Validity(enum.StrEnum):
 
 
 class SearchKind(enum.StrEnum):
-    """What can be searched."""
+    """The kinds of things that can be searched."""
 
     TURN = "turn"
     SUMMARY = "summary"

@@ -1,4 +1,4 @@
-"""What a recovery did: see `store.recover`."""
+"""The result of a recovery: see `store.recover`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.model.records.runs import RunRecord
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What was gone on with. runs: those that were driven, as they stand now. settled, waiting: effects of sessions.
+    """The work that was resumed. runs: those that were driven, as they stand now. settled, waiting: effects of sessions.
 
     damaged: what is wrong with runs and effects that cannot be read.
     """

@@ -32,7 +32,7 @@ ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class WaitKind(enum.StrEnum):
-    """What a run can wait for."""
+    """The kind of thing that a run can wait for."""
 
     ASK = "ask"
     APPROVAL = "approval"
@@ -54,9 +54,9 @@ WaitStateName: TypeAlias = Literal["open", "met", "expired", "withdrawn"]
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a run supposes: that another run had another result at a place (`seq`: its entry there).
+    """The supposition of a run: that another run had another result at a place (`seq`: its entry there).
 
-    uid: of the run by which both draw random numbers. acts: it may act outside like any other run; else a person approves of
+    uid: of the run by which both draw random numbers. acts: it may act like any other run; else a person approves of
     whatever it would do.
     """
 
@@ -72,7 +72,8 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
     abandoned: it is running, but its holder's heartbeat has lapsed. what_if: it was forked from another run, to see.
-    hint: what can be decided about one that is parked, if what parked it said so.
+    hint: what can be decided about one that is parked, if what parked it said so. outcome_at: when its result, its failure or
+    why it is parked was recorded.
     """
 
     id: str
@@ -105,6 +106,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     ref: Ref
     what_if: WhatIf | None = None
     hint: str = ""
+    outcome_at: datetime | None = None
 
     @property
     def ended(self) -> bool:
@@ -113,7 +115,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 class WaitRecord(msgspec.Struct, frozen=True):
-    """What a run waits for, or waited for. `id` names it on its store: `perdure answer` takes it.
+    """A wait of a run, open or over. `id` names it on its store: `perdure answer` takes it.
 
     question: what a person is asked. choices: what may be answered; any text when there are none. name: of the signal or
     the child. effect: the number of the effect that an approval is for.

@@ -8,7 +8,7 @@ import msgspec
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a worker says of itself. supervisor: the process that started it; 0 when it stands alone.
+    """A worker's description of itself. supervisor: the process that started it; 0 when it stands alone.
 
     agents: names of what it can drive, and programs: their versions.
     suspects: whether it takes only runs whose process died, one at a time.
@@ -72,7 +72,7 @@ class StrandedRecord(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """What keeps it, for people."""
+        """The obstacle, for people."""
         return f"pinned to program {self.program[:12]}, which no living worker has"
 
 

@@ -60,7 +60,7 @@ class Text(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is to be added. found: where the index was; place: where it is then; until: up to where was read."""
+    """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
 
     found: Place | None
     place: Place
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 def catch_up(core: Core, tenant: int) -> bool:
     """Index everything that is committed now; whether the index has all of it (a store that is only read adds nothing).
 
-    Blocking work. TimedOut when it takes longer than the store's timeout: what was done is kept, and the next one goes on.
+    Blocking work. TimedOut when it takes longer than the store's timeout: what was done is kept, and the next one continues.
     """
     deadline = time.monotonic() + core.timeout_seconds
     after: Position | None = None

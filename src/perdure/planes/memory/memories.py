@@ -21,10 +21,10 @@ from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
 from perdure.model.refs import Ref
+from perdure.planes.checks import from_stored, to_stored
 from perdure.planes.documents import body_of
 from perdure.planes.labels import from_labels, to_labels
 from perdure.planes.listing import Listing
-from perdure.planes.memory.checks import from_stored, to_stored
 from perdure.planes.origins import check_seq, settled, to_ref, to_refs
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.spans import Instant

@@ -52,5 +52,5 @@ ORDER BY m.at DESC, m.stream DESC, m.seq DESC LIMIT :limit
 -- session_labels: the labels of a session, which name the scopes that it reads.
 SELECT labels FROM sessions WHERE stream = :stream
 
--- effects_done: what a run did outside and did not undo, in order.
+-- effects_done: external effects of a run that it did not undo, in order.
 SELECT seq, tool FROM effects WHERE stream = :stream AND state = 'committed' AND undoes IS NULL ORDER BY seq LIMIT :limit

@@ -43,7 +43,7 @@ class Scored(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What is searched: how many texts, words and short texts."""
+    """The size of what is searched: how many texts, words and short texts."""
 
     texts: int
     words: int
@@ -61,7 +61,7 @@ class Sizes(NamedTuple):
 
 
 def weight_of(sizes: Sizes, count: int) -> float:
-    """What a word weighs that stands in so many texts: rare words weigh more, none weighs nothing."""
+    """The weight of a word that stands in so many texts: rare words weigh more, none weighs nothing."""
     return math.log(1 + (max(sizes.texts - count, 0) + 0.5) / (count + 0.5))
 
 

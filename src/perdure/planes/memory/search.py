@@ -2,7 +2,7 @@
 
     words of the query ─▶ how rare each is ─▶ the best texts by SQL ─▶ the turns around them ─▶ `rank` ─▶ what is shown
 
-Whatever was committed before a search began is found by it (`index.catch_up`). A query is only words: it has no operators.
+A search finds everything that was committed before it began (`index.catch_up`). A query is only words: it has no operators.
 Callers: the handles. Keeps P8, P9, P11, P15.
 """
 
@@ -49,8 +49,8 @@ _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
 class Results(list[T]):
-    """What was found, best first. complete: whether everything was searched; a store that is only read may have an index
-    that lags behind, and cannot bring it up to date.
+    """The hits, best first. complete: whether everything was searched; a store that is only read may have an index that lags
+    behind, and cannot bring it up to date.
     """
 
     def __init__(self, found: Iterable[T] = (), *, complete: bool = True) -> None:
@@ -59,7 +59,7 @@ class Results(list[T]):
 
 
 class Asked(NamedTuple):
-    """What is looked for, and where."""
+    """The query, and where to look."""
 
     words: list[str]
     shelves: list[str]
@@ -92,15 +92,16 @@ def recall(
     tags: Iterable[str] = (),
     about: Iterable[str] = (),
     since: Instant | None = None,
+    counted: bool = True,
 ) -> Results[Recalled]:
-    """The memories that answer a query. Blocking work; counts what it gives as used."""
+    """The memories that answer a query. Blocking work; counts what it gives as used, unless its caller does."""
     sought, count = _query(query), check_page(k, "k")
     only = _kinds(MemoryKind, kinds)
     marks = _names(tags, "tags"), _names(about, "about")
     complete = index.catch_up(core, tenant)
     found = core.read(_recall, stream, sought, count, only, scopes, at, marks, since, tenant=tenant)
     used = [(each.stream, each.memory.seq) for each in found]
-    if used and complete:
+    if used and complete and counted:
         core.write(memories.count_uses, used, actor="", tenant=tenant)
     return Results(found, complete=complete)
 
@@ -174,7 +175,7 @@ def search(
     until: Instant | None = None,
     limit: int = 10,
 ) -> Results[Found]:
-    """What was said, decided, done and remembered that shares words with a query. Blocking work."""
+    """The turns, decisions, effects, memories and other texts that share words with a query. Blocking work."""
     sought, count = _query(query), check_page(limit)
     shelves = shelves_of(_kinds(SearchKind, kinds))
     speaker = None if actor is None else check_name(actor, "actor")
@@ -215,7 +216,7 @@ def _streams_of(reads: Reads, session: str) -> dict[int, int]:
 
 
 def _shown(reads: Reads, stream: Stream, each: Scored, now: int) -> Found | None:
-    """What was found, with the part of it that matches. None when it went meanwhile."""
+    """A hit, with the part of it that matches. None when it went meanwhile."""
     text = each.text
     kind = kind_of(text.place[3])
     if kind is SearchKind.MEMORY and memories.memory(reads, stream, text.of_seq).status is not MemoryStatus.LIVE:

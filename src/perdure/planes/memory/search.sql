@@ -48,6 +48,11 @@ WHERE p.tenant = :tenant AND p.shelf = ANY (ARRAY(SELECT value FROM json_array_e
   AND p.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
 GROUP BY p.in_stream, p.seq, p.part, p.shelf ORDER BY score DESC, p.seq DESC, p.in_stream, p.part LIMIT :limit
 
+-- postings_newest: where a word stands in one stream, the newest first.
+SELECT seq, part, tf, len FROM postings
+WHERE tenant = :tenant AND shelf = :shelf AND term = :term AND in_stream = :stream AND seq <= :last
+ORDER BY seq DESC, part DESC LIMIT :limit
+
 -- texts_near: the texts of some stretches of streams (a list of stream, first and last event).
 SELECT x.in_stream, x.seq, x.part, x.shelf, x.of_seq, x.actor, x.at, x.user_said, x.is_short, x.len, x.terms
 FROM (SELECT value ->> 0 AS stream, value ->> 1 AS first, value ->> 2 AS last FROM json_each(:stretches)) w

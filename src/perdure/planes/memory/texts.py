@@ -1,4 +1,5 @@
-"""What an event says, as text that can be searched. Pure; callers: `index`, which keeps its words, and `search`, which shows it.
+"""The content of an event, as text that can be searched. Pure; callers: `index`, which keeps its words, and `search`, which shows
+it.
 
 A text belongs to a shelf: what it is (`turn`, `decision` …), for a memory with its kind (`memory.rule`), and `past.rule` once it
 was superseded. A long text stands there in parts.
@@ -21,7 +22,7 @@ _NESTED_MAX = 100_000  # values of one document that are looked at
 
 
 class Said(NamedTuple):
-    """What one event says about the row `of_seq`."""
+    """The statement of one event about the row `of_seq`."""
 
     shelf: str
     of_seq: int
@@ -45,7 +46,7 @@ def said_by(event: Event, body: Body) -> Said | None:
 
 
 def moved_by(event: Event, body: Body) -> Moved | None:
-    """What an event does to the texts of a memory that was indexed before."""
+    """The effect of an event on the texts of a memory that was indexed before."""
     status = body.set.get("status")
     if event.table != "memories" or body.op != "set" or status not in (MemoryStatus.SUPERSEDED, MemoryStatus.FORGOTTEN):
         return None
@@ -69,7 +70,7 @@ def past_shelf(shelf: str) -> str:
 
 
 def kind_of(shelf: str) -> SearchKind:
-    """What stands on a shelf."""
+    """The kind of the texts on a shelf."""
     return SearchKind.MEMORY if "." in shelf else SearchKind(shelf)
 
 
@@ -124,7 +125,7 @@ def _turn(event: Event, body: Body) -> Said:
 
 
 def _summary(event: Event, body: Body) -> Said:
-    return Said("summary", event.seq, flat(body.doc))
+    return Said("summary", event.seq, _fields(body.doc, "text", "keys") if type(body.doc) is dict else flat(body.doc))
 
 
 def _decision(event: Event, body: Body) -> Said:

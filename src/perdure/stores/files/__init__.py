@@ -13,5 +13,5 @@ damage    a log that lost lines is refused, unless git put it back
 agreement whether the cache says what the lines say
 retold    the lines of a log from the tables; mending: back into a log that lost them; rewriting: a backup as a log
 engine    the SQLite engine on the cache, with the append as the commit point
-merge     two logs that went on from a common one
+merge     two logs that continued from a common one
 """

@@ -19,7 +19,9 @@ TOLD_MAX = 100
 
 
 def differences(cache: SqliteConnection, journal: Journal) -> list[str]:
-    """What the cache says and the lines that it has read do not, and the other way round; some of it, if that is much."""
+    """The statements of the cache that the lines it has read do not make, and the other way round; some of it, if that is
+    much.
+    """
     cache.begin_reading()
     try:
         mark, ours = mark_of(cache), said_of(cache)
@@ -29,7 +31,7 @@ def differences(cache: SqliteConnection, journal: Journal) -> list[str]:
 
 
 def said_by_lines(journal: Journal, upto: Mark | None = None) -> dict[Any, Any]:
-    """What the lines say, up to a mark."""
+    """The statements of the lines, up to a mark."""
     engine = SqliteEngine("memory:", None)
     scripts.bring_up_to_date(engine)
     tables = engine.connect()
@@ -50,7 +52,7 @@ def _is_before(entry: Entry, mark: Mark) -> bool:
 
 
 def said_of(tables: SqliteConnection) -> dict[Any, Any]:
-    """What the tables say, by what it is said of."""
+    """The statements of the tables, by their subject."""
     return {
         **{("stream", bytes(row[0])): row[1:] for row in tables.query(Q.streams_said, {})},
         **{("blob", row[0], bytes(row[1])): row[2:] for row in tables.query(Q.blobs_said, {})},

@@ -1,4 +1,4 @@
-"""What could not be loaded: kept beside the store with its place and the reason, and listed by `verify` and `doctor`.
+"""Lines that could not be loaded: kept beside the store with their place and the reason, and listed by `verify` and `doctor`.
 
     .perdure/set-aside/000001-000000001234-ab12cd34.json    segment 1, from byte 1234 on; and which reason
 
@@ -30,7 +30,7 @@ class _Stretch(NamedTuple):
     pieces: list[Piece]
 
     def takes(self, segment: int, piece: Piece) -> bool:
-        """Whether this piece goes on where the stretch ends (one end of a line may lie between), or says as little as it."""
+        """Whether this piece continues where the stretch ends (one end of a line may lie between), or says as little as it."""
         last = self.pieces[-1]
         same = (segment, piece.reason, piece.lost) == (self.segment, last.reason, last.lost)
         return same and (not piece.lost or piece.start - (last.start + len(last.data)) <= 1)

@@ -2,7 +2,7 @@
 
 A batch holds the lock of the store from its begin to its end: the cache is brought up to the log, the verbs run on it, the lines
 of the batch are appended and synced, and only then is the cache committed. A crash before the append leaves nothing, one after it
-leaves a line that the next one who looks replays. What fails after the append is the cache's loss, never the caller's. Callers:
+leaves a line that the next one who looks replays. A failure after the append is the cache's loss, never the caller's. Callers:
 lane and readers, through `engine`. Keeps P1, P5, P9.
 """
 
@@ -49,7 +49,7 @@ _RESTATING = (migrate.Q.meta_put, sealing.Q.meta_drop)
 
 
 def remake(cache: Path) -> str:
-    """What to do about a cache that cannot be used, for who may not do it himself."""
+    """The advice about a cache that cannot be used, for a process that may not remake it."""
     return f"nothing is lost: rm {shlex.quote(str(cache))}, and whoever opens the store to write makes it anew from the log"
 
 
@@ -146,7 +146,7 @@ class FilesConnection(CacheConnection):
         super().begin_reading()
 
     def _refresh(self) -> None:
-        """Follow a log that went on without this cache, unless its writer is about to bring it here himself."""
+        """Follow a log that grew without this cache, unless its writer is about to bring it here."""
         if self.raw.in_transaction or self._journal.look(self._mark.segment) == self._look:
             return
         if self._unsure:
@@ -196,11 +196,11 @@ class FilesConnection(CacheConnection):
             raise replaced(self._journal.layout.cache)
 
     def _read_on(self, mark: Mark) -> None:
-        """What follows a mark, in one transaction of the cache. Lost lines raise the epoch."""
+        """Read the lines after a mark, in one transaction of the cache. Lost lines raise the epoch."""
         self._mend(mark)
         self._cache.begin()
         try:
-            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and gone on
+            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and continued
             loader = Loader(self._cache, None if mark == START else facts_of(self._cache))
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):
@@ -219,7 +219,7 @@ class FilesConnection(CacheConnection):
         self._tenants.clear()
 
     def _mend(self, mark: Mark) -> None:
-        """Take a torn end off the segment that is written to; whoever wrote it may have gone on to another than the mark's."""
+        """Take a torn end off the segment that is written to; its writer may have moved on to another than the mark's."""
         number = max(self._journal.layout.numbers(), default=mark.segment)
         last = mark if number <= mark.segment else Mark(number)
         torn = self._journal.mend(last)
@@ -353,7 +353,7 @@ class FilesConnection(CacheConnection):
         return [] if said == known else [Line(FORMAT, "", system_clock(), store=said)]
 
     def _said_facts(self) -> WrittenStore:
-        """What the log says of the store, as far as this connection knows."""
+        """The log's facts about the store, as far as this connection knows."""
         if self._facts is None:
             self._facts = facts_of(self._cache)
         return self._facts
@@ -372,7 +372,7 @@ class FilesConnection(CacheConnection):
 
 
 def _together(pending: Sequence[Writes]) -> Writes:
-    """What several flushes of a batch say of the log, as one."""
+    """The messages of several flushes of a batch to the log, as one."""
     return Writes(
         streams=[new for writes in pending for new in writes.streams],
         events=[event for writes in pending for event in writes.events],

@@ -45,7 +45,7 @@ def _is_shorter(layout: Layout, mark: Mark) -> bool:
 
 
 def _what_git_does_not_do(layout: Layout) -> str:
-    """What shows that a log was not put back by git; empty when it may have been."""
+    """Proof that a log was not put back by git; empty when it may have been."""
     numbers = layout.numbers()
     missing = sorted({*range(1, numbers[-1] + 1)} - {*numbers}) if numbers[-1] < _FAR_AWAY else [1]
     if missing:
@@ -75,11 +75,11 @@ def _in_git(folder: Path) -> bool:
 def _way_out(layout: Layout) -> str:
     ways = [
         "bring it back from git, another clone or a backup",
-        f"remove {layout.own}, and the store goes on from what is there, as after a restore",
+        f"remove {layout.own}, and the store continues from what is there, as after a restore",
     ]
     if layout.cache.exists():
         store = shlex.quote(f"files:///{layout.folder.absolute()}")
         ways.insert(
-            0, f"what the cache has of it can be written back: perdure restore --from-cache --dry-run --store {store}"
+            0, f"the lines in the cache can be written back: perdure restore --from-cache --dry-run --store {store}"
         )
     return "; or ".join(ways)

@@ -56,7 +56,7 @@ class FilesEngine(SqliteEngine):
         self.layout = Layout(folder)
         super().__init__(url, self.layout.cache, timeout_seconds, read_only=read_only)
         self._segment_max_bytes = segment_max_bytes
-        self._unkept: list[Aside] = []  # what a reader without a cache of its own could not load
+        self._unkept: list[Aside] = []  # pieces that a reader without a cache of its own could not load
 
     def connect(self) -> SqliteConnection:
         """A connection that may write, and that knows the end of the log before it answers."""
@@ -88,7 +88,9 @@ class FilesEngine(SqliteEngine):
         return Journal(self.layout, self._segment_max_bytes)
 
     def asides(self) -> list[Aside]:
-        """What of the log is not in the cache, and why: as it was when it was read, and as it is now. Reads the whole log."""
+        """The parts of the log that are not in the cache, and why: as it was when it was read, and as it is now. Reads the whole
+        log.
+        """
         with disk_errors(self.layout.folder, "store"):
             pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
             damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
@@ -97,7 +99,7 @@ class FilesEngine(SqliteEngine):
         return [kept[place] for place in sorted(kept)]
 
     def contradictions(self) -> list[str]:
-        """What the cache says and the lines do not, or the other way round. Reads the whole log."""
+        """The contradictions between the cache and the lines. Reads the whole log."""
         if self.one_connection:  # made from the lines just now
             return []
         with disk_errors(self.layout.folder, "store"), scripts.reading(self) as cache:
@@ -176,7 +178,7 @@ class FilesEngine(SqliteEngine):
             return None
 
     def _follow(self, journal: Journal) -> None:
-        """Bring a cache that the log goes on from to its end; a log that is not there yet begins."""
+        """Bring a cache that the log continues from to its end; a log that is not there yet begins."""
         with scripts.reading(self) as connection:
             assert isinstance(connection, FilesConnection)
             if not self.layout.numbers():
@@ -278,7 +280,9 @@ def _loaded(
 
 
 def _going_on(facts: WrittenStore, before: WrittenStore) -> WrittenStore:
-    """What a log says, after what was known: a log from before the store was moved away does not open it again."""
+    """The facts that a log says, after those that were known: a log from before the store was moved away does not open it
+    again.
+    """
     known = before.moved if before.uid == facts.uid else ""
     return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or known)
 

@@ -1,4 +1,4 @@
--- What the files store says to its cache, besides what every store says.
+-- The files store's statements to its cache, besides those of every store.
 
 -- mark_get: how far the log was read into this cache.
 SELECT value FROM meta WHERE name = 'log_mark'
@@ -36,7 +36,7 @@ PRAGMA cache_size = -131072
 -- lightly_synced: the log is what is durable; a cache that lost its last commits catches up.
 PRAGMA synchronous = NORMAL
 
--- fully_synced: what is committed from here on survives a loss of power at once.
+-- fully_synced: commits from here on survive a loss of power at once.
 PRAGMA synchronous = FULL
 
 -- emptied_hashes: every event whose body went.
@@ -67,7 +67,7 @@ SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams ORDER BY id
 SELECT s.uid, e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx
 FROM events e JOIN streams s ON s.id = e.stream ORDER BY e.pos
 
--- streams_said: what the tables say of each stream, in words that do not depend on their numbers.
+-- streams_said: the state of each stream in the tables, in words that do not depend on their numbers.
 SELECT s.uid, t.name, s.kind, s.name, p.uid, s.fork_seq, s.seq, s.hash
 FROM streams s JOIN tenants t ON t.id = s.tenant LEFT JOIN streams p ON p.id = s.parent
 

@@ -42,7 +42,7 @@ from perdure.stores.store import Fault, FaultKind
 _PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
 _HEAD_BYTES = 160
 _MISSING = "the segment is missing"
-_LOOKED_AT = 4  # what `look` sees: the folder's time and number, the file's number and size
+_LOOKED_AT = 4  # parts of a `look`: the folder's time and number, the file's number and size
 _KINDS = {
     errno.ENOSPC: FaultKind.FULL, errno.EDQUOT: FaultKind.FULL, errno.EROFS: FaultKind.READ_ONLY,
     errno.EACCES: FaultKind.REFUSED, errno.EPERM: FaultKind.REFUSED, errno.ELOOP: FaultKind.REFUSED,
@@ -65,7 +65,7 @@ Entry = tuple[int, Found | Piece]  # with the number of its segment
 
 
 def fault_of(error: OSError, path: Path) -> Fault:
-    """What kind of failure this is."""
+    """The kind of a failure."""
     return Fault(_KINDS.get(error.errno or 0, FaultKind.IO), f"{path}: {error.strerror or error}")
 
 
@@ -150,7 +150,7 @@ class Journal:
         return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size
 
     def look_after(self, before: tuple[int, ...], was: Mark, mark: Mark) -> tuple[int, ...]:
-        """What `look` gives after an append of our own, under the lock; `before` is what it gave then."""
+        """The result of `look` after an append of our own, under the lock; `before` is the result before it."""
         if was.segment != mark.segment or len(before) != _LOOKED_AT:
             return self.look(mark.segment)
         return *before[:-1], mark.scanned
@@ -164,7 +164,7 @@ class Journal:
         return size == mark.scanned
 
     def holds(self, mark: Mark) -> bool:
-        """Whether the log went on from this mark: its last line stands where it stood, and speaks for all before it."""
+        """Whether the log continued from this mark: its last line stands where it stood, and speaks for all before it."""
         begin = max(mark.end - END_BYTES, 0)
         try:
             with self.layout.within.opened(self.layout.segment(mark.segment), os.O_RDONLY) as fd:
@@ -190,7 +190,8 @@ class Journal:
             yield mark, [*_with_gaps(entries, checks)]
 
     def mend(self, mark: Mark) -> Piece | None:
-        """Under the lock: make the log end with a whole line, so that it can be appended to. What was torn off is returned.
+        """Under the lock: make the log end with a whole line, so that it can be appended to. Returns the bytes that were torn
+        off.
 
         A last line without its end gets it; what is no line goes. A packed segment is not appended to, and stays as it is.
         """
@@ -316,7 +317,7 @@ class Journal:
             return
 
     def noted(self) -> Mark | None:
-        """What was said last; None when that cannot be told."""
+        """The last note; None when that cannot be told."""
         try:
             return decode(self.layout.within.beginning(self.layout.head, _HEAD_BYTES), Mark, "head")
         except (OSError, Damaged):
@@ -377,7 +378,7 @@ def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
 
 
 def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
-    """The mark after what was read. What follows the last line of a segment is passed over, once it was set aside."""
+    """The mark after what was read. Bytes after the last line of a segment are passed over, once they were set aside."""
     found = [each for _, each in entries if isinstance(each, Found)]
     if found:
         return Mark(number, found[-1].end, found[-1].check, scanned)
@@ -385,7 +386,9 @@ def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
 
 
 def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
-    """What was appended lies in the file that has this name now, where it should. Unknown when somebody else changed the file."""
+    """Check that the appended lines stand in the file that has this name now, where they should. Unknown when somebody else
+    changed the file.
+    """
     try:
         found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
     except OSError as error:

@@ -12,7 +12,7 @@
       *.partial                 what is being written; over/: what is being removed
       merge/                    a log with conflict marks, until it is merged; unmerged-N/ if not all of it could be
 
-Whatever comes with git is hostile: all of it is read and written through `within`. Callers: `journal`, `engine`, `merge`.
+Files that come with git are hostile: all of them are read and written through `within`. Callers: `journal`, `engine`, `merge`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from perdure.stores.files.within import BYTES_MAX, Within
 from perdure.stores.url import no_folder
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
-# What a packed segment may unfold into: events carry hashes and salts, which do not pack, so ours stay below a hundredth of that.
+# The bound on what a packed segment unfolds into: events carry hashes and salts, which do not pack, so ours stay below a
+# hundredth of that.
 _UNPACKED_TIMES = 256
 _UNPACKED_LEAST_BYTES = 1024 * 1024
 _PIECE_BYTES = 64 * 1024
@@ -60,12 +61,12 @@ class Layout:
         self.lock = self.own / "lock"
         self.head = self.own / "head"
         self.aside = self.own / "set-aside"
-        self._over = self.own / "over"  # what is being removed
+        self._over = self.own / "over"  # files that are being removed
         self._segments: dict[int, Path] = {}
 
     @cached_property
     def cache(self) -> Path:
-        """The tables. Where this user has no key yet there is no cache of his, and this is a name that nobody has."""
+        """The tables. A user without a key has no cache yet, and this is a name that nobody has."""
         name = secret.name_for(self.folder, make=False) or f"cache-{new_uid().hex()}"
         return self.own / name / "cache.db"
 
@@ -102,7 +103,7 @@ class Layout:
             raise Invalid(f"{self.folder} is a file", path="store", hint=hint)
 
     def check_regular(self) -> None:
-        """Whatever comes with git may be a link, a device or a pipe. Invalid names it, before anything is read or written."""
+        """A file that comes with git may be a link, a device or a pipe. Invalid names it, before anything is read or written."""
         parts = (self.folder / ".gitattributes", self.log, self.blobs, self.blobs / ".gitignore", self.views, self.own)
         for path in parts:
             self._check_regular(path)
@@ -176,7 +177,9 @@ class Layout:
         self.place(path, zstd.compress(data) if path.suffix == ".zst" else data)
 
     def sweep_all(self) -> None:
-        """Under the lock: remove all that is unfinished, also what somebody else writes just now: he is told so."""
+        """Under the lock: remove all that is unfinished, also a file that another process writes just now; that process is told
+        so.
+        """
         for name in self.within.names(self.own):
             if name.endswith(".partial"):
                 self.within.unlink(self.own / name)
@@ -206,7 +209,7 @@ class Layout:
         self.within.remove(self._over)
 
     def _unpacked(self, number: int) -> bytes:
-        """As much as can be unpacked. What cannot be is a line that is none: so it is set aside like any other (`line`)."""
+        """As much as can be unpacked. The rest is a line that is none: so it is set aside like any other (`line`)."""
         try:
             packed = self.within.read(self.packed(number))
         except FileNotFoundError:
@@ -223,7 +226,7 @@ class Layout:
     def place(self, path: Path, data: bytes) -> None:
         """Give a file its content, durably and whole: after a crash the old content or the new. OSError from the disk.
 
-        What is not whole yet lies where git does not look.
+        A file that is not whole yet lies where git does not look.
         """
         partial = self._partial(path)
         self.within.fill(partial, data)
@@ -258,7 +261,7 @@ class Layout:
 
 
 def _unfolded(packed: bytes) -> bytes:
-    """What a packed segment holds, as far as it is sound, and in proportion to its own size."""
+    """The content of a packed segment, as far as it is sound, and in proportion to its own size."""
     unpacking = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
     left, parts = min(BYTES_MAX, _UNPACKED_LEAST_BYTES + _UNPACKED_TIMES * len(packed)), list[bytes]()
     for start in range(0, len(packed), _PIECE_BYTES):

@@ -43,7 +43,7 @@ _TOLD_APART_MAX = 1_000  # lines between two of ours that are looked at one by o
 
 
 class WrittenStore(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Who the store is; said at the head of every segment, and anew when something of it changes.
+    """The store's identity; said at the head of every segment, and anew when something of it changes.
 
     moved, arriving, origin: what `stores.sealing` says of a store that moves, in its own words: a clone is as sealed as we are.
     """
@@ -73,7 +73,7 @@ class WrittenBlob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What one line says."""
+    """The content of one line."""
 
     v: int
     prev: str
@@ -100,7 +100,9 @@ class Found(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is no line, or could not be loaded. lost: whether it may have said something that is said nowhere else now."""
+    """Bytes that are no line, or a line that could not be loaded. lost: whether it may have said something that is said nowhere
+    else now.
+    """
 
     start: int
     data: bytes
@@ -214,7 +216,7 @@ def _next_begun(data: bytes, start: int) -> int:
 
 
 def _rubbish(data: bytes, start: int) -> Iterator[Piece]:
-    """What holds not even the beginning of a line, told apart by lines if those are few."""
+    """Bytes without even the beginning of a line, told apart by lines if those are few."""
     if data.count(b"\n") > _TOLD_APART_MAX:
         yield _piece(start, data.rstrip(b"\n"))
         return

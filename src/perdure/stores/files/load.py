@@ -37,7 +37,7 @@ EPOCH_MAX = 10**9 - 1  # one that could not rise any more is none (`migrate.numb
 _CLOCKS = Clocks(system_clock, system_clock)
 _COPY = "a copy of what was loaded before"
 _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  # others are the disk's
-# What a whole line that nobody here wrote makes of our code: a number that is too large, a list where a name belongs.
+# The errors that a foreign whole line causes in our code: a number that is too large, a list where a name belongs.
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
@@ -51,7 +51,7 @@ class Loader:
         self._streams: dict[bytes, Stream] = {}
         self._named: dict[str, Stream] = {}  # the same by their uids as they are written
         self._pruned: dict[int, set[str]] = {}
-        self._seen: dict[int, Seen] = {}  # what a stream's events mean here; anew after a tenant has said something
+        self._seen: dict[int, Seen] = {}  # meaning of a stream's events here; anew after a tenant has said something
         self._tenants_said = bool(cache.query(Q.tenants_said, {}))
         self._tenants = {name: number for number, name in cache.query(Q.tenants_all, {})}
         self.facts = facts
@@ -128,7 +128,7 @@ class Loader:
             self._ends(tx, line)
 
     def _begins(self, tx: Tx, line: Line) -> None:
-        """What events may refer to."""
+        """Make the targets that events may refer to."""
         if line.store is not None:
             self._store(line.store)
         for tenant in line.tenants:
@@ -239,7 +239,7 @@ class Loader:
         """Load what can be of it, stream by stream; the rest is set aside."""
         line = found.line
         if not self._part(Line(line.v, line.prev, store=line.store, tenants=line.tenants, blobs=line.blobs)):
-            yield Piece(found.start, encode(line), "what it says of tenants and blobs cannot be loaded")
+            yield Piece(found.start, encode(line), "its statements about tenants and blobs cannot be loaded")
             return
         for uid in dict.fromkeys(event.stream for event in line.events):
             begun = [stream for stream in line.streams if stream.uid == uid]
@@ -293,7 +293,7 @@ def _fork(tx: Tx, parent: Stream | None, seq: int) -> Head:
 
 
 def facts_of(cache: SqliteConnection) -> WrittenStore:
-    """What the cache says of the store. Damaged when it says nothing."""
+    """The cache's facts about the store. Damaged when it says nothing."""
     facts = {str(name): str(value) for name, value in cache.query(META.meta_facts, {})}
     return WrittenStore(
         uid_in(facts, "uid"),

@@ -2,8 +2,8 @@
 
 A segment that is missing, or has no line, gets the lines that stood there; what was lost at the end is appended. A segment is put
 there whole: a crash leaves the log as it was or with some segments more, and repeating it does the rest. Before the cache takes
-the log for its own again the log is read anew and compared with it. What was seen of the log after the cache's last line is gone:
-then the epoch rises, as after a restore. Callers: the handles. Keeps P1, P3, P5.
+the log for its own again the log is read anew and compared with it. If the log is known to have had more after the cache's last
+line, the epoch rises, as after a restore. Callers: the handles. Keeps P1, P3, P5.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ WAIT_SECONDS = 10.0
 
 
 class Mended(msgspec.Struct, frozen=True):
-    """What was, or would be, written back. segments: the files of the log; behind: whether more was seen than the cache has."""
+    """The lines that were, or would be, written back. segments: the files of the log; behind: whether more was seen than the
+    cache has.
+    """
 
     events: int
     streams: int

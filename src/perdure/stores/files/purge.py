@@ -1,4 +1,4 @@
-"""What was pruned leaves the lines of the log too: files that hold emptied bodies are written anew, without them.
+"""Pruned bodies leave the lines of the log too: files that hold emptied bodies are written anew, without them.
 
     look    which events the cache holds without a body, and in which files of the log their bodies still stand
     settle  the marks (cache, head) stand durably behind whatever will change, in a new segment if need be; so a file that is
@@ -6,8 +6,8 @@
     rewrite each file for itself, under the lock: whole and synced beside the log, then renamed over the old one
 
 A line that loses a body says which checksums it had (`was`): the line after it names one of those, so no other line changes.
-Killed anywhere the log is whole and says the same, and what still holds a body is found again. What git has, git keeps; what
-was set aside is not touched. Callers: `engine`, for `perdure retain --apply`. Keeps P1, P5, P6.
+Killed anywhere the log is whole and says the same, and what still holds a body is found again. Git keeps what it has; lines that
+were set aside are not touched. Callers: `engine`, for `perdure retain --apply`. Keeps P1, P5, P6.
 """
 
 from __future__ import annotations

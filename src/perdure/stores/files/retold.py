@@ -27,7 +27,7 @@ SEGMENTS_MAX = 10_000  # that may be missing in between
 
 
 class Told:
-    """What the whole lines of a log say already. events: by their hashes, each with its segment."""
+    """The statements that the whole lines of a log make already. events: by their hashes, each with its segment."""
 
     def __init__(self, lines: Iterable[tuple[int, Line]] = ()) -> None:
         self.events: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 def told_by(journal: Journal) -> tuple[Told, dict[int, str]]:
-    """What a log says, and for each segment the checksum that its first line names."""
+    """The statements of a log, and for each segment the checksum that its first line names."""
     lines, named = list[tuple[int, Line]](), dict[int, str]()
     for _, entries in journal.read_on(START):
         for number, each in entries:

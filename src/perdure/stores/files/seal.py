@@ -50,7 +50,7 @@ def was_page(data: bytes | None) -> bool:
 
 
 def content(path: Path, within: Within | None = None) -> bytes | None:
-    """What a page holds; None if there is none. Of one that is longer than any page only the beginning: it was edited.
+    """The content of a page; None if there is none. Of one that is longer than any page only the beginning: it was edited.
 
     within: the folder below which no link is followed; the page's own, if none is given.
     """

@@ -1,8 +1,9 @@
-"""The other side of a merge: the lines of a log that went on from a common one, wherever they lie.
+"""The other side of a merge: the lines of a log that continued from a common one, wherever they lie.
 
 A folder is another clone; a git ref is taken out of git into a folder of its own first; and in the middle of a `git merge` they
-stand in our own log, between the marks of the conflict. Whoever takes them out of there has kept the file before: a crash loses
-nothing. Callers: `interchange/merge.py`. Changes nothing but where it says so. Keeps P10: what is no valid line is passed over.
+stand in our own log, between the marks of the conflict. The process that takes them out of there has kept the file before: a
+crash loses nothing. Callers: `interchange/merge.py`. Changes nothing but where it says so. Keeps P10: what is no valid line is
+passed over.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>>
 
 
 class Theirs(msgspec.Struct, frozen=True):
-    """What the other side wrote, in its order: all of its log. blobs: where its blobs lie. alive: somebody is at work there."""
+    """The lines of the other side, in their order: all of its log. blobs: where its blobs lie. alive: somebody is at work
+    there.
+    """
 
     name: str
     lines: list[Line]
@@ -49,7 +52,7 @@ class Theirs(msgspec.Struct, frozen=True):
 
     @property
     def store(self) -> WrittenStore | None:
-        """Who it says that it is, last. An epoch that no store has is not believed."""
+        """The identity that it gave last. An epoch that no store has is not believed."""
         said = (line.store for line in reversed(self.lines) if line.store)
         return next((store for store in said if store.epoch < EPOCH_MAX), None)
 
@@ -63,8 +66,8 @@ class Theirs(msgspec.Struct, frozen=True):
 
 
 class Told(NamedTuple):
-    """What a side tells of each stream: how it begins, and its events as they follow each other. loose: of streams that go on
-    with what follows nothing, the first such event.
+    """A side's account of each stream: how it begins, and its events as they follow each other. loose: of streams with an event
+    that follows nothing, the first such event.
     """
 
     streams: dict[str, WrittenStream]
@@ -73,7 +76,7 @@ class Told(NamedTuple):
 
 
 def told(lines: Iterable[Line]) -> Told:
-    """What these lines tell, checked against the chains. What they say twice counts once."""
+    """The account of these lines, checked against the chains. An event said twice counts once."""
     found = Told({}, {}, {})
     for line in lines:
         found.streams.update({stream.uid: stream for stream in line.streams if stream.uid not in found.streams})
@@ -87,7 +90,7 @@ def told(lines: Iterable[Line]) -> Told:
 
 
 def _follows(found: Told, said: WrittenEvent) -> bool:
-    """Whether an event goes on from the last one that is known of its stream."""
+    """Whether an event continues from the last one that is known of its stream."""
     head = _head(found, said.stream)
     try:
         after = head and follow(from_hex(said.stream, 16, "events.stream"), event_read(said, "events"), head)
@@ -269,7 +272,7 @@ def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
 
 class Sides:
     """A log with conflict marks, taken apart: what we had and what they had, each in the order of the log, and what was written
-    since, which follows the last mark and goes on from both.
+    since, which follows the last mark and continues from both.
     """
 
     def __init__(self) -> None:
@@ -287,7 +290,7 @@ class Sides:
                     side.append(line)
 
     def go_on_in(self, data: bytes) -> bool:
-        """Whether a segment, which has no marks, goes on with theirs alone. What was written since raised the epoch first."""
+        """Whether a segment, which has no marks, continues with theirs alone. Lines written since raised the epoch first."""
         if self._side != "since" or self.since or b"\n" + _OURS in b"\n" + data:
             return False
         first = next((each.line for each in lines_in(data, 0) if isinstance(each, Found)), None)
@@ -315,6 +318,6 @@ class Sides:
         return True
 
     def _where(self) -> list[list[bytes]]:
-        """Who has what stands on this side."""
+        """The places of streams on this side."""
         sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
         return sides.get(self._side, [self.ours, self.theirs])

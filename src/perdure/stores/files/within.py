@@ -72,7 +72,7 @@ class Within:
     # -- looking -------------------------------------------------------------------------------------------------------------
 
     def found(self, path: Path) -> os.stat_result | None:
-        """What has this name, which may be a link; None when nothing has."""
+        """The entry of this name, which may be a link; None when there is none."""
         try:
             with self.folder(path.parent) as folder:
                 return os.stat(path.name, dir_fd=folder, follow_symlinks=False)
@@ -159,7 +159,7 @@ class Within:
             os.unlink(path.name, dir_fd=folder)
 
     def remove(self, path: Path) -> None:
-        """Remove a folder with all in it, or whatever stands in its place. What cannot be removed stays."""
+        """Remove a folder with all in it, or whatever stands in its place. A file that cannot be removed stays."""
         found = self.found(path)
         if found is None:
             return

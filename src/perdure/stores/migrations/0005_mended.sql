@@ -14,6 +14,10 @@ ALTER TABLE tasks ADD COLUMN closed_at INTEGER;
 ALTER TABLE decisions ADD COLUMN changed_at INTEGER;
 ALTER TABLE decisions ADD COLUMN closed_at INTEGER;
 
+-- Since when listings leave a session out. Only one that ended is archived, so that open work is never hidden.
+ALTER TABLE sessions ADD COLUMN archived_at INTEGER;
+CREATE INDEX sessions_listed ON sessions (tenant, created_at, stream) WHERE archived_at IS NULL;
+
 -- Which sessions have a run that waits: they may wait for a person.
 CREATE INDEX runs_waiting ON runs (tenant, session, stream) WHERE status = 'waiting' AND session IS NOT NULL;
 
@@ -48,6 +52,17 @@ CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ 
 EXCEPTION WHEN OTHERS THEN RETURN jsonb_build_object('unreadable', SQLERRM); -- @postgres
 END $$; -- @postgres
 
+-- A body with its document in place. The document of an event lies uncompressed in its blob, unless an older version wrote it.
+CREATE FUNCTION whole_of(of_tenant BIGINT, body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$ -- @postgres
+DECLARE found jsonb := json_of(body); stored RECORD; -- @postgres
+BEGIN -- @postgres
+  IF body IS NULL OR position('"doc_blob"'::bytea IN body) = 0 OR found ->> 'doc_blob' IS NULL THEN RETURN found; END IF; -- @postgres
+  SELECT b.codec, b.data INTO stored FROM blobs b WHERE b.tenant = of_tenant AND b.address = decode(found ->> 'doc_blob', 'hex'); -- @postgres
+  IF stored.codec = 0 AND stored.data IS NOT NULL THEN RETURN found || jsonb_build_object('doc', json_of(stored.data)); END IF; -- @postgres
+  RETURN found || jsonb_build_object('doc', jsonb_build_object('unreadable', 'SQL cannot read its blob: ' || (found ->> 'doc_blob'))); -- @postgres
+EXCEPTION WHEN OTHERS THEN RETURN found || jsonb_build_object('doc', jsonb_build_object('unreadable', SQLERRM)); -- @postgres
+END $$; -- @postgres
+
 CREATE VIEW v_events AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
   e.seq, e.kind, e.tbl, e.actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
@@ -56,7 +71,7 @@ FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenan
 
 CREATE VIEW v_sessions AS
 SELECT n.name AS tenant, v.name AS session, v.title, v.status, v.creator, iso(v.created_at) AS created_at,
-  v.created_at AS created_at_us, iso(v.ended_at) AS ended_at, iso(v.expires_at) AS expires_at, json(v.labels) AS labels,
+  v.created_at AS created_at_us, iso(v.ended_at) AS ended_at, iso(v.expires_at) AS expires_at, iso(v.archived_at) AS archived_at, json(v.labels) AS labels,
   body(g) -> 'doc' AS goal, body(p) -> 'doc' AS pins, s.seq, f.name AS forked_from, s.fork_seq, hexed(s.uid) AS stream_uid
 FROM sessions v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 LEFT JOIN events g ON g.stream = v.stream AND g.seq = v.goal_seq
@@ -354,3 +369,35 @@ SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WH
 FROM memories m JOIN streams s ON s.id = m.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
 LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;
+
+------------------------------------------------------------------------------------------------------------- checks and boot
+
+-- On what a value, decision or task rests; see docs/decisions/0041-checks-of-everything.md. name: its number, or a value's name.
+CREATE TABLE checks (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  thing TEXT NOT NULL CHECK (thing IN ('value', 'decision', 'task')),
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL, -- of a value; 0 for all else
+  doc_seq INTEGER NOT NULL,
+  PRIMARY KEY (stream, thing, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX checks_by_time ON checks (stream, doc_seq);
+CREATE INDEX checks_by_tenant ON checks (tenant, stream, doc_seq);
+
+-- What the last boots of a session showed, by handle.
+CREATE TABLE boots (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  number INTEGER NOT NULL,
+  made_at INTEGER NOT NULL,
+  manifest TEXT NOT NULL,
+  PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO tables (name, class) VALUES ('checks', 'recorded'), ('boots', 'ephemeral');
+
+CREATE VIEW v_checks AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, c.thing, c.name,
+  c.version, e.actor, iso(e.at) AS at, e.at AS at_us, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM checks c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = c.stream AND e.seq = c.doc_seq;

@@ -1,8 +1,8 @@
 """A deterministic simulation: many processes on one store, under one seed.
 
-One scheduler decides who goes on, where a process dies or stands still, when the clock moves and which reply is lost; the world
-outside counts what arrived. The same seed gives the same history. Who uses it: our own proof (`tests/proof`), and whoever
-writes a store and wants to know what becomes of P1-P4, P7 and P13 on it.
+One scheduler decides who continues, where a process dies or stands still, when the clock moves and which reply is lost; the
+outside world counts what arrived. The same seed gives the same history. Our own proof uses it (`tests/proof`), and so may the
+author of a store who wants to know what becomes of P1-P4, P7 and P13 on it.
 """
 
 from perdure.testing.simulation.machine import Machine, Process

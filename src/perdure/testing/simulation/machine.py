@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure.effects.ledger import ARROWS
-from perdure.handles.callers import Caller
 from perdure.handles.opening import open as open_store
 from perdure.handles.sync.store import Store
 from perdure.model import ids, points
+from perdure.runtime.callers import Caller
 from perdure.stores import core, lane
 from perdure.stores.living import Living
 from perdure.stores.store import Connection, Engine, Fault, FaultKind
@@ -168,7 +168,7 @@ class Machine:
 
 
 class _Gate:
-    """What stands before one connection: it answers only the living, and writes in its turn."""
+    """The gate before one connection: it answers only the living, and writes in its turn."""
 
     def __init__(self, machine: Machine, process: Process, connection: Any) -> None:
         self._machine = machine
@@ -229,7 +229,7 @@ class _Gate:
 
 
 def _threading(scheduler: Scheduler) -> Any:
-    """What a lane takes for the module `threading`: its locks give the baton away."""
+    """A lane's replacement for the module `threading`: its locks give the baton away."""
     return SimpleNamespace(
         Lock=lambda: Lock(scheduler),
         get_ident=threading.get_ident,

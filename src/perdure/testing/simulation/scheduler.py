@@ -1,8 +1,8 @@
 """The scheduler: threads of which one runs at a time, and one stream of chance that decides about everything.
 
 A task is a thread that stands still until it is given the baton; it gives it back wherever it says `reach`. At each such point
-the dice may let its process die or stand still for long, move the clock, or simply let another task go on. What the dice did
-is numbered, so that a failing history can be run again without some of it: that is how it is shrunk.
+the dice may let its process die or stand still for long, move the clock, or let another task continue. Mishaps are numbered,
+so that a failing history can be run again without some of them: that is how it is shrunk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Died(BaseException):
 
 
 class Stuck(Exception):
-    """Nobody can go on, or nobody comes to an end."""
+    """Nobody can continue, or nobody comes to an end."""
 
 
 class Rates(NamedTuple):
@@ -42,7 +42,7 @@ CALM = Rates(0, 0, 0, 0.2, 0)
 TICKS = ("1s", "20s", "90s", "5m")
 NAPS = (20, 60, 200, 1_000)  # points that others reach meanwhile
 LAST = 10**9  # stands still until nobody else has anything left to do
-HEAT = 5  # how much more often something happens at the points where it hurts most: around a call to the outside
+HEAT = 5  # how much more often something happens at the points where it hurts most: around an external call
 HOT = ("effect.dispatch.after", "effect.call.before", "world.send", "world.arrived", "effect.call.after")
 
 
@@ -99,7 +99,7 @@ class Scheduler:
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.trace: list[str] = []
-        self.mishaps: list[str] = []  # what the dice did, by number
+        self.mishaps: list[str] = []  # the mishaps of the dice, by number
         self.steps = 0
         self._ambushes: list[tuple[Process, str]] = []
         self.tick: Callable[[str], None] = lambda _: None
@@ -141,7 +141,7 @@ class Scheduler:
             raise Stuck(f"came to no end: {', '.join(left)}")
 
     def _next(self) -> Task | None:
-        """Who goes on: somebody who is awake, else somebody who is not; None if nobody can."""
+        """The next task: one that is awake, else one that is not; None if there is none."""
         if self.steps > STEPS_MAX:
             return None
         able = [task for task in self.tasks if not task.over and self._is_able(task)]
@@ -155,7 +155,7 @@ class Scheduler:
         return task.blocked_by is None or not task.blocked_by.held or not task.process.alive
 
     def _pass_to(self, task: Task | None, mine: Task | None) -> None:
-        """Hand the baton over (None: to who called `run`), and wait until it comes back, if this one goes on."""
+        """Hand the baton over (None: to who called `run`), and wait until it comes back, if this one continues."""
         if task is mine and mine is not None:
             return
         self.current = task
@@ -240,7 +240,7 @@ class Scheduler:
         self.trace.append(what)
 
     def digest(self) -> str:
-        """What this history is: the same for the same seed."""
+        """A digest of this history: the same for the same seed."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     @contextlib.contextmanager

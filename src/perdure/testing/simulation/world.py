@@ -34,7 +34,7 @@ class Letter(NamedTuple):
 
 
 class World:
-    """What arrived, in order. One for a history."""
+    """The arrivals, in order. One for a history."""
 
     def __init__(self, scheduler: Scheduler, clock: FakeClock) -> None:
         self._scheduler = scheduler
@@ -100,7 +100,7 @@ class World:
         return f"got {what}"
 
     def land(self) -> None:
-        """What was under way and is due arrives."""
+        """Requests that were under way and are due arrive."""
         due = [letter for letter in self.under_way if letter.due_us <= self._clock.now_us]
         self.under_way = [letter for letter in self.under_way if letter not in due]
         for letter in due:

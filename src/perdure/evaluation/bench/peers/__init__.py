@@ -1,4 +1,4 @@
-"""What peers do where a figure of ours has a counterpart: one program each, in the peer's own interpreter (evaluation/peers.py).
+"""Peers where a figure of ours has a counterpart: one program each, in the peer's own interpreter (evaluation/peers.py).
 
 `beside.py` starts `python -m perdure.evaluation.bench.peers.NAME MEASURE FOLDER COUNT` and reads one line of JSON: how many a
 second, by the program's own clock, imports and setting up apart. They use nothing of Perdure but `timed`, and each peer as its

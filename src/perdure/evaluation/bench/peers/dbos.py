@@ -22,7 +22,7 @@ def think(number: int) -> str:
 
 @DBOS.step()
 async def athink(number: int) -> str:
-    """The same in async code."""
+    """Think in async code."""
     return f"{number:04}" + TEXT[4:]
 
 
@@ -34,7 +34,7 @@ def run(count: int) -> int:
 
 @DBOS.workflow()
 async def arun(count: int) -> int:
-    """The same in async code."""
+    """Run in async code."""
     return sum([len(await athink(number)) for number in range(count)])
 
 
@@ -80,7 +80,7 @@ def begun(folder: Path, count: int) -> Rate:
 
 
 def resumed(folder: Path, count: int) -> Rate:
-    """The same in a new process, which goes on with it when it is launched."""
+    """Resume it in a new process, which continues when it is launched."""
     return timed(count, lambda: (_launched(folder), AT_ITS_END.wait()))
 
 

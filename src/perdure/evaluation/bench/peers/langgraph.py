@@ -23,18 +23,18 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,;"
 
 
 class Conversation(TypedDict):
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     turns: Annotated[list[str], add]
 
 
 def _think(number: int) -> str:
-    """What costs nothing."""
+    """A step that costs nothing."""
     return f"{number:04}" + TEXT[4:]
 
 
 async def _athink(number: int) -> str:
-    """The same in async code."""
+    """An async step that costs nothing."""
     return _think(number)
 
 
@@ -127,7 +127,7 @@ def begun(folder: Path, count: int) -> Rate:
 
 
 def resumed(folder: Path, count: int) -> Rate:
-    """The same in a new process: what is kept is not done again."""
+    """Resume it in a new process: what is kept is not done again."""
     return _long(folder, count, None)
 
 

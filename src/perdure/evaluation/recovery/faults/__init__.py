@@ -1,4 +1,4 @@
-"""What goes wrong: schedules by name. Each has a control, a subject that is known to be broken and must be caught by it."""
+"""Faults: schedules by name. Each has a control, a subject that is known to be broken and must be caught by it."""
 
 from __future__ import annotations
 

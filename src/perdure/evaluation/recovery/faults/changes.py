@@ -1,7 +1,7 @@
-"""What is not as it was when a life goes on: its program, its workspace, or what it wrote down and somebody else has changed.
+"""Changes between two lives: of the program, of the workspace, or of a note by somebody else.
 
 A life that says that something is wrong has done right: people put it back as it was and say so (`mended`), and it has to come
-to its end from there. One that goes on must come to the right end.
+to its end from there. One that continues must come to the right end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.evaluation.recovery.tasks import Task
 SAMPLE = 240  # schedules of a long task
 AMENDED = {"goal": "another", "limit": 7}
 SEPARATOR = "~"
-TOUCHED = {  # what a change may be made to: what is renamed or taken out must leave the end of the task as it is
+TOUCHED = {  # targets of a change: a step that is renamed or taken out must leave the end of the task as it is
     "renamed": ("step", "act"),
     "inserted": ("step", "act", "note"),
     "removed": ("note",),
@@ -39,7 +39,7 @@ def _sampled(schedules: list[str], task: Task, rng: random.Random) -> list[str]:
 
 
 def _reprogrammed(story: Story, schedule: str) -> None:
-    """Killed at a boundary, and gone on with by a changed program; the old one is put back if that is refused."""
+    """Killed at a boundary, and continued by a changed program; the old one is put back if that is refused."""
     at, _, edit = schedule.rpartition(SEPARATOR)
     if story.strike(at).end != "done":
         story.go_on(edit=edit)
@@ -124,7 +124,7 @@ class Tree:
 
 
 def _disturbed(story: Story, schedule: str) -> None:
-    """Killed at a boundary; somebody changes the work tree; gone on with. It is put back if that is refused."""
+    """Killed at a boundary; somebody changes the work tree; it is continued. The tree is put back if that is refused."""
     at, _, what = schedule.rpartition(SEPARATOR)
     if story.strike(at).end == "done":
         return
@@ -159,7 +159,7 @@ WORKSPACE = Fault(
 
 
 def _overtaken(story: Story, schedule: str) -> None:
-    """Stopped or killed at a boundary; somebody else changes a note; then it goes on."""
+    """Stopped or killed at a boundary; somebody else changes a note; then it continues."""
     at, _, how = schedule.rpartition(SEPARATOR)
     child = story.stop(at) if how == "stop" else None
     if child is not None or story.strike(at).end == "killed":

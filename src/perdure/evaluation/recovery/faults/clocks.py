@@ -1,7 +1,7 @@
 """A clock that is wrong: an hour ahead or behind, for the lives of a subject alone. The machine's and a server's stay right.
 
 `clock`: a schedule `BOUNDARY@after+1h` kills it there, and it is resumed with that clock; with `@during` the clock moves while
-the process stands there, which then goes on. `skew`: a second process with that clock resumes the task while the first stands
+the process stands there, which then continues. `skew`: a second process with that clock resumes the task while the first stands
 at a boundary, as one on another machine does: a lease that is judged by the wrong clock is taken too early, or never.
 """
 

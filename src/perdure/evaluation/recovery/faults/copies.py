@@ -1,7 +1,8 @@
 """A store that becomes an older one: restored from a backup, or rewound with the folder that it lies in by version control.
 
-A schedule `A<B`: killed at A, copied; gone on with until it is killed at B; then the copy takes its place. What was acknowledged
-in between is gone, and nobody is blamed for it. But the world has not gone back: what was done outside in between was done.
+A schedule `A<B`: killed at A, copied; continued until it is killed at B; then the copy takes its place. State that was
+acknowledged in between is gone, and nobody is blamed for it. But the world has not gone back: what was done outside in between
+was done.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _rewound(story: Story, schedule: str) -> None:
 
 
 def _go_on(story: Story) -> None:
-    """Who is told that the world is further than the store knows accepts it as it is."""
+    """A subject that is told that the world is further than the store knows accepts it as it is."""
     story.lost_at = time.monotonic()
     story.go_on()
 

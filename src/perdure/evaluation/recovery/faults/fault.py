@@ -1,4 +1,4 @@
-"""What a fault is: which schedules it has for a task, how a story is told under it, and what proves that it bites."""
+"""A fault: which schedules it has for a task, how a story is told under it, and what proves that it bites."""
 
 from __future__ import annotations
 

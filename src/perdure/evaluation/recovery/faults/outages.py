@@ -46,7 +46,7 @@ class Heard(Files):
             self.acks.append((self.now, Ack(told["verb"], told["name"], told["value"], told["t"])))
 
     def acknowledged_before(self, when: int) -> dict[tuple[str, str], Any]:
-        """What others relied on before this call."""
+        """The acknowledgements that others relied on before this call."""
         return {(ack.verb, ack.name): ack.value for at, ack in self.acks if at < when}
 
 
@@ -63,7 +63,7 @@ class State(NamedTuple):
     others: bool
 
     def content(self, file: File) -> bytes:
-        """What a file holds then."""
+        """The content of a file then."""
         done = file.done_before(self.when)
         if file is not self.file:
             return made_of(file.ops[: done if self.others else file.durable_before(self.when)])
@@ -73,7 +73,7 @@ class State(NamedTuple):
     def __str__(self) -> str:
         op = self.file.ops[self.number]
         what = f"{self.cut} of {len(op.data)} bytes" if op.data is not None else "nothing of a cut"
-        later = "and what came later" if self.later else "and nothing later"
+        later = "and later writes" if self.later else "and nothing later"
         return (
             f"operation {self.number} at {op.at}: {what} {later}; others {'as written' if self.others else 'as synced'}"
         )

@@ -19,7 +19,7 @@ PAST_SECONDS = 1.5 * LEASE_SECONDS
 
 
 def _raced(story: Story, at: str) -> None:
-    """The second is answered by people as often as it waits; then the first goes on with what it has in mind."""
+    """The second is answered by people as often as it waits; then the first continues with what it has in mind."""
     first = story.stop(at)
     if first is None:
         return
@@ -30,7 +30,7 @@ def _raced(story: Story, at: str) -> None:
 
 
 def _overdue(story: Story, at: str) -> None:
-    """The same past the lease of the first."""
+    """Sleep past the lease of the first."""
     (story.folder / "lease").write_text(str(LEASE_SECONDS))
     first = story.stop(at)
     if first is None:
@@ -41,7 +41,7 @@ def _overdue(story: Story, at: str) -> None:
 
 
 def take_over(story: Story) -> None:
-    """A second one goes on as far as it can while the first one sleeps. What that one may still send is not denied."""
+    """A second one continues as far as it can while the first one sleeps. Calls that it may still send are not denied."""
     for _ in range(ROUNDS_MAX):
         life = story.live(life=len(story.lives) + 1)
         denied = [name for name in life.doubts if not story.inbox[name]["happened"]]
@@ -52,7 +52,7 @@ def take_over(story: Story) -> None:
 
 
 def unfit_without_lease(subject: type[Subject], task: Task) -> str:
-    """Who takes no lease cannot lose it."""
+    """A subject that takes no lease cannot lose it."""
     return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
 
 
@@ -62,10 +62,10 @@ def _boundaries(task: Task, seed: int) -> list[str]:
 
 
 RACE = Fault(
-    "race", "a second process resumes the task while the first is stopped; then the first goes on", _boundaries, _raced,
+    "race", "a second process resumes the task while the first is stopped; then the first continues", _boundaries, _raced,
     Control("control-unshared", "relay-5", ("duplicates",)),
 )  # fmt: skip
 STOP = Fault(
-    "stop", "a process is stopped past its lease, another one takes its task, then the first goes on", _boundaries, _overdue,
+    "stop", "a process is stopped past its lease, another one takes its task, then the first continues", _boundaries, _overdue,
     Control("control-leased", "relay-5", ("duplicates",)), unfit=unfit_without_lease,
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""What a trace of system calls leaves of files: every write and cut in order, and what each sync has made durable.
+"""Files as a trace of system calls leaves them: every write and cut in order, and what each sync has made durable.
 
 `Files` replays a trace of strace (see `RECORDING`). Names (creations, renames, removals) are taken as durable at once, in the
-subject's favour. What was written through a shared mapping alone is not known. Callers: `power`, `outages`.
+subject's favour. Bytes that were written through a shared mapping alone are not known. Callers: `power`, `outages`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class File:
 
     @property
     def pending(self) -> list[Op]:
-        """What came after the last sync."""
+        """The changes after the last sync."""
         return self.ops[self.syncs[-1][1] if self.syncs else 0 :]
 
     def content(self, kept: int, cut: int = 0) -> bytes:
@@ -79,7 +79,7 @@ class File:
 
 
 def made_of(ops: Iterable[Op]) -> bytes:
-    """What a file holds after these."""
+    """The content of a file after these."""
     found = bytearray()
     for op in ops:
         if op.data is None:
@@ -209,7 +209,7 @@ class Files:
         return fd, path, self.data_of(args) if path else b""
 
     def data_of(self, args: str) -> bytes:
-        """What a write was given."""
+        """The data of a write."""
         found = re.search(rf'"{HEX}"', args)
         return _bytes(found[1]) if found else b""
 

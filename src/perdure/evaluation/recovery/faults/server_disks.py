@@ -25,7 +25,7 @@ from perdure.testing.postgres import PostgresServer
 from perdure.testing.scratch import scratch
 
 DISK_BYTES = 512 * 2**20
-# What is not synced by a commit is not synced soon after it by chance; and a log that takes no more room than it needs.
+# Data that a commit does not sync is not synced soon after it by chance; and a log that takes no more room than it needs.
 SETTINGS = {"wal_writer_delay": "10s", "min_wal_size": "32MB", "max_wal_size": "64MB"}
 
 

@@ -1,7 +1,7 @@
 """A database that goes away: the server of a subject is killed at a boundary and started again, or its last word is lost.
 
 Each host has a PostgreSQL of its own for this, so that nobody else's case meets it. `restart`: the life stands still at a
-boundary while every process of the server is killed; it goes on when the server is back. `reply`: a proxy stands before the
+boundary while every process of the server is killed; it continues when the server is back. `reply`: a proxy stands before the
 server; the n-th reply that ends a transaction is lost, and the connection with it: it is committed, and nobody was told.
 """
 

@@ -21,7 +21,7 @@ def _undisturbed(story: Story, schedule: str) -> None:
 
 
 def _struck(story: Story, schedule: str) -> None:
-    """Killed in each life where the schedule says. A life that waits for a person is answered and goes on first."""
+    """Killed in each life where the schedule says. A life that waits for a person is answered and continues first."""
     for at in schedule.split("+"):
         if story.strike(at).end == "done":
             return

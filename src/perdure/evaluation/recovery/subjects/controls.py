@@ -89,7 +89,7 @@ class InPlace(JsonFile):
 
 
 class Unheeded(JsonlLog):
-    """Goes on whatever its disk says."""
+    """Continues whatever its disk says."""
 
     about = "control: a JSON-lines log that does not heed errors"
 
@@ -116,7 +116,7 @@ class Leased(JsonRenamed):
 
 
 class Stamped(JsonRenamed):
-    """Trusts that time goes on."""
+    """Trusts that time moves forward."""
 
     about = "control: a session file for every state, named by the time"
 

@@ -67,7 +67,7 @@ class Unflushed(Rows):
 
 
 class Deaf(Rows):
-    """Goes on whatever the server says."""
+    """Continues whatever the server says."""
 
     about = "control: PostgreSQL rows; errors are not heeded"
 

@@ -1,6 +1,6 @@
 """DBOS on SQLite: the task is a workflow, what it does are steps, notes are its events, and a person's answer is a message to it.
 
-As its documentation has it: an interrupted workflow goes on when DBOS is launched again; a step may run again after a crash, so
+As its documentation has it: an interrupted workflow continues when DBOS is launched again; a step may run again after a crash, so
 it sends its workflow and step as the key where the other side knows keys, and looks first where one can look.
 """
 # ruff: noqa: ARG002, D102, PLC0415 - the verbs are described by the interface; a peer is imported where it is installed
@@ -40,7 +40,7 @@ class Dbos(Subject):
             program(self)
             return self.result
 
-        DBOS.launch()  # goes on with what was interrupted
+        DBOS.launch()  # continues what was interrupted
         if DBOS.get_workflow_status(key) is None:
             with SetWorkflowID(key):
                 DBOS.start_workflow(evaluated, self.place.task, self.place.seed)

@@ -23,7 +23,7 @@ class JsonFile(Remembering):
         return self.place.folder / "session.json"
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """What was saved last."""
+        """The last saved state."""
         try:
             return json.loads(self.path.read_text())
         except (FileNotFoundError, json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""The same session JSON file, replaced as one should: a new file, synced, renamed into place, and the folder synced."""
+"""A session JSON file that is replaced as one should: a new file, synced, renamed into place, and the folder synced."""
 
 from __future__ import annotations
 

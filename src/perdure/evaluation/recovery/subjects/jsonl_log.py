@@ -21,7 +21,7 @@ class JsonlLog(Remembering):
         return self.place.folder / "session.jsonl"
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """Fold the lines. What follows a torn line begins on a line of its own, see `keep`."""
+        """Fold the lines. The line after a torn one begins on a line of its own, see `keep`."""
         kept: dict[str, dict[str, Any]] = {}
         for line in self.path.read_bytes().split(b"\n") if self.path.exists() else ():
             try:

@@ -48,7 +48,7 @@ class LangGraph(Subject):
             self.go_on(entrypoint(checkpointer=saver)(evaluated), [self.place.task, self.place.seed])
 
     def go_on(self, graph: Any, given: Any) -> None:
-        """Begin; or answer what it asked; or go on with what was interrupted; or find that it is over."""
+        """Begin; or answer what it asked; or continue what was interrupted; or find that it is over."""
         from langgraph.types import Command  # type: ignore[import-not-found]
 
         state = graph.get_state(self.thread)

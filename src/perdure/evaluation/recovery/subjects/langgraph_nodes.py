@@ -19,18 +19,18 @@ Kept = dict[str, dict[str, Any]]
 
 
 def merged(kept: Kept, more: Kept) -> Kept:
-    """What was kept, and one more."""
+    """The kept entries, and one more."""
     return kept | {section: kept.get(section, {}) | values for section, values in more.items()}
 
 
 class State(TypedDict):
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     kept: Annotated[Kept, merged]
 
 
 class LangGraphNodes(LangGraph):
-    """The same file and thread."""
+    """LangGraph with a graph of nodes, on this file and thread."""
 
     about = "LangGraph on SQLite: a graph, one operation a step, durability sync"
 

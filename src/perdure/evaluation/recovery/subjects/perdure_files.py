@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite
 
-OWN = ".perdure"  # what is of this machine and this moment
+OWN = ".perdure"  # files of this machine and this moment
 
 
 class PerdureFiles(PerdureSqlite):

@@ -11,7 +11,7 @@ from perdure.evaluation.recovery.subjects.perdure_sqlite import PerdureSqlite
 
 
 class PerdurePostgres(PerdureSqlite):
-    """Runs are named by the folder, as on SQLite. What it writes is written by the server."""
+    """Runs are named by the folder, as on SQLite. Its writes are those of the server."""
 
     about = "Perdure on PostgreSQL"
     needs = "postgres"

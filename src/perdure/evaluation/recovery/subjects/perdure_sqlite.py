@@ -1,5 +1,5 @@
-"""Perdure on SQLite: the task is an agent; its steps, effects, notes and asks are the run's. What each kind of effect lets one
-know is declared, and nothing else. A task with a workspace has it watched, and leaves a checkpoint after everything it did.
+"""Perdure on SQLite: the task is an agent; its steps, effects, notes and asks are the run's. Each kind of effect declares what
+one can know about it, and nothing else. A task with a workspace has it watched, and leaves a checkpoint after everything it did.
 """
 # ruff: noqa: D102 - the verbs are described by the interface
 
@@ -60,7 +60,7 @@ class PerdureSqlite(Tended):
         self.result = result
 
     def _once(self, name: str, do: Callable[[], Any]) -> Any:
-        """What the last checkpoint has is not done again."""
+        """Work that the last checkpoint has is not done again."""
         if name not in self.kept:
             self.kept[name] = do()
             if self.workspace:

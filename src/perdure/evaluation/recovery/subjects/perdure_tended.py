@@ -1,5 +1,5 @@
-"""What is done to a Perdure store by others than its agent: people answer, settle and mend; a colleague changes a note; somebody
-keeps a backup and restores it.
+"""Acts on a Perdure store by others than its agent: people answer, settle and mend; a colleague changes a note; somebody keeps a
+backup and restores it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Tended(Subject):
 
     @property
     def key(self) -> str:
-        """What names the run and the session."""
+        """The name of the run and the session."""
         return self.place.folder.name
 
     def believe(self) -> Belief:
@@ -45,7 +45,7 @@ class Tended(Subject):
         return {each.name: each.value for each in page} | (self._notes(session, page.next) if page.next else {})
 
     def hand_in(self, store: perdure.Store) -> None:
-        """What people have said since."""
+        """Hand in the answers that people have given since."""
         for run in store.runs(session=self.key):
             for each in run.waits():
                 if each.kind == "ask" and each.detail in self.inbox:

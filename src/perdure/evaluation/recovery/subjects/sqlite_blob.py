@@ -16,7 +16,7 @@ class SqliteBlob(Remembering):
     about = "a SQLite row holding the session as one blob"
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """What was saved last."""
+        """The last saved state."""
         rows = list(self.open().execute("SELECT body FROM session"))
         return json.loads(rows[0][0]) if rows else {}
 

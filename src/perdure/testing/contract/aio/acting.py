@@ -275,7 +275,7 @@ class AsyncActingContract:
             session = await store.session("s")
             effect = await session.begin("open_pr", {"repo": "a"}, kind="keyed", key="pr")
             assert (effect.state, effect.settled, effect.tool, effect.key) == ("planned", False, "open_pr", "pr")
-            with pytest.raises(Conflict) as early:  # what was never sent cannot have happened (P2)
+            with pytest.raises(Conflict) as early:  # an effect that was never sent cannot have happened (P2)
                 await effect.commit({"number": 7})
             assert early.value.facts["state"] == "planned"
             await effect.dispatch()

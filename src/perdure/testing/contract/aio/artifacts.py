@@ -1,4 +1,4 @@
-"""What every store promises about artifacts."""
+"""The promises of every store about artifacts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = ["../../etc/passwd", "'; DROP TABLE artifacts; --", "<script>.txt", "å
 
 
 async def place_content(store: Any, address: str) -> bytes | None:
-    """What lies outside under an address, if anything."""
+    """The bytes in the place under an address, if any."""
     core, tenant = store._caller.core, store._caller.tenant
 
     def look() -> bytes | None:

@@ -156,7 +156,7 @@ class AsyncBatchContract:
     async def test_a_loop_goes_on_with_what_is_pending_whatever_key_its_turn_had(
         self, opener: AsyncOpener, how: str
     ) -> None:
-        """Who resumes has `pending` and no more: the calls say which turn it is."""
+        """A resuming caller has `pending` and no more: the calls say which turn it is."""
         shop = Shop()
         calls = [Call("a", "look", {"n": 5}), Call("b", "ship", {"n": -1}), Call("c", "pay", {"n": 3})]
         async with await opener() as store:
@@ -313,7 +313,7 @@ class AsyncBatchContract:
             try:
                 await run.respond(lambda: answered.append(1) or {"calls": calls}, tools=shop.tools)
             except Invalid as error:
-                await run.step(lambda: 1)  # it goes on, and a replay goes the same way
+                await run.step(lambda: 1)  # it continues, and a replay goes the same way
                 return [error.path, str(error)]
 
         async with await opener() as store:

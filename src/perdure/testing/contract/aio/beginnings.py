@@ -1,4 +1,4 @@
-"""The contract of beginnings: a run and its session begin together, and time goes on counting where a run goes on (P1, P13)."""
+"""The contract of beginnings: a run and its session begin together, and its time is counted where it continues (P1, P13)."""
 
 from __future__ import annotations
 

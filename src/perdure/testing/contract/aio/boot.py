@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from perdure.boot.items import blocks
+from perdure.boot.manifest import difference
 from perdure.errors import Invalid, NotFound, Refused, TooLarge
 from perdure.handles.aio.run import AsyncRun
-from perdure.model.records.checks import Age, Command, FileHash, GitRef, ValueIs
+from perdure.model.records.checks import Age, ClaimerAlive, Command, FileHash, GitRef, ModelOffered, UrlEtag, ValueIs
 from perdure.model.records.conversation import Call
 from perdure.model.records.memories import Validity
 from perdure.testing.contract.aio.runs import driven, program
@@ -18,7 +19,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class AsyncBootContract:
-    """What every store must do when a session is booted."""
+    """The duties of every store when a session is booted."""
 
     async def test_a_pack_holds_what_is_needed_to_continue(self, opener: AsyncOpener) -> None:
         async with await opener(actor="agent") as store:
@@ -151,7 +152,7 @@ class AsyncBootContract:
             opener.clock.advance(31 * 86_400)
             (checked,) = await store.checked()
             assert "Tests run with make" in (await session.boot(task="tests")).text
-            assert (checked.memory.seq, len(checked.outcomes)) == (kept.seq, 3)
+            assert (checked.name, len(checked.outcomes)) == (str(kept.seq), 3)
             assert (await store.verify()).ok
 
     async def test_a_check_that_cannot_be_looked_at_is_unknown(self, opener: AsyncOpener, tmp_path: Path) -> None:
@@ -185,6 +186,132 @@ class AsyncBootContract:
             with pytest.raises(NotFound):
                 await session.remember("x", checks=[FileHash(str(tmp_path / "nope"))])
             assert await session.memories() == []
+
+    async def test_values_decisions_and_tasks_rest_on_checks_too(self, opener: AsyncOpener, tmp_path: Path) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            made = tmp_path / "Makefile"
+            made.write_text("all:\n")
+            await session.set("tests", "12 passed", checks=[FileHash(str(made))])
+            decision = await session.decide("Use make", because="it is there", checks=[FileHash(str(made))])
+            await session.task("Mend the Makefile", key="mend", checks=[FileHash(str(made)), Age("30d")])
+            assert await self._found(store) == {("value", "holds"), ("decision", "holds"), ("task", "holds")}
+            made.write_text("none:\n")
+            assert await self._found(store) == {("value", "stale"), ("decision", "stale"), ("task", "stale")}
+            pack = await session.boot()
+            said = {each.kind: each.said.split()[0] for each in pack.manifest.shown}
+            assert said == {"task": "stale", "decision": "stale", "value": "stale"}
+            assert "Makefile has changed" in pack.text
+            # A new version of a value rests on nothing, a superseded decision and a finished task count no more.
+            await session.set("tests", "13 passed")
+            await decision.supersede("Use tox", because="make went")
+            await (await session.tasks())[0].done()
+            assert await self._found(store) == set()
+            assert (await store.verify()).ok
+
+    async def test_a_fork_rests_on_what_its_parent_does(self, opener: AsyncOpener, tmp_path: Path) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            made = tmp_path / "f"
+            made.write_text("x")
+            await session.set("tests", "12 passed", checks=[FileHash(str(made))])
+            await session.fork(at=(await session.info()).last_seq, name="t")
+            made.unlink()
+            found = {(each.scope, each.kind, each.standing.value) for each in await store.checked()}
+            assert found == {("s", "value", "stale"), ("t", "value", "stale")}
+            assert (await store.verify()).ok
+
+    async def test_models_pages_and_claimers_are_checked(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            task = await session.task("Write the test")
+            checks = [ModelOffered("old-1"), ClaimerAlive(task.id), UrlEtag("https://example.org/a", etag='"1"')]
+            for number, check in enumerate(checks):
+                await session.remember(f"memory {number}", checks=[check])
+
+            async def found(**looking: Any) -> list[str]:
+                return [each.standing.value for each in await store.checked(**looking)][::-1]
+
+            assert await found() == ["unknown", "unknown", "unknown"]
+            await task.claim()
+            assert await found(models=["old-1"]) == ["holds", "holds", "unknown"]
+            assert await found(models=["new-2"], urls=["https://example.com/"]) == ["stale", "holds", "unknown"]
+
+    async def test_a_task_whose_claim_is_over_is_listed_as_stale(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            await (await session.task("Write the test", checks=[ClaimerAlive()])).claim()
+            await (await session.task("Read it")).claim(ttl="1s")
+            assert await self._found(store) == {("task", "holds")}
+            opener.clock.advance(3600)
+            await session.say("user", "still here")  # its heartbeat lives on
+            assert ("task", "stale") in await self._found(store)
+
+    # -- manifests -------------------------------------------------------------------------------------------
+
+    async def test_a_boot_keeps_its_manifest_and_counts_what_it_showed(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s", labels=["project:acme"])
+            project = await store.scope("project:acme")
+            await project.remember("Never push to main", kind="rule")
+            await project.remember("Herons fish at dawn")
+            assert await session.boots() == []
+            first = await session.boot(task="herons")
+            position = (await session.info()).last_seq
+            second = await session.boot(task="herons")
+            assert (first.text, position) == (second.text, (await session.info()).last_seq)
+            assert await session.boots() == [second.manifest, first.manifest]
+            assert [memory.record.uses for memory in await project.memories()] == [2, 2]
+            assert difference(first.manifest, second.manifest) == []
+            await session.task("Feed them")
+            third = await session.boot(task="herons")
+            assert [(each.how, each.kind) for each in difference(first.manifest, third.manifest)] == [("came", "task")]
+            for _ in range(20):
+                await session.boot()
+            assert len(await session.boots()) == 20
+            assert (await store.verify()).ok
+
+    async def test_of_a_document_the_part_that_answers_is_shown(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            chapters = [f"Chapter {i}. " + f"Water and reeds of pond {i}. " * 80 for i in range(12)]
+            chapters[7] += "Herons are fed at dawn by the ranger."
+            await session.remember("\n".join(chapters), kind="document", source=["file:ponds.md"])
+            pack = await session.boot(budget=2000, task="who feeds the herons?")
+            (shown,) = [each for each in pack.manifest.shown if each.kind == "memory"]
+            assert "Herons are fed at dawn by the ranger." in pack.text
+            assert "part " in shown.said
+            (hit,) = await session.recall("herons")
+            assert hit.memory.text == "\n".join(chapters)
+
+    async def test_decisions_are_shown_by_depth(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            standing = await session.decide("Never vendor code", because="licences", tags=["standing"])
+            await standing.close("agreed")
+            old = await session.decide("Herons are fed at dawn", because="they fish then")
+            await old.close("worked")
+            for number in range(30):
+                await (await session.decide(f"Use approach {number}", because="x")).close("worked")
+            shown = {each.id for each in (await session.boot(budget=20_000)).manifest.shown}
+            assert (f"s/{standing.seq}" in shown, f"s/{old.seq}" in shown) == (True, False)
+            found = await session.boot(budget=20_000, task="when are herons fed?")
+            assert f"s/{old.seq}" in {each.id for each in found.manifest.shown}
+
+    async def test_the_last_summary_of_a_session_of_the_same_scope_is_shown(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            other = await store.session("before", labels=["project:acme"])
+            turn = await other.say("user", "Herons were fed")
+            await other.summarise(upto=turn.seq, text="The herons are fed.")
+            session = await store.session("now", labels=["project:acme"])
+            alone = await store.session("elsewhere", labels=["project:other"])
+            assert "The herons are fed." in (await session.boot()).text
+            assert "The herons are fed." not in (await alone.boot()).text
+            assert "The herons are fed." not in (await session.boot(profile="without-memory")).text
+
+    @staticmethod
+    async def _found(store: Any) -> set[tuple[str, str]]:
+        return {(each.kind, each.standing.value) for each in await store.checked()}
 
     @staticmethod
     async def _standing(session: Any) -> Validity:

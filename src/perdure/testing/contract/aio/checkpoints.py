@@ -1,4 +1,4 @@
-"""What every store promises about checkpoints: sharing, restoring, pruning."""
+"""The promises of every store about checkpoints: sharing, restoring, pruning."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class AsyncCheckpointsContract:
             assert await session.restore() == grown(5)
             assert (await session.prune_checkpoints(keep=1)).pruned == (first.seq,)
             await store.collect(dry_run=False)
-            assert await fork.restore(second.seq) == grown(4), "what a fork goes on from is spared"
+            assert await fork.restore(second.seq) == grown(4), "the checkpoint that a fork continues is spared"
 
     async def test_the_past_has_its_own_checkpoints_and_artifacts(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -13,7 +13,7 @@ from perdure.testing.races import AsyncRace
 
 
 class AsyncClaimsContract:
-    """What every store must do with claims."""
+    """The duties of every store with claims."""
 
     async def test_a_claim_keeps_others_off(self, opener: AsyncOpener) -> None:
         async with await opener(actor="alice") as a, await opener(actor="bob") if opener.shared else a as b:

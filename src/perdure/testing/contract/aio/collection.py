@@ -1,4 +1,4 @@
-"""What every store promises about collecting what nothing refers to, beside writers at any moment."""
+"""The promises of every store about collecting unreferenced blobs, beside writers at any moment."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class AsyncCollectionContract:
             pytest.skip("a second open of this store is another store")
         async with await opener(tenant="one") as one, await opener(tenant="two") as two:
             await make_garbage(one)
-            await (await two.session("a")).checkpoint(grown(5))  # what is garbage for one is live for two
+            await (await two.session("a")).checkpoint(grown(5))  # garbage of the one is live for two
             assert (await two.collect()).blobs == 0
             planned = await one.collect()
             assert (await one.collect(dry_run=False)).addresses == planned.addresses != ()

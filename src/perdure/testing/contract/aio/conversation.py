@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import Conflict, Invalid, TooLarge
+from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.model.records.conversation import Status
 from perdure.testing.openers import AsyncOpener
 
@@ -267,7 +267,7 @@ class AsyncSessionContract:
 
 
 class AsyncPresenceContract:
-    """Who attends a session, and how a crash shows."""
+    """Attendance of a session, and how a crash shows."""
 
     async def test_a_lapsed_heartbeat_reads_as_crashed(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -352,6 +352,65 @@ class AsyncPresenceContract:
                 await store.atomic(lambda tx: (tx.session("a").say("user", "x"), 1 // 0))
             opener.clock.advance("2m")
             assert await session.get_status() == "active"
+
+    async def test_a_turn_in_a_closed_session_opens_it_again(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("user", "one")
+            await session.close()
+            await session.archive()
+            await session.label("done")
+            assert (await session.info()).status == "completed"
+            await session.say("user", "two")
+            info = await session.info()
+            assert (info.status, info.ended_at, info.archived_at) == ("active", None, None)
+            kinds = [event.kind for event in await session.events()]
+            assert kinds[-2:] == ["session.reopened", "turn.said"]
+            await session.say("user", "three")
+            assert [event.kind for event in await session.events()][-1] == "turn.said"
+            assert (await store.verify()).ok
+
+    async def test_an_archived_session_is_left_out_unless_asked_for(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            await store.session("b")
+            with pytest.raises(Conflict, match="not over"):
+                await session.archive()
+            await session.close()
+            await session.archive()
+            await session.archive()
+            assert [each.name for each in await store.sessions()] == ["b"]
+            assert [each.name for each in await store.sessions(status="completed")] == []
+            found = await store.sessions(archived=True)
+            assert [(each.name, each.archived_at is None) for each in found] == [("b", True), ("a", False)]
+            await session.unarchive()
+            assert [each.name for each in await store.sessions()] == ["b", "a"]
+            assert (await store.verify()).ok
+
+    async def test_a_session_is_deleted_by_the_rules_of_retention_and_only_when_it_is_over(
+        self, opener: AsyncOpener
+    ) -> None:
+        async with await opener() as store:
+            session, other = await store.session("a"), await store.session("b")
+            for each in (session, other):
+                await each.say("user", "secret")
+                await each.set("v", 1)
+                await each.set("v", 2)
+                await each.emit("deploy.seen", {"n": 1})
+            with pytest.raises(Conflict, match="not over"):
+                await store.delete("a")
+            with pytest.raises(NotFound):
+                await store.delete("nobody")
+            await session.close()
+            told = await store.delete("a")
+            assert ([each.name for each in told.streams], told.turns, told.values, told.events) == (["a"], 1, 1, 1)
+            assert len(await session.turns()) == 1
+            report = await store.delete("a", dry_run=False)
+            assert report.streams == told.streams
+            assert (await session.turns(), await session.get("v")) == ([], 2)
+            assert [each.name for each in await store.sessions()] == ["b"]
+            assert len(await other.turns()) == 1
+            assert (await store.verify()).ok
 
     async def test_an_atomic_write_attends(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

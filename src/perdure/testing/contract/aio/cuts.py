@@ -1,4 +1,4 @@
-"""The contract of cuts: when a run takes a checkpoint, and what it goes on from then (P8, P13)."""
+"""The contract of cuts: when a run takes a checkpoint, and what it continues from then (P8, P13)."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class AsyncCutsContract:
 
         async def saving(run: AsyncRun) -> Any:
             if mood == "acts":
-                assert await run.step(str, 1) == "1"  # a step repeats nothing outside
+                assert await run.step(str, 1) == "1"  # a step repeats no external call
                 await doing(run)
             if run.restored is None:
                 await run.checkpoint({"did": 1})

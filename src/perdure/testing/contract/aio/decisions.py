@@ -15,7 +15,7 @@ from perdure.testing.races import AsyncRace
 
 
 class AsyncDecisionsContract:
-    """What every store must do with decisions."""
+    """The duties of every store with decisions."""
 
     async def test_a_decision_comes_back_as_it_was_made(self, opener: AsyncOpener) -> None:
         async with await opener(actor="architect") as store:

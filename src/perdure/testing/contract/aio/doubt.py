@@ -64,7 +64,7 @@ def probing(outside: Outside, answers: list[Any], **rule: Any) -> Any:
 
 
 class AsyncDoubtContract:
-    """What becomes of what is not known."""
+    """The fate of an effect whose outcome is not known."""
 
     # -- deadlines -------------------------------------------------------------------------------------------------
 
@@ -335,7 +335,8 @@ class AsyncDoubtContract:
                 if name in ("t1", "t5"):
                     why = EffectError("OSError", "reset")
                     await here._write(ledger.doubt, effect.record.seq, effect.record.attempt, why)
-            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]  # who sends the others lives
+            # The sender of the others lives.
+            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]
             opener.clock.advance("1h")  # no heartbeat comes any more
             await b.beat()
             ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]
@@ -349,6 +350,37 @@ class AsyncDoubtContract:
             assert [each.tool for each in await b.effects(errors=True, state="in_doubt")] == ["t5", "t1"]
             with pytest.raises(Invalid, match="in_doubt"):
                 await b.effects(in_doubt=True, state="failed")
+
+    async def test_what_went_wrong_is_listed_by_when_it_went_wrong(self, opener: AsyncOpener) -> None:
+        """An effect that was planned long ago and failed just now went wrong just now, and so did one that was sent just now."""
+        async with await opener() as store:
+            session = await store.session("s")
+            for name in ("t1", "t2", "t3"):
+                await session.begin(name, key=name)
+            opener.clock.advance("2h")
+            for name in ("t3", "t1", "t2"):
+                opener.clock.advance("1s")
+                sent = await (await session.begin(name, key=name)).dispatch()
+                await session._write(ledger.doubt, sent.record.seq, 1, EffectError("OSError", "reset"))
+            assert [each.tool for each in await store.effects(errors=True, since="1h")] == ["t2", "t1", "t3"]
+            assert await store.effects(errors=True, until="1h") == []
+            assert [each.tool for each in await store.effects(in_doubt=True, until="1h")] == ["t3", "t2", "t1"]
+            page = await store.effects(errors=True, limit=2)
+            rest = await store.effects(errors=True, limit=2, after=page.next)
+            assert ([each.tool for each in [*page, *rest]], rest.next) == (["t2", "t1", "t3"], None)
+
+    async def test_what_a_dead_one_was_sending_went_wrong_after_it_was_sent(self, opener: AsyncOpener) -> None:
+        if not opener.shared:
+            pytest.skip("a memory store dies with its process")
+        async with await opener() as a, await opener() as b:
+            gone = await a.session("gone")
+            assert (await gone.begin("late", key="late")).state == "planned"
+            opener.clock.advance("2h")
+            await (await gone.begin("late", key="late")).dispatch()
+            opener.clock.advance("30m")  # no heartbeat comes any more
+            await b.beat()
+            assert [each.tool for each in await b.effects(errors=True, since="1h")] == ["late"]
+            assert await b.effects(errors=True, until="1h") == []
 
     async def test_a_person_can_settle_what_a_dead_one_left(self, opener: AsyncOpener) -> None:
         if not opener.shared:
@@ -386,7 +418,7 @@ class AsyncDoubtContract:
 
 
 class AsyncGuardsContract:
-    """What must be allowed before it happens."""
+    """Effects that must be allowed before they happen."""
 
     async def test_verdicts_of_guards_are_recorded_also_when_they_pass(self, opener: AsyncOpener) -> None:
         outside = Outside()

@@ -1,4 +1,4 @@
-"""The contract of the effect ledger: every arrow and no other (P2, P3, P4). What acts through it is in `acting`."""
+"""The contract of the effect ledger: every arrow and no other (P2, P3, P4). The verbs that act through it are in `acting`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAYS = {  # arrows that lead to each state from nothing
     "undoing": ["plan", "dispatch", "commit", "undo"],
     "undone": ["plan", "dispatch", "commit", "undo", "undone"],
 }
-NOTED = {"commit", "fail", "absent"}  # what comes after settlement is recorded and changes nothing
+NOTED = {"commit", "fail", "absent"}  # a word after settlement is recorded and changes nothing
 QUIET = {  # arrows that lead nowhere new where they stand already, and write nothing
     ("withdraw", "withdrawn"),
     ("undo", "undoing"),

@@ -1,4 +1,4 @@
-"""The contract of going on: trying again, looking again, recovering what others left, handing over (P3, P4, P13)."""
+"""The contract of continuing: trying again, looking again, recovering what others left, handing over (P3, P4, P13)."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class AsyncRetryingContract:
                 with pytest.raises(Conflict, match="was handed over") as refused:
                     await say()
                 assert "never adopted" in refused.value.hint
-            assert await store.asks() == await store.asks(state=None) == []  # nobody is asked what he cannot answer
+            assert await store.asks() == await store.asks(state=None) == []  # nobody is asked without an answer to give
             for handle in await store.runs():
                 await handle.unpark()  # the control: here again, they hear of it
             assert [each.id for each in await store.asks()] == [ask.id]
@@ -381,7 +381,7 @@ class AsyncLookingAgainContract:
 
 
 class AsyncRecoveringContract:
-    """What others left is gone on with, whatever else is there."""
+    """Work that others left is resumed, whatever else is there."""
 
     async def test_what_belongs_to_others_hides_nothing(self, opener: AsyncOpener) -> None:
         async def unknown(_run: AsyncRun) -> None:
@@ -416,7 +416,7 @@ class AsyncRecoveringContract:
 
             def torn(reads: Any, stream: Any, after: int = 0) -> Any:
                 if stream.name == broken.id:
-                    raise Damaged("what is stored is no step", path=f"run {stream.name}")
+                    raise Damaged("the stored data is no step", path=f"run {stream.name}")
                 return read(reads, stream, after)
 
             monkeypatch.setattr(steps, "steps", torn)
@@ -424,7 +424,7 @@ class AsyncRecoveringContract:
             assert [(await each.refresh()).status for each in others] == ["completed"] * 3
             assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}
             assert ((await broken.refresh()).status, broken.record.reason) == ("parked", "damaged")
-            assert "what is stored is no step" in str(broken.record.error)
+            assert "the stored data is no step" in str(broken.record.error)
             assert (await store.recover([made])).runs == ()
             monkeypatch.undo()
             await broken.resume()

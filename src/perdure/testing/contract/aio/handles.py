@@ -10,7 +10,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class AsyncHandlesContract:
-    """What a person sees in a debugger or a log."""
+    """The look of handles in a debugger or a log."""
 
     async def test_a_handle_says_what_it_is(self, opener: AsyncOpener) -> None:
         async with await opener(actor="ann") as store:

@@ -14,7 +14,7 @@ from perdure.testing.races import AsyncRace
 
 
 class AsyncLocksContract:
-    """What every store must do with locks."""
+    """The duties of every store with locks."""
 
     async def test_a_lock_has_one_holder(self, opener: AsyncOpener) -> None:
         async with await opener(actor="alice") as a, await opener(actor="bob") if opener.shared else a as b:
@@ -118,7 +118,7 @@ class AsyncLocksContract:
             await effect.commit("known")
             with pytest.raises(Stale):
                 await session.act(lose, key="another")
-            assert calls == ["sent"]  # what a lost lock would begin is not sent
+            assert calls == ["sent"]  # an effect under a lost lock is not sent
             states = {e.tool: e.state.value for e in await session.effects()}
             assert states == {"by_hand": "committed", "lose": "committed"}
 

@@ -17,7 +17,7 @@ from perdure.testing.openers import AsyncOpener
 
 @tool(name="looked_at", kind="idempotent")
 async def looked_at(text: str) -> str:
-    """Something that is done outside."""
+    """An external call."""
     return f"sent {text}"
 
 
@@ -36,7 +36,7 @@ async def waiting(store: AsyncStore, text: str, key: str) -> str:
 
 
 class AsyncLookingContract:
-    """What people see of a run."""
+    """A run as people see it."""
 
     async def test_an_id_may_be_shortened_to_what_is_unique(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

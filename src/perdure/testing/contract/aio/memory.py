@@ -15,7 +15,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class AsyncMemoriesContract:
-    """What every store must do with memories."""
+    """The duties of every store with memories."""
 
     async def test_a_memory_comes_back_as_it_was_made(self, opener: AsyncOpener) -> None:
         async with await opener(actor="agent") as store:

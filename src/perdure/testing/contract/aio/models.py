@@ -31,7 +31,7 @@ async def llm(messages: list[Any], *, temperature: float = 0.0) -> dict[str, Any
 
 
 class AsyncModelsContract:
-    """What a step keeps."""
+    """The parts that a step keeps."""
 
     async def test_the_input_of_a_model_can_be_read_back(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:
@@ -130,7 +130,7 @@ class AsyncModelsContract:
             assert "look gave " in parked.message
             (run,) = await store.runs()
             assert (run.status, run.record.reason) == ("parked", "reread")
-            found.append("first")  # as it was: it goes on
+            found.append("first")  # as it was: it continues
             await run.resume()
             assert await driven(store, program(reading)) == "first"
 

@@ -15,14 +15,14 @@ from perdure.testing.openers import AsyncOpener
 
 
 class Unprintable(Exception):
-    """What cannot say what it is."""
+    """An error that cannot say what it is."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 class Grudging(Exception):
-    """What does not even say whether it may still send."""
+    """An error that does not even say whether it may still send."""
 
     @property
     def quiet(self) -> bool:
@@ -40,7 +40,7 @@ class Text(str):
         raise RuntimeError("no words")
 
 
-# What is raised, the state that follows, the code that is kept.
+# The error that is raised, the state that follows, the code that is kept.
 RAISED: dict[str, tuple[Exception, str, str | None]] = {
     "a number for a code": (Failed("no", code=404), "failed", "404"),  # type: ignore[arg-type]
     "a code past all bounds": (Failed("no", code="c" * 9_000), "failed", "c" * 200),

@@ -48,7 +48,7 @@ def payer(pay: Tool, *, batched: bool) -> Agent:
 
 
 class AsyncPermissionContract:
-    """What must be allowed first."""
+    """Effects that must be allowed first."""
 
     async def test_guards_of_a_store_are_asked_about_every_effect(self, opener: AsyncOpener) -> None:
         outside = Outside()
@@ -232,7 +232,7 @@ class AsyncPermissionContract:
             await doubts[7].settle(Absent(), by="bob")
             await store.recover(agents=[asking])
             assert await handle.result() == 6
-            with pytest.raises(Failed, match="ann did not approve"):  # now it is known, and her word stands
+            with pytest.raises(Failed, match="ann did not approve"):  # now it is known, and the word of ann stands
                 await session.act(pay, 7, key="k")
             assert [each.record.args["n"] for each in await store.effects(state="withdrawn")] == [7]
             assert outside.calls == []

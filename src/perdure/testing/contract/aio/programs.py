@@ -101,7 +101,7 @@ class AsyncProgramsContract:
             assert event.data["place"] == place
             assert (event.data["expected"].startswith(expected), event.data["found"].startswith(found)) == (True, True)
             await handle.unpark()
-            assert type(await driven(store, program(deployed.began))) is Waiting  # the old program goes on
+            assert type(await driven(store, program(deployed.began))) is Waiting  # the old program continues
             assert deployed.outside.count == before
             assert (await store.verify()).ok
 

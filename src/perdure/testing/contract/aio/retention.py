@@ -1,4 +1,4 @@
-"""What every store promises about letting old state go: what is kept reads as before, from everywhere, and the chain holds."""
+"""The promises of every store about letting old state go: the rest reads as before, from everywhere, and the chain holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def talked(store: AsyncStore, name: str = "a", rounds: int = 6) -> AsyncSe
 
 
 async def kept(session: AsyncSession) -> dict[str, Any]:
-    """What every read verb says, but for what a rule lets go."""
+    """The answers of every read verb, but for what a rule lets go."""
     return {
         "openai": await session.transcript(format="openai"),
         "anthropic": await session.transcript(format="anthropic"),
@@ -170,7 +170,7 @@ class AsyncRetentionContract:
                 await session.transcript(full=True)
 
     async def test_a_fork_made_there_since_waits_for_nothing_that_was_answered(self, opener: AsyncOpener) -> None:
-        """Whoever does what is pending would do it again; once the fork has said something of its own, it is decided by that."""
+        """A caller that does what is pending would do it again; once the fork has said something of its own, that decides."""
         async with await opener() as store:
             session = await store.session("a")
             await session.say("assistant", calls=[Call("lost", "noop", {})])
@@ -320,6 +320,78 @@ class AsyncRetentionContract:
             await waits.signal("go")
             assert await store.drive(steps, 1, key="waits", session="s") == 3 * len(BIG) + 3
             assert (await store.verify()).ok
+
+    async def test_old_versions_of_values_go_and_the_past_does_not_lie_about_them(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session, scope = await store.session("a"), await store.scope("team")
+            for number in range(5):
+                await session.set("v", number)
+                await scope.set("w", BIG + str(number))
+                opener.clock.advance("1d")
+            await session.set("once", "kept")
+            await session.unset("v", expect=5)
+            await session.set("v", "now")  # version 7
+            opener.clock.advance("1h")
+            seqs = [event.seq for event in await session.events(limit=100) if event.kind.startswith("value.")]
+            before = [replace(each, age=None) for each in await session.entries()]
+            rule = Retention(values=2, older_than="30m")
+            told = await store.retain(rule)
+            assert (told.values, told.events, told.turns) == (5 + 3, 0, 0)
+            report = await store.retain(rule, dry_run=False)
+            assert (report.streams, report.values) == (told.streams, told.values)
+            assert {each.name: each.values for each in report.streams}["a"] == tuple(seqs[:5])
+            assert [replace(each, age=None) for each in await session.entries()] == before
+            assert ((await session.get("v")), (await scope.get("w"))) == ("now", BIG + "4")
+            assert (await store.verify()).ok
+            for seq in (seqs[0], seqs[4]):
+                past = await session.at(seq)
+                with pytest.raises(NotFound, match="pruned"):
+                    await past.get("v")
+                with pytest.raises(NotFound, match="pruned"):
+                    await past.entries()
+                with pytest.raises(NotFound, match="pruned"):
+                    await session.fork(seq, name=f"fork-{seq}")
+            assert await (await session.at(seqs[0] - 1)).get("v") is None  # nothing had been set by then
+            assert await (await session.at(seqs[-1])).get("v") == "now"
+            assert await (await session.fork(name="fork")).get("v") == "now"
+            again = await store.retain(rule)
+            assert again.values == 0
+            await session.set("v", "later")
+            later = await session.entry("v")
+            assert later is not None
+            assert later.version == 8
+            assert (await store.verify()).ok
+
+    async def test_values_that_were_replaced_lately_stay_and_so_does_time_travel(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            for number in range(3):
+                await session.set("v", number)
+                opener.clock.advance("10d")
+            seq = (await session.events(limit=100))[-1].seq - 1
+            rule = Retention(values=1, older_than="15d")  # the first was replaced 20 days ago, the second 10
+            report = await store.retain(rule, dry_run=False)
+            assert report.values == 1
+            assert await (await session.at("12d")).get("v") == 1
+            assert await (await session.at(seq)).get("v") == 1
+
+    async def test_emitted_events_go_but_for_the_newest_and_those_that_a_fork_shares(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("a")
+            for number in range(4):
+                await session.emit("deploy.seen", {"n": number})
+            fork = await session.fork(name="b")
+            for number in range(4, 8):
+                await session.emit("deploy.seen", {"n": number})
+            rule = Retention(emitted=2)
+            told = await store.retain(rule)
+            report = await store.retain(rule, dry_run=False)
+            assert (report.streams, report.events) == (told.streams, 2)
+            assert [each.data["n"] for each in await fork.events(kind="deploy.seen")] == [0, 1, 2, 3]
+            left = await session.events(kind="deploy.seen")
+            assert [each.data for each in left if each.data is not None] == [{"n": n} for n in (0, 1, 2, 3, 6, 7)]
+            assert (await store.verify()).ok
+            assert (await store.retain(Retention(emitted=0, older_than="1h"))).events == 0
 
     async def test_a_rule_that_is_none_is_refused(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

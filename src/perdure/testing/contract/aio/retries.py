@@ -20,7 +20,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class Stopped(BaseException):
-    """What stops a process, as far as a tool can be seen to raise it."""
+    """An exception that stops a process, as far as a tool can be seen to raise it."""
 
 
 async def died_with(session: AsyncSession, found: Tool, key: str) -> None:
@@ -29,7 +29,7 @@ async def died_with(session: AsyncSession, found: Tool, key: str) -> None:
 
 
 class AsyncRetriesContract:
-    """What is tried again, and how often."""
+    """The attempts of an effect: which errors are tried again, and how often."""
 
     @pytest.mark.parametrize("error", [OSError("reset"), Unavailable("not now")])
     @pytest.mark.parametrize("retries", [1, 0])
@@ -70,7 +70,7 @@ class AsyncRetriesContract:
                 with pytest.raises(Stopped):
                     await session.act(fatal, key="k")
             for _ in range(2):
-                with pytest.raises(InDoubt, match="5 times whoever sent it died or was stopped") as doubt:
+                with pytest.raises(InDoubt, match="its sender died or was stopped 5 times") as doubt:
                     await session.act(fatal, key="k")
                 assert doubt.value.facts["action"] == "ask a person"
             assert outside.count == settling.MISHAPS_MAX == 5
@@ -105,7 +105,7 @@ class AsyncRetriesContract:
 
     @pytest.mark.parametrize("verb", ["step", "model", "respond", "a batch", "a session"])
     async def test_what_reads_is_tried_again_within_its_time(self, opener: AsyncOpener, verb: str) -> None:
-        """What a `read` tool declares holds wherever it is called. Only its last attempt is recorded."""
+        """The declaration of a `read` tool holds wherever it is called. Only its last attempt is recorded."""
         outside, end = Outside(), Event()
 
         def look() -> dict[str, Any]:

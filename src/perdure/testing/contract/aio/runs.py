@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.effects.commands import CheckLease, Command
 from perdure.effects.tool import tool
 from perdure.errors import (
     Conflict,
@@ -16,15 +17,16 @@ from perdure.errors import (
     KeyReused,
     NotFound,
     Refused,
-    Stale,
     TimedOut,
     Waiting,
 )
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.runs import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
+from perdure.handles.programs import run_for
 from perdure.planes import leasing, steps
 from perdure.runtime.agent import Agent, agent
+from perdure.runtime.shells import AsyncRunShell
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.goods import Price
 from perdure.testing.openers import AsyncOpener
@@ -306,8 +308,17 @@ class AsyncRunsContract:
             async def send() -> int:
                 return outside.seen(1)
 
+            class Losing(AsyncRunShell):
+                """The lease is lost right before the call."""
+
+                async def _do(self, command: Command) -> Any:
+                    if type(command) is CheckLease:
+                        opener.clock.advance("1h")
+                        assert await claimed(b, await b.run(self._stream.name)) is not None
+                    return await super()._do(command)
+
             async def work(run: AsyncRun) -> int:
-                run._driving.shell._check = partial(_lose, run, opener, b)
+                run._shell = Losing(run._shell.caller, run._driving, run_for(run._driving.agent))
                 return await run.act(send)
 
             async def later(run: AsyncRun) -> int:
@@ -408,10 +419,3 @@ class AsyncRunsContract:
 
 async def _drive_again(store: AsyncStore, made: Agent, handle: AsyncRunHandle) -> Any:
     return await store._driven(await handle.refresh(), {made.name: made})
-
-
-async def _lose(run: AsyncRun, opener: AsyncOpener, other: AsyncStore) -> None:
-    """The lease is lost right before the call."""
-    opener.clock.advance("1h")
-    assert await claimed(other, await other.run(run.id)) is not None
-    raise Stale("lost", path="run")

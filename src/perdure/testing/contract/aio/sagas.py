@@ -73,7 +73,7 @@ def waiting_in_a_saga(outside: Outside) -> Agent:
 
 
 class AsyncSagasContract:
-    """What was done is undone in reverse, durably."""
+    """Effects are undone in reverse, durably."""
 
     async def test_what_was_done_is_undone_in_reverse(self, opener: AsyncOpener) -> None:
         outside = Outside()
@@ -233,7 +233,7 @@ class AsyncSagasContract:
 
         made = program(trip)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting  # what was sent may still arrive
+            assert type(await driven(store, made)) is Waiting  # the call may still arrive
             assert outside.calls == ["created"]
             opener.clock.advance("60s")
             assert (await driven(store, made)).code == "OSError"
@@ -241,7 +241,7 @@ class AsyncSagasContract:
 
 
 class AsyncUndoingContract:
-    """What is undone, when, and what may follow."""
+    """Undoing: which effects, when, and what may follow."""
 
     # -- trying again ------------------------------------------------------------------------------------------------
 
@@ -473,7 +473,7 @@ class AsyncUndoingContract:
             (effect,) = await handle.effects()
             await quiet(store, effect.id)
             assert (await effect.refresh()).state == "failed"
-            assert type(await driven(store, made)) is Waiting  # what it sent may still arrive
+            assert type(await driven(store, made)) is Waiting  # its call may still arrive
             assert outside.calls == ["+"]
             opener.clock.advance("30s")
             assert (await driven(store, made)).code == "Overdue"

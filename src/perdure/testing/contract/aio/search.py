@@ -22,12 +22,12 @@ def restart(service: str) -> dict[str, str]:
 
 
 def texts(hits: list[AsyncHit]) -> list[str]:
-    """What was recalled, in order."""
+    """The recalled texts, in order."""
     return [hit.memory.text for hit in hits]
 
 
 class AsyncRecallContract:
-    """What every store must recall."""
+    """The memories that every store must recall."""
 
     async def test_what_was_remembered_is_recalled_at_once_and_says_why(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -175,7 +175,7 @@ class AsyncRecallContract:
 
 
 class AsyncSearchContract:
-    """What every store must find."""
+    """The texts that every store must find."""
 
     async def test_everything_that_was_said_decided_and_done_is_found(self, opener: AsyncOpener) -> None:
         async with await opener(actor="agent") as store:

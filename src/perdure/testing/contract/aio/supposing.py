@@ -1,4 +1,4 @@
-"""What every store promises about runs that suppose: another result at a place, and nothing is done outside unasked."""
+"""The promises of every store about runs that suppose: another result at a place, and no external call unasked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure.testing.openers import AsyncOpener
 
 
 class Outside:
-    """What was really done."""
+    """The acts that really happened."""
 
     def __init__(self) -> None:
         self.done: list[str] = []

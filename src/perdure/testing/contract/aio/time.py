@@ -50,13 +50,13 @@ async def lived_in(store: AsyncStore, name: str = "a") -> AsyncSession:
 
 
 async def claims(session: AsyncSession) -> list[Any]:
-    """Who holds what, and what may be begun: a fork leaves this behind, the past does not."""
+    """The holders and the tasks that may be begun: a fork leaves this behind, the past does not."""
     ready = [task.id for task in await session.ready()]
     return [(t.id, t.status, t.claimed_by, t.record.abandoned) for t in await session.tasks()] + ready
 
 
 async def facts(session: AsyncSession) -> dict[str, Any]:
-    """What the read verbs say, but for what a fork changes about itself."""
+    """The answers of the read verbs, but for what a fork changes about itself."""
     return {
         "turns": [replace(turn, ref=None) for turn in await session.turns(last=50)],
         "transcript": await session.transcript(format="openai"),

@@ -7,12 +7,33 @@ from typing import Any
 import pytest
 
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, ReadOnly, TooLarge
+from perdure.model.limits import VALUE_MAX_BYTES
 from perdure.model.records.conversation import Call, PendingKind, Speaker
 from perdure.testing.openers import AsyncOpener
 
 
 class AsyncTurnContract:
     """Saying, keys, calls and results, reading, what is pending."""
+
+    async def test_a_summary_loses_no_identifier(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            said = ["getUserName fails in src/auth.py", "since v1.2.3, see #42", "so it is"]
+            turns = [await session.say("user", text) for text in said]
+            cover = await session.summarise(turns[1].seq, "src/auth.py was looked at")
+            assert set(cover.keys) == {"getUserName", "v1.2.3", "#42"}
+            assert (await session.covers()) == [cover]
+            assert await session.lacking(cover) == []
+            assert "getUserName" in str(await session.transcript())
+            whole = await session.summarise(turns[2].seq, "all of it, as of v1.2.3")
+            assert set(whole.keys) == {"getUserName", "src/auth.py", "#42"}
+            bare = await session.summarise(turns[2].seq, "all of it", keys=[])
+            assert set(await session.lacking(bare)) == {"getUserName", "src/auth.py", "v1.2.3", "#42"}
+            assert [turn.content for turn in await session.turns(last=3)] == said
+            with pytest.raises(Invalid) as raised:
+                await session.summarise(turns[2].seq, "x", keys="abc")
+            assert raised.value.path == "keys"
+            assert (await store.verify()).ok
 
     async def test_a_turn_comes_back_as_it_was_said(self, opener: AsyncOpener) -> None:
         contents: list[Any] = [
@@ -80,6 +101,26 @@ class AsyncTurnContract:
                     await session.result("c1", value, error=error)
             assert (await session.turns())[-1] == turn
             assert (await session.turns())[0].calls == (Call("c1", "grep", {}), Call("c2", "ls", [1]))
+
+    async def test_a_result_that_no_store_takes_is_kept_as_text(self, opener: AsyncOpener) -> None:
+        """The call was made: its result must not be lost because it holds a NUL."""
+        async with await opener() as store:
+            session = await store.session("a")
+            await session.say("assistant", calls=[Call("c1", "t"), Call("c2", "t"), Call("c3", "t")])
+            turn = await session.result("c1", "a\0b")
+            assert turn.content == {"unstorable": "str", "text": "a\\x00b"}
+            assert await session.result("c1", "a\0b") == turn
+            with pytest.raises(KeyReused):
+                await session.result("c1", "a\0c")
+            said = await session.result("c2", {"out": "x\ud800", "code": 1, "parts": [1, float("nan")]})
+            assert said.content == {
+                "out": {"unstorable": "str", "text": "x\\ud800"}, "code": 1, "parts": [1, {"unstorable": "float", "text": "nan"}],
+            }  # fmt: skip
+            assert [each.content for each in await session.turns(last=2)] == [turn.content, said.content]
+            with pytest.raises(TooLarge):
+                await session.result("c3", "x" * (VALUE_MAX_BYTES + 1))
+            with pytest.raises(Invalid, match="NUL"):
+                await session.result("c\0", "x")
 
     @pytest.mark.parametrize(
         ("args", "options", "error", "path"),

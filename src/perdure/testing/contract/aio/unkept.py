@@ -21,7 +21,7 @@ async def odd_step() -> Any:
 
 
 def told(said: list[str]) -> list[str]:
-    """What a program makes of an error."""
+    """A program's account of an error."""
     return said
 
 
@@ -88,7 +88,7 @@ class AsyncUnkeptContract:
             assert outside.count == 1
 
     async def test_who_catches_it_reads_the_same_at_every_replay(self, opener: AsyncOpener) -> None:
-        """What it says may go into what is done next, as a model is told what went wrong."""
+        """Its message may go into what is done next, as a model is told what went wrong."""
 
         async def large() -> str:
             return "x" * (VALUE_MAX_BYTES + 1)

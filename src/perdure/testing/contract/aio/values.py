@@ -27,7 +27,7 @@ HOSTILE = [
 
 
 class AsyncValuesContract:
-    """What every store must do with values."""
+    """The duties of every store with values."""
 
     async def test_a_value_comes_back_with_its_version(self, opener: AsyncOpener) -> None:
         async with await opener(actor="alice") as store:

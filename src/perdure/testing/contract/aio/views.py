@@ -27,7 +27,7 @@ def ask(store: AsyncStore, text: str) -> list[tuple[Any, ...]]:
 
 
 def rows(store: AsyncStore, session: AsyncSession, view: str, *columns: str) -> list[tuple[Any, ...]]:
-    """What a view says of a session, all as text, in the order of the first column."""
+    """The rows of a view about a session, all as text, in the order of the first column."""
     listed = ", ".join(f"CAST({column} AS TEXT)" for column in columns)
     where = f"WHERE tenant = 'default' AND session = '{session.name}'"
     return ask(store, f"SELECT {listed} FROM {view} v {where} ORDER BY v.{columns[0]}")

@@ -12,7 +12,6 @@ from perdure.effects.tool import Refuse, tool
 from perdure.errors import Changed, Conflict, Failed, Invalid, NotFound, TimedOut, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Happened
-from perdure.model.records.runs import WaitKind
 from perdure.runtime.agent import agent
 from perdure.testing.contract.aio.effects import Outside
 from perdure.testing.contract.aio.runs import driven, program
@@ -266,7 +265,7 @@ class AsyncWaitsContract:
                 assert refused.code == expected
                 (handle,) = await store.runs()
                 await handle.retry()
-            assert type(await driven(store, made)) is Waiting  # what was approved was tried; it must be approved anew
+            assert type(await driven(store, made)) is Waiting  # the approved attempt was made; it must be approved anew
             await store.answer((await store.asks())[0].id, "approve")
             assert await store.drive(made, key="k") == 5
             assert outside.count == 2
@@ -343,24 +342,19 @@ class AsyncBranchesContract:
     async def test_an_answer_that_comes_while_another_branch_works_is_not_lost(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        asked = asyncio.Event()
         async with await opener() as store:
 
             async def answered() -> None:
-                await asked.wait()
-                await store.answer((await store.asks())[0].id, "yes")
+                while not (open_ones := await store.asks()):  # noqa: ASYNC110 - it is another branch that asks
+                    await asyncio.sleep(0.001)
+                await store.answer(open_ones[0].id, "yes")
 
             async def both(run: AsyncRun) -> Any:
                 async def work() -> None:
                     await run.step(answered)
                     await run.step(str, 1)  # a write after the answer
 
-                async def ask() -> str:
-                    opened = await run._opened(WaitKind.ASK, "", {"question": "?"}, "mark", None)
-                    asked.set()
-                    return await run._met(opened)
-
-                return (await asyncio.gather(ask(), work()))[0]
+                return (await asyncio.gather(run.ask("?"), work()))[0]
 
             assert await store.drive(program(both), key="k") == "yes"
 

@@ -64,7 +64,7 @@ async def move(task: AsyncTask, verb: str) -> AsyncTask:
 
 
 class AsyncWorkContract:
-    """What every store must do with tasks."""
+    """The duties of every store with tasks."""
 
     async def test_a_task_comes_back_as_it_was_written(self, opener: AsyncOpener) -> None:
         async with await opener(actor="alice") as store:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.effects.commands import Late, Overdue
-from perdure.handles.callers import Check
 from perdure.model.limits import CHECK_SECONDS
+from perdure.runtime.callers import Check
 from perdure.runtime.places import enter, leave, standing_in
 from perdure.stores.living import Living
 
@@ -62,7 +62,7 @@ class Flight:
             return not self._over
 
     def outcome(self) -> Any:
-        """What the call returned, or raised."""
+        """The call's result, or its exception."""
         if self.error is not None:
             raise self.error
         return self.result

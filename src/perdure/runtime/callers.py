@@ -12,13 +12,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.effects.keeping import Keeping, keep_trying
-from perdure.errors import ReadOnly, Unavailable
-from perdure.handles import fences
-from perdure.handles.heartbeat import Heartbeat
+from perdure.errors import ReadOnly
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
 from perdure.planes import locks, presence
+from perdure.runtime import fences
+from perdure.runtime.heartbeat import Heartbeat
 from perdure.stores.core import Core, Reader
 from perdure.stores.lane import Job
 from perdure.stores.tx import Tx
@@ -45,7 +44,7 @@ class Caller:
         self.heartbeat = heartbeat or Heartbeat(core, actor)
 
     def acting_as(self, actor: str) -> Caller:
-        """The same for another actor."""
+        """This caller, for another actor."""
         return Caller(self.core, actor, self.tenant, self.heartbeat)
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
@@ -53,7 +52,7 @@ class Caller:
         return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, as a call."""
+        """Run a write verb, as a call."""
         return self.run(verb, args, kwargs, "")
 
     def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
@@ -81,10 +80,6 @@ class Caller:
     def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work."""
         return task(*args)
-
-    def keep_trying(self, write: Callable[[], T], where: str, check: Check) -> T:
-        """Record what this process alone knows; see `effects.keeping`."""
-        return keep_trying(self.core, write, where, lambda seconds: self.pause(seconds, check))
 
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
@@ -131,7 +126,7 @@ class AsyncCaller:
         self.heartbeat = heartbeat or Heartbeat(core, actor)
 
     def acting_as(self, actor: str) -> AsyncCaller:
-        """The same for another actor."""
+        """This caller, for another actor."""
         return AsyncCaller(self.core, actor, self.tenant, self.heartbeat)
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:
@@ -139,7 +134,7 @@ class AsyncCaller:
         return self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     async def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, as a call."""
+        """Run a write verb, as a call."""
         return await self.run(verb, args, kwargs, "")
 
     async def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
@@ -165,25 +160,6 @@ class AsyncCaller:
     async def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
-
-    async def keep_trying(self, write: Callable[[], Awaitable[T]], where: str, check: Check) -> T:
-        """Record what this process alone knows; see `effects.keeping`, whose loop this is in async form."""
-        keeping: Keeping | None = None
-        recorded = False
-        try:
-            while True:
-                try:
-                    result = await write()
-                except Unavailable as error:
-                    keeping = keeping or Keeping(self.core, where)
-                    seconds = keeping.pause_after(error)
-                else:
-                    recorded = True
-                    return result
-                await self.pause(seconds, check)
-        finally:
-            if keeping is not None:
-                keeping.end(recorded=recorded)
 
     async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""

@@ -12,9 +12,9 @@ from typing import Any
 from perdure.effects.commands import Overdue
 from perdure.effects.isolated import Child, Killed
 from perdure.effects.tool import Tool
-from perdure.handles.callers import Check
-from perdure.handles.invoking import AsyncInvoker
 from perdure.model.instants import SECOND_US
+from perdure.runtime.callers import Check
+from perdure.runtime.invoking import AsyncInvoker
 from perdure.stores.living import Living
 
 
@@ -53,7 +53,7 @@ class Isolator:
     def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], check: Check) -> Any:
         """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
 
-        What `check` raises meanwhile kills it, too.
+        An exception of `check` meanwhile kills it, too.
         """
         with _sending(self._living) as lock:
             return _result(Child(tool, args, handed, lock), _seconds(tool), check)

@@ -34,6 +34,7 @@ class Heartbeat:
     def __init__(self, core: Core, actor: str) -> None:
         self.core = core
         self.attended: MutableMapping[int, Stream] = {}
+        self.spoken: set[int] = set()  # sessions in which a turn was said here since they were closed
         self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
         self._actor = actor
         self._claims: set[Hashable] = set()
@@ -51,6 +52,7 @@ class Heartbeat:
     def step_out(self, stream: Stream) -> None:
         """A session is not attended any more."""
         self.attended.pop(stream.id, None)
+        self.spoken.discard(stream.id)
 
     def hold(self, claim: Hashable) -> None:
         """Something was leased to this store, with `presence.touch_holder` in the same commit."""

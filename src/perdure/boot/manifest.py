@@ -1,0 +1,86 @@
+"""The manifest of a pack: what was shown, by handle, how it stood, what it took, and what was left out. And how two differ.
+
+A manifest holds no stored text, so that it can be kept beside the store's log without a second copy of anything. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One item of a pack: what it is, how much room it took, and whether it was shortened. at: its place in the text.
+
+    said: what its heading says of it, such as whether it still holds. changed: when it was last changed, in microseconds.
+    """
+
+    section: str
+    kind: str
+    id: str
+    tokens: int
+    chars: int
+    at: int
+    shortened: bool = False
+    said: str = ""
+    changed: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The contents of a pack, what was left out, and of what state it was made."""
+
+    session: str
+    uid: str
+    seq: int
+    made_at: str
+    commit: str
+    budget: int
+    max_chars: int | None
+    tokens: int
+    chars: int
+    profile: str
+    shown: tuple[Shown, ...]
+    left_out: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """One difference between two packs: something came, went, or changed. now: what is said of it now; then: what was."""
+
+    how: str
+    section: str
+    kind: str
+    id: str
+    now: str = ""
+    then: str = ""
+
+
+def encode_manifest(manifest: Manifest) -> str:
+    """A manifest as it is kept."""
+    return msgspec.json.encode(manifest).decode()
+
+
+def read_manifest(kept: str) -> Manifest:
+    """A manifest that was kept."""
+    return msgspec.json.decode(kept, type=Manifest)
+
+
+def difference(then: Manifest, now: Manifest) -> list[Changed]:
+    """The changes from one pack of a session to a later one, in the order of the later one; items that went come last."""
+    return list(_difference(then, now))
+
+
+def _difference(then: Manifest, now: Manifest) -> Iterator[Changed]:
+    before = {(each.kind, each.id): each for each in then.shown}
+    after = {(each.kind, each.id): each for each in now.shown}
+    for key, each in after.items():
+        old = before.get(key)
+        if old is None:
+            yield Changed("came", each.section, each.kind, each.id, each.said)
+        elif (old.said, old.changed, old.section) != (each.said, each.changed, each.section):
+            yield Changed("changed", each.section, each.kind, each.id, each.said, old.said)
+    left = {name for ids in now.left_out.values() for name in ids}
+    for key, each in before.items():
+        if key not in after:
+            yield Changed("left out" if each.id in left else "went", each.section, each.kind, each.id, "", each.said)

@@ -1,0 +1,299 @@
+"""What the branches of one driven run share: four small objects with one duty each, and the engine that acts outside.
+
+`Hold` is the lease and whether the program may go on. `Activity` is what its branches are at. `Replay` (in `course`) is the
+journal and where it stands. `Sagas` is what may have to be undone. The verbs of a run (`placing`, `waiting`, `outward`,
+`undoing`, `cutting`) and its driving (`driver`) are generators over them, and yield commands (`effects.commands`). Keeps P7, P13.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from perdure.effects.acting import Acting
+from perdure.effects.commands import Await, Pause, Steps
+from perdure.effects.consulting import Known, known_of
+from perdure.effects.tool import Tool
+from perdure.errors import Error
+from perdure.model.instants import instant_us
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import CALLED_OFF, RunRecord
+from perdure.planes import steps
+from perdure.planes.leasing import Lease
+from perdure.runtime import course
+from perdure.runtime.agent import Agent
+from perdure.runtime.course import Replay
+from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.pausing import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
+from perdure.runtime.places import AFTERWARDS, Branch, Left, Span
+from perdure.stores.core import Core
+from perdure.stores.slots import Slots
+
+LOOK_SECONDS = 0.002
+QUIET_LOOKS = 3
+FUNCTIONS_MAX = 256
+TURN = "turn"
+
+
+class Activity:
+    """What the branches of a run are at: it rests only when none of them does anything."""
+
+    __slots__ = ("awaited", "begun", "busy", "interrupted", "pruning", "takers", "turns")
+
+    def __init__(self) -> None:
+        self.busy = self.begun = 0  # operations under way, and so many were begun
+        self.takers = 0  # waits for which a signal has come, and that have not taken it yet
+        self.turns = Slots()  # one wait after the other
+        self.pruning = 0  # while it is, branches are being stopped here, and not by the program
+        self.interrupted = False  # whether something was stopped in the middle in this drive
+        self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
+
+    def begin(self) -> None:
+        """An operation begins; whoever begins it counts `busy` down."""
+        self.busy += 1
+        self.begun += 1
+
+
+class Hold:
+    """A driver's hold on a run: its lease, what was not said under it yet, and whether the program may go on."""
+
+    __slots__ = (
+        "_now", "_timeout_us", "activity", "ahead_us", "ending", "lease", "overdue", "refusals", "shielded", "stopped", "unsaid",
+    )  # fmt: skip
+
+    def __init__(self, lease: Lease, record: RunRecord, activity: Activity, now: Callable[[], int]) -> None:
+        self.lease = lease
+        self.activity = activity
+        self.stopped: BaseException | None = None  # why the program can do nothing more in this drive
+        self.ending: Ending | None = None  # what the program was told: it is cancelled, or its time is over
+        self.refusals = 0  # so often
+        self.shielded = 0  # while it is, cancelling waits
+        self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
+        self.overdue = False  # whether its time was over before this drive began
+        self.unsaid: list[dict[str, Any]] = []  # steps that failed: recorded with what the program does next
+        self._timeout_us = None if record.timeout_at is None else instant_us(record.timeout_at, 0)
+        self._now = now
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the run is."""
+        return self._timeout_us is not None and self._now() - self.ahead_us >= self._timeout_us
+
+    def check_going(self) -> None:
+        """Raise what must end the program now: it is suspended, cancelled, or its time is over."""
+        if self.stopped is not None:
+            self.refusals += 1
+            if not isinstance(self.stopped, Exception):
+                raise self.stopped
+            raise Ending(f"run {self.lease.stream.name} has stopped", type(self.stopped).__name__) from self.stopped
+        self.check_staying()
+        if self.shielded:
+            return
+        if self.lease.cancelling:
+            self.ending = Ending(f"run {self.lease.stream.name} was cancelled", CALLED_OFF)
+        elif self.is_over:
+            self.ending = Ending(f"run {self.lease.stream.name} took too long", TIMED_OUT)
+        if self.ending is not None:
+            self.refusals += 1
+            raise self.ending
+
+    def check_staying(self) -> None:
+        """Raise Leaving when the process is about to end: the run goes on elsewhere, whatever it was at."""
+        if self.lease.leaving:
+            raise Leaving
+
+    def stop(self, why: BaseException) -> BaseException:
+        """The program can do nothing more in this drive, whatever it makes of it. Gives what stopped it first."""
+        self.stopped = self.stopped or why
+        return self.stopped
+
+    def troubled(self, trouble: Error) -> Error:
+        """The store is away, or the lease is lost: the program may catch what is raised for it, and yet can do nothing more."""
+        self.stop(trouble)
+        return trouble
+
+    def forget_unsaid(self) -> None:
+        """The run ends by what failed: it is not recorded, so that it is tried again with the run."""
+        self.unsaid.clear()
+
+    # -- what a shell does around each write under the lease -----------------------------------------------------------------
+
+    def begin_write(
+        self, verb: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], list[dict[str, Any]]]:
+        """The verb and its arguments as they are run: after the steps that failed before it, which are given too.
+
+        A run does not rest while a branch of it is writing: it may be what the others wait for.
+        """
+        self.activity.begin()
+        said = self.unsaid
+        if said:
+            self.unsaid = []
+            return steps.noting, (said, verb, *args), said
+        return verb, args, said
+
+    def wrote(self, seq: int) -> None:
+        """It is committed. seq: the head after it; 0 if the lease was given up."""
+        self.activity.busy -= 1
+        self.lease.seq = max(self.lease.seq, seq) if seq else 0
+
+    def not_written(self, said: list[dict[str, Any]], error: BaseException) -> None:
+        """It is not, as far as is known: what was to be said with it is said with the next."""
+        self.activity.busy -= 1
+        if said:
+            self.unsaid = said + self.unsaid
+        if isinstance(error, TROUBLES):
+            self.troubled(error)
+
+
+class Sagas:
+    """What may have to be undone, and with what."""
+
+    __slots__ = ("left", "open", "reached", "tools", "undone")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.left: list[Left] = []  # sagas that did not come to their end, and are undone before the run does
+        self.reached: set[int] = set()  # effects by number
+        self.undone: dict[int, BaseException | None] = {}  # effects by number, with what they were undone for
+        self.tools: dict[str, Tool] = {}
+
+    def restart(self) -> None:
+        """The journal begins anew: what came before is not undone any more."""
+        self.left.clear()
+        self.reached.clear()
+        self.undone.clear()
+
+    def done_in(self, effects: list[EffectRecord], spans: list[Span], begun: set[int]) -> list[EffectRecord]:
+        """What is to be undone, in its order: see `course.done_in`."""
+        return course.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
+
+    def undone_for(self, error: BaseException) -> int | None:
+        """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
+
+        A cancelled run, and one that took too long, ends by that, whatever its program made of it.
+        """
+        ends = {*map(id, origins(error))}
+        return next((seq for seq, why in self.undone.items() if id(why) in ends or is_end(why)), None)
+
+
+class Driving:
+    """One lease on one run, and all that its branches share."""
+
+    __slots__ = (
+        "_functions", "acting", "activity", "afterwards", "agent", "core", "heartbeat", "hold", "record", "replay", "sagas",
+        "stream", "trunk",
+    )  # fmt: skip
+
+    def __init__(
+        self, core: Core, heartbeat: Heartbeat, actor: str, tenant: int, agent: Agent, lease: Lease, record: RunRecord
+    ) -> None:
+        self.core = core
+        self.heartbeat = heartbeat
+        self.agent = agent
+        self.record = record
+        self.stream = lease.stream
+        self.trunk = Branch(hired=lease.hired)
+        self.afterwards = Branch(AFTERWARDS, self.trunk)
+        self.activity = Activity()
+        self.hold = Hold(lease, record, self.activity, core.clocks.now)
+        self.replay = Replay(record, self.trunk, core.clocks.now())
+        self.sagas = Sagas()
+        going = self.hold.check_going
+        self.acting = Acting(core, lease.stream, actor, tenant, in_run=True, token=lease.token, going=going)
+        self._functions: dict[Any, Known] = {}
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What logs say with whatever they say of it."""
+        return {"run": self.stream.name, "agent": self.agent.name}
+
+    def known(self, fn: Callable[..., Any]) -> Known:
+        """What is known of a function that a step calls; looked up once."""
+        found = self._functions.get(fn)
+        if found is None:
+            if len(self._functions) > FUNCTIONS_MAX:  # functions that are made anew for each step
+                self._functions.clear()
+            found = self._functions[fn] = known_of(fn)
+        return found
+
+    def begin_cut(self, number: int, seq: int) -> None:
+        """The journal begins anew: places are counted from the start."""
+        self.replay.begin_cut(number, seq, self.core.clocks.now())
+        self.sagas.restart()
+        self.activity.interrupted = False
+
+    def check_unread(self, what: str) -> None:
+        """A program acts before it has read `run.restored`. Parked if there is a checkpoint: it may repeat what came before."""
+        self.replay.read_late = self.replay.read_late or what
+        if self.record.cuts and not self.hold.shielded:
+            raise self.hold.stop(course.acts_unread(self.stream.name, what))
+
+    def check_returned(self) -> None:
+        """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
+        told = self.hold.stopped or self.hold.ending  # whatever it made of it
+        if told is not None:
+            raise told
+        self.replay.check_used_up()
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether something else of the run goes on beside its trunk."""
+        return self.activity.busy > 0 or any(not task.done() for task in self.trunk.tasks)
+
+    def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
+        """A verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and goes on, it is
+        recorded with what comes next: at a replay it must not come to its end either.
+        """
+        self.activity.interrupted = True
+        hold = self.hold
+        by_program = hold.stopped is None and not (hold.lease.leaving or hold.shielded or self.activity.pruning)
+        if by_program and is_cancellation(error):
+            hold.unsaid.append(steps.document(place, steps.INTERRUPTED, mark, [what, name], None, {}))
+
+    # -- its branches, which are tasks of one event loop ---------------------------------------------------------------------
+
+    def idle(self) -> Steps[None]:
+        """Until no branch of the run does anything any more: what waits must not stop what still works."""
+        activity = self.activity
+        return self._still(lambda begun: activity.busy == activity.takers == 0 and activity.begun == begun)
+
+    def in_turn(self, replaying: Callable[[], bool], then: Steps[Any] | None = None) -> Steps[Any]:
+        """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing.
+
+        One branch after the other. then: what is done in its turn.
+        """
+        activity = self.activity
+        activity.takers += 1
+        turn = activity.turns.take(TURN, 1)
+        try:
+            try:
+                yield Await(turn)
+                yield from self._still(
+                    lambda begun: not replaying() or (activity.busy == 0 and activity.begun == begun)
+                )
+                return (yield from then) if then is not None else None
+            finally:
+                activity.turns.leave(TURN, turn)
+        finally:
+            activity.takers -= 1
+
+    def _still(self, is_still: Callable[[int], bool]) -> Steps[None]:
+        """Until several looks in a row found it still, each given what had been begun at the one before; or it is stopped."""
+        quiet = 0
+        while quiet < QUIET_LOOKS and self.hold.stopped is None:
+            before = self.activity.begun
+            yield Pause(LOOK_SECONDS, watched=False)
+            quiet = quiet + 1 if is_still(before) else 0
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether a task was cancelled. Programs without tasks do not pay for asyncio."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+def stops_process(error: BaseException) -> bool:
+    """Whether this is what stops a process, or a run that is given back: it never comes from an agent."""
+    return found_in(error, (KeyboardInterrupt, GeneratorExit, Leaving)) is not None

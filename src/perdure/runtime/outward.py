@@ -1,0 +1,249 @@
+"""What a program does outside: effects at their places, and a model's batch of them. Keeps P2-P4.
+
+Generators over the `Driving` of a run, as in `placing`; `effects.acting` carries each effect to its end. See docs/decisions/0006
+and 0007. Callers: `Run`, and `undoing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from perdure.effects import ledger, permitting
+from perdure.effects.acting import FORGOTTEN, STRAYED
+from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
+from perdure.effects.commands import Read, Steps, Write, write
+from perdure.effects.consulting import Known
+from perdure.effects.deciding import ask_approval, is_approved
+from perdure.effects.ledger import Intent, error_of
+from perdure.effects.sending import Then
+from perdure.effects.settling import Action
+from perdure.effects.tool import Refuse, Tool, digest_of
+from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
+from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
+from perdure.planes import known, steps
+from perdure.planes.spans import Duration
+from perdure.runtime import course
+from perdure.runtime.driving import Driving
+from perdure.runtime.places import Branch
+from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
+from perdure.runtime.waiting import suspend, until_over
+
+DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
+Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
+UNASKED: Approval = (None, None)
+
+
+def act(
+    driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
+    undoes: EffectRecord | None = None,
+) -> Steps[Any]:  # fmt: skip
+    """Do something outside, once, whatever crashes; gives what it gave."""
+    if driving.hold.refusals:
+        yield from hold_up(driving)
+    if tool.kind is ToolKind.READ:
+        raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
+    intent, found = _intend(driving, branch, tool, args)
+    if found is None:
+        driving.hold.check_going()
+    meant: EffectRecord | Intent
+    if undoes is not None:
+        meant = found or (yield from _begin_undo(driving, undoes, intent))
+    elif found is not None and found.state is not EffectState.PLANNED:
+        meant = found
+    else:
+        question = " ".join(filter(None, (_asked_first(driving), approve[0]))) or None
+        intent, asked = driving.acting.guarded(tool, intent, question)
+        if found is not None and not _is_new(driving, found):
+            meant = yield from _asked_before(driving, branch, found, asked, approve[1])
+        else:
+            meant = yield from _permitted(driving, branch, found, intent, asked, approve[1])
+    return course.given((yield from conclude(driving, branch, tool, meant)))
+
+
+def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
+    """An effect at the place where the program is, and what is recorded there."""
+    mark = digest_of(tool.name, args)
+    place, found = take(driving, branch, "effect", tool.name, mark, args)
+    driving.sagas.tools[tool.name] = tool
+    return Intent(tool.name, tool.kind, _key(driving, place, tool.name, mark), mark, args, tool.rule, place), found
+
+
+def _key(driving: Driving, place: str, name: str, mark: str) -> str:
+    """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
+    return hashlib.sha256(f"{driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
+
+
+def _begin_undo(driving: Driving, undoes: EffectRecord, intent: Intent) -> Steps[EffectRecord]:
+    check_real(driving, f"undo {undoes.tool}")
+    return (yield from driving.acting.move("undo", ledger.begin_undo, undoes.seq, intent, driving.core.epoch))
+
+
+def _asked_first(driving: Driving) -> str | None:
+    """What a person is asked before anything is done outside: in a run that only supposes, whether it shall be done."""
+    what_if = driving.record.what_if
+    if what_if is None or what_if.acts:
+        return None
+    return f"This run only supposes another result in run {what_if.run}: shall it really do this?"
+
+
+def _is_new(driving: Driving, found: EffectRecord | None) -> bool:
+    """Whether nothing has been sent yet, as far as is known."""
+    return found is None or (found.state is EffectState.PLANNED and found.epoch == driving.core.epoch)
+
+
+def _asked_before(
+    driving: Driving, branch: Branch, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
+) -> Steps[EffectRecord]:
+    """What was planned before a restore may have been sent since. But if a person is to be asked, that answer comes first: what
+    its rule would send again, nobody may have approved of.
+    """
+    return (yield from _approved(driving, branch, planned, asked, within)) if isinstance(asked, str) else planned
+
+
+def _permitted(
+    driving: Driving, branch: Branch, found: EffectRecord | None, intent: Intent, asked: Refuse | str | None,
+    within: Duration | None,
+) -> Steps[EffectRecord | Intent]:  # fmt: skip
+    """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+    if asked is None:
+        return (yield from _unforgotten(driving, found or intent))
+    planned = found or (yield from driving.acting.plan(intent))
+    if isinstance(asked, Refuse):
+        return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
+    approved = yield from _approved(driving, branch, planned, asked, within)
+    return (yield from _unforgotten(driving, approved))
+
+
+def _approved(
+    driving: Driving, branch: Branch, record: EffectRecord, question: str, within: Duration | None
+) -> Steps[EffectRecord]:
+    """The effect if a person approved of it, withdrawn or in doubt if not; the run waits while nobody has said."""
+    asked = yield write(ask_approval, record, question, within)
+    approval = yield from until_over(driving, branch, asked)
+    if is_approved(approval, record):
+        return record
+    return (yield from driving.acting.move("withdraw", permitting.refuse, record, approval, driving.core.epoch))
+
+
+def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[EffectRecord | Intent]:
+    """What may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
+    forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
+    """
+    known_seq = driving.hold.lease.known_seq
+    if known_seq is None or not _may_be_forgotten(driving, meant):
+        return meant
+    if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
+        return meant
+    strayed = yield Read(known.has_strayed, (driving.stream, known_seq))
+    if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
+        return meant
+    acting = driving.acting
+    record = (yield from acting.plan(meant)) if isinstance(meant, Intent) else meant
+    why = STRAYED if strayed else FORGOTTEN
+    return (yield from acting.move("doubt", ledger.doubt, record.seq, record.attempt, why, quiet=True))
+
+
+def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
+    """Whether it may have been sent by what a restore forgot, and twice is not as good as once. A person who has said since that
+    it did not happen is not asked again.
+    """
+    asked_about = isinstance(meant, EffectRecord) and meant.settled_by is not None
+    return driving.hold.lease.known_seq is not None and meant.kind is not ToolKind.IDEMPOTENT and not asked_about
+
+
+def conclude(
+    driving: Driving, branch: Branch, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False,
+    then: Then = nothing_next,
+) -> Steps[EffectRecord]:  # fmt: skip
+    """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
+    hold, place = driving.hold, found.place or ""
+    if driving.replay.journal.interrupted and not hold.shielded:
+        yield from stay_interrupted(driving, place, "effect", found.tool, found.digest)
+    driving.activity.begin()
+    try:
+        record = found
+        if isinstance(record, Intent):
+            assert tool is not None
+            record, mine = (yield from driving.acting.dispatch_new(tool, record)), True
+        record = yield from driving.acting.conclude(tool, record, mine=mine, then=then)
+    except InDoubt as error:
+        doubt = error
+    except Unavailable as trouble:  # of the store: what tools raise is judged before
+        raise hold.troubled(trouble) from None
+    except Exception:
+        raise
+    except BaseException as error:
+        driving.note_interrupted(error, place, "effect", found.tool, found.digest)
+        branch.interrupted = place
+        raise
+    else:
+        driving.sagas.reached.add(record.seq)
+        driving.replay.effects += 1
+        return record
+    finally:
+        driving.activity.busy -= 1
+    yield from suspend(driving, LANDING if doubt.facts["action"] == Action.WAIT else DOUBT, doubt.facts.get("until"))
+    raise doubt
+
+
+# -- a model's batch -----------------------------------------------------------------------------------------------------------
+
+
+def respond(
+    driving: Driving, branch: Branch, model: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    tools: Iterable[Callable[..., Any]], pins: Mapping[str, Any],
+) -> Steps[Reply]:  # fmt: skip
+    """Call a model, and carry out the calls that its answer makes, in order and each once."""
+    acting = driving.acting
+    batch: list[Meant] = []
+    # Before the model is paid for: what is wrong with them would cost its answer.
+    tools = tools_by_name(tools).values()
+
+    def keep(done: tuple[Any, ...], value: Any) -> Steps[None]:
+        batch.extend(_mean(driving, branch, value, tools))
+        if any(meant.intent is not None for meant in batch):
+            yield from acting.begin_all(batch, keep_and_plan, done)
+        else:
+            yield Write(steps.done, done)
+
+    value = yield from step(driving, branch, model, fn, args, kwargs, {"model": pins}, keep)
+    batch = batch or _mean(driving, branch, value, tools)
+    for at, meant in enumerate(batch):
+        if meant.answer is None and meant.reads:
+            try:
+                reading = step(driving, branch, driving.known(meant.sends), meant.sends.named, (), dict(meant.args), {})
+                meant.gave((yield from reading))
+            except (Failed, Invalid) as error:
+                meant.failed(error_of(error))
+        elif meant.answer is None:
+            then = lambda at=at: next_free(batch, at + 1) if acting.may_begin else None  # noqa: E731
+            yield from _carry_out(driving, branch, meant, then)
+    return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
+
+
+def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+    """What a model's calls mean here: each effect at its place, as it stands or as it is meant, and what the guards say."""
+    batch = mean(calls_in(value), tools)
+    for meant in batch:
+        if meant.answer is None and not meant.reads:
+            intent, meant.record = _intend(driving, branch, meant.sends, meant.args)
+            meant.wary = _may_be_forgotten(driving, intent)
+            if meant.record is None or meant.record.state is EffectState.PLANNED:
+                intent, asked = driving.acting.guarded_call(meant.sends, intent)
+                meant.asked = asked or _asked_first(driving)
+                meant.intent = intent if _is_new(driving, meant.record) else None
+    return batch
+
+
+def _carry_out(driving: Driving, branch: Branch, meant: Meant, then: Then) -> Steps[None]:
+    found: EffectRecord | Intent | None = meant.record
+    if meant.intent is not None and not meant.mine:
+        driving.hold.check_going()
+        found = yield from _permitted(driving, branch, meant.record, meant.intent, meant.asked, None)
+    assert found is not None
+    if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
+        found = yield from _asked_before(driving, branch, found, meant.asked)
+    meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
+    meant.settle(course.given)

@@ -1,0 +1,199 @@
+"""Where a program is in its run, what is recorded there, and its steps: what everything that an agent does is built on (P13).
+
+Each verb of a run is a generator over its `Driving`, on the branch that the program is in. It first looks into the journal at its
+place: what is recorded there is given, and the first thing that is not is done and recorded. See docs/decisions/0007 and 0031.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from perdure.effects.commands import Came, Pause, Read, Stay, Steps, Write
+from perdure.effects.consulting import Known, consult, within
+from perdure.effects.ledger import error_of
+from perdure.effects.tool import digest_of_parts
+from perdure.errors import Changed, Error, Invalid, Parked
+from perdure.model.records.effects import EffectError, text_of
+from perdure.model.records.runs import StepRecord
+from perdure.planes import checkpoints, inputs, steps
+from perdure.planes.spans import Duration
+from perdure.runtime import course, resting
+from perdure.runtime.driving import Driving
+from perdure.runtime.places import Branch
+from perdure.runtime.usage import usage_of
+
+log = logging.getLogger("perdure.run")
+
+REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
+HELD_SECONDS = 1.0  # what each further verb of such a program takes
+Keep = Callable[[tuple[Any, ...], Any], Steps[None]]
+
+
+def hold_up(driving: Driving) -> Steps[None]:
+    """Nothing, for a program that ends when it is told to. The run of one that catches this too and tries again, more than
+    a thousand times, comes to its rest without it; from then on it gets no further than a verb a second.
+    """
+    hold = driving.hold
+    if hold.refusals <= REFUSALS_MAX:
+        return
+    if not hold.lease.forsaken:
+        hold.lease.forsaken = True
+        stopped = hold.stop(course.does_not_end(driving.stream.name, str(hold.ending)))
+        log.warning("its program does not end though it was told to, %d times", hold.refusals, extra=driving.about)
+        with suppress(Error):
+            yield from resting.ended_by(driving, stopped)
+        driving.heartbeat.release(driving.stream.uid)
+    yield Pause(HELD_SECONDS, watched=False)
+
+
+def arrive(
+    driving: Driving, branch: Branch, what: str, name: str, mark: str, given: Any = None
+) -> Steps[tuple[str, Any]]:
+    """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
+    if driving.hold.refusals:
+        yield from hold_up(driving)
+    place, found = take(driving, branch, what, name, mark, given)
+    if driving.replay.journal.interrupted:
+        yield from stay_interrupted(driving, place, what, name, mark)
+    if found is None:
+        driving.hold.check_going()
+    return place, found
+
+
+def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, given: Any) -> tuple[str, Any]:
+    """`arrive`, for a program that is known to go on."""
+    replay = driving.replay
+    if replay.unread and what != "step":
+        driving.check_unread(f"{what} {name}".rstrip())
+    if branch.interrupted and not driving.hold.shielded:
+        driving.hold.check_going()
+        raise course.gone_on(branch.interrupted)
+    place = branch.next_place(replay.cut)
+    try:
+        return place, replay.journal.take(place, what, name, mark, given)
+    except Changed as changed:
+        driving.hold.stop(changed)  # whatever the program makes of it, nothing more is done
+        raise
+
+
+def stay_interrupted(driving: Driving, place: str, what: str, name: str, mark: str) -> Steps[None]:
+    """Nothing, unless the program cancelled this verb in an earlier drive: then it waits until that happens again."""
+    if not driving.agent.is_async:
+        return
+    try:
+        if not driving.replay.journal.was_interrupted(place, what, name, mark):
+            return
+    except Changed as changed:
+        driving.hold.stop(changed)
+        raise
+    log.info("waits until its program stops %s again", name, extra=driving.about | {"place": place})
+    yield Stay()
+
+
+def check_real(driving: Driving, what: str) -> None:
+    """Parked, whatever the program makes of it, in a run that only supposes: this cannot be asked about one by one."""
+    what_if = driving.record.what_if
+    if what_if is not None and not what_if.acts:
+        raise driving.hold.stop(
+            Parked(
+                f"it only supposes another result in run {what_if.run}, and would {what}", path=f"run {driving.stream.name}",
+                hint="fork it anew and let that one act (--allow-effects), or leave it", reason="what-if",
+            )
+        )  # fmt: skip
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------------------
+
+
+def known_of(driving: Driving, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
+    """What is known of the function of a step, with a deadline and retries of its caller's."""
+    known = driving.known(fn)
+    return known if timeout is None and retries is None else within(known, fn, timeout, retries)
+
+
+def step(
+    driving: Driving, branch: Branch, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    notes: dict[str, Any], keep: Keep | None = None,
+) -> Steps[Any]:  # fmt: skip
+    """Call a function that changes nothing outside, and keep what it gives. notes: for a model, whose input is kept too.
+
+    keep: records it with more than the step.
+    """
+    mark = digest_of_parts(args=list(args), kwargs=kwargs)
+    place, found = yield from arrive(driving, branch, "step", known.name, mark, (*args, kwargs) if kwargs else args)
+    driving.replay.steps += 1
+    if found is not None:
+        return (
+            (yield from _read_again(driving, known, fn, args, kwargs, found))
+            if found.gave is not None
+            else course.replayed(found)
+        )
+    frozen = inputs.freeze(args, kwargs) if notes else None
+    value: Any = None
+    driving.activity.begin()
+    try:
+        came = yield from consult(known, fn, args, kwargs, driving.hold.check_going)
+        value = _given(driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes))
+        noted = notes | {"usage": usage_of(value)} if notes else notes
+        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
+        given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
+        if keep is None:
+            yield Write(steps.done, (doc, given), keep=True)
+        else:
+            yield from keep((doc, given), value)
+        return value
+    except Invalid as error:
+        noted = course.unkept_notes(error, value, brief=known.brief)
+        said = EffectError(course.UNSTORABLE, text_of(error))
+        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted),), keep=True)
+        raise course.unkept(noted[course.UNKEPT], place) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        driving.note_interrupted(error, place, "step", known.name, mark)
+        raise
+    finally:
+        driving.activity.busy -= 1
+
+
+def _given(driving: Driving, came: Came, noted: Callable[[EffectError], dict[str, Any]]) -> Any:
+    """What the function of a step gave; Failed with what it raised. noted: what is recorded of that.
+
+    It is recorded only if the program goes on, so that a run that ends by it can try it again.
+    """
+    if came.error is None:
+        return came.result
+    if not isinstance(came.error, Exception):
+        raise came.error
+    said = error_of(came.error)
+    doc = noted(said)
+    driving.hold.unsaid.append(doc)
+    raise course.failed_step(doc["place"], doc["name"], said) from came.error
+
+
+def _read_again(
+    driving: Driving, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], found: StepRecord
+) -> Steps[Any]:  # fmt: skip
+    """Call a function of whose value only the digest is kept. Parked, whatever the program makes of it, if it differs."""
+    driving.activity.begin()
+    try:
+        came = yield from consult(known, fn, args, kwargs, driving.hold.check_staying)
+    finally:
+        driving.activity.busy -= 1
+    error = came.error
+    if error is None:
+        try:
+            return course.read_again(found, came.result)
+        except Exception as differs:  # noqa: BLE001 - whatever is wrong with it, it cannot be repeated
+            error = differs
+    if not isinstance(error, Exception):
+        raise error
+    if isinstance(error, Parked):
+        driving.hold.stop(error)
+        raise error
+    parked = course.reads_otherwise(found, f"an error: {error_of(error)}")
+    driving.hold.stop(parked)
+    raise parked from error

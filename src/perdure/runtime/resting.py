@@ -1,0 +1,118 @@
+"""How a drive comes to its rest when its program did not return: the run ends, waits, is parked, or is given back.
+
+Generators over the `Driving` of a run, as in `placing`. Callers: `driver`, and `placing` for a program that does not end.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from perdure.effects.commands import IsStopped, Steps, write
+from perdure.effects.ending import end_run
+from perdure.effects.ledger import error_of
+from perdure.errors import Cancelled, Changed, Error, Parked, Stale
+from perdure.model.display import whence
+from perdure.model.instants import instant_us
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import RunStatus
+from perdure.planes import runs
+from perdure.runtime import course
+from perdure.runtime.course import Drive
+from perdure.runtime.driving import Driving, is_cancellation, stops_process
+from perdure.runtime.pausing import TROUBLES, Suspended, blamed_in, found_in, is_end
+
+log = logging.getLogger("perdure.run")
+
+
+def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:
+    """Whether the run is over because its program raised this: it does not wait, is not parked, and goes on nowhere else."""
+    if driving.hold.stopped is not None or found_in(error, (Suspended, Parked)) is not None:
+        return False
+    return isinstance(error, Exception) or (yield from _raised(driving, error))
+
+
+def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
+    """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere.
+
+    A worker's process is not the agent's to end; one that drives it in place may be.
+    """
+    if stops_process(error):
+        return False
+    if is_end(error):
+        return True
+    lease = driving.hold.lease
+    if driving.agent.is_async and is_cancellation(error):
+        return not (lease.leaving or (yield IsStopped()))
+    return lease.hired
+
+
+def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
+    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
+    hold = driving.hold
+    if isinstance(hold.stopped, TROUBLES):  # the agent has not come to its end
+        yield from _give_back(driving, hold.stopped)
+    stopped = hold.stopped or error
+    paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
+    if paused is not None:
+        return (yield from _rest(driving, paused))
+    hold.forget_unsaid()
+    parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
+    if parked is not None:
+        return (yield from _park(driving, parked))
+    if isinstance(error, Exception) or (yield from _raised(driving, error)):
+        return (yield from _fail(driving, error))
+    yield write(runs.release)  # the process is being stopped: another one goes on
+    raise error
+
+
+def _fail(driving: Driving, error: BaseException) -> Steps[Drive]:
+    """The run ends by an error: of its own, or because it was cancelled."""
+    cancelled = driving.hold.lease.cancelling or isinstance(error, Cancelled)
+    status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
+    blamed = driving.sagas.undone_for(error) or blamed_in(error, driving.stream.name)
+    end = driving.hold.ending  # whatever its program made of that
+    why = error_of(error) if end is None else EffectError(end.code, str(end))
+    yield write(end_run, driving.core.epoch, status, None, why, blamed)
+    if cancelled:
+        return Drive(status, why.code)
+    trace = whence(error, log, driving.stream.name)
+    log.warning("its program raised", extra=driving.about | {"why": why.code, "trace": trace})
+    return Drive(status, why.code, cause=error)
+
+
+def _give_back(driving: Driving, trouble: BaseException) -> Steps[NoReturn]:
+    """The store was away, or the lease is lost: the run goes on from what is recorded, here or elsewhere. Raises the trouble."""
+    if not isinstance(trouble, Stale):
+        driving.hold.forget_unsaid()
+        with suppress(Error):  # it is still away: whoever has the run knows, and takes it up again
+            yield write(runs.release)
+    raise trouble
+
+
+def _park(driving: Driving, error: Parked) -> Steps[Drive]:
+    facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
+    changed = isinstance(error, Changed)
+    said = facts.pop("reason", runs.UNDO_FAILED)
+    reason = course.CHANGED if changed else said
+    facts.pop("step", None)
+    blamed = blamed_in(error, driving.stream.name)
+    if blamed is not None:
+        facts |= runs.blame(blamed)
+    about = facts | {"hint": error.hint}
+    yield write(runs.park, reason, error.message, about, driving.hold.lease.before if changed else None)
+    return Drive(RunStatus.PARKED, reason)
+
+
+def _rest(driving: Driving, paused: Suspended) -> Steps[Drive]:
+    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock.
+
+    One that waits though its time was over already (for doubt, or for what was sent to arrive) is not woken for that again.
+    """
+    hold = driving.hold
+    timeout_at = None if hold.overdue else driving.record.timeout_at
+    limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
+    awaited = driving.activity.awaited
+    yield write(course.go_to_rest, hold.lease, paused.reason, paused.wake_us, limit_us, awaited)
+    return Drive(RunStatus.WAITING, paused.reason)

@@ -1,0 +1,152 @@
+"""Undoing: what a saga did is undone, newest first, and what was interrupted is settled before its run ends. Keeps P4.
+
+Generators over the `Driving` of a run, as in `placing`. Each undo is an effect of its own. Callers: `Run`, `cutting`, `driver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from perdure.effects import ledger
+from perdure.effects.commands import Read, Steps, StopBranches
+from perdure.effects.tool import DECLARED, Tool
+from perdure.errors import Failed, Parked
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.runtime import course
+from perdure.runtime.driving import Driving
+from perdure.runtime.outward import LANDING, act, conclude
+from perdure.runtime.pausing import is_end
+from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span
+from perdure.runtime.waiting import suspend
+
+UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
+
+
+def stop_branches(driving: Driving, since: Mark = Mark()) -> Steps[None]:  # noqa: B008 - a tuple
+    """Stop the branches that left since a mark: what they were doing is in the ledger."""
+    driving.activity.pruning += 1
+    try:
+        yield StopBranches(driving.trunk.tasks_since(since))
+    finally:
+        driving.activity.pruning -= 1
+
+
+def leave_saga(driving: Driving, branch: Branch, mark: Mark, error: BaseException | None) -> Steps[None]:
+    """A saga of a branch is left: what it did is undone, unless it came to its end."""
+    driving.sagas.open -= 1
+    if error is None or driving.hold.stopped is not None:  # the run has not come to its end here
+        return
+    if isinstance(error, Exception) or is_end(error):
+        yield from undo_since(driving, branch, mark, error)
+    else:  # by a sister's failure, or because all stops: that is known when the run ends
+        driving.sagas.left.append(Left(branch, mark, branch.mark(driving.replay.cut)))
+
+
+def undo_since(driving: Driving, branch: Branch, mark: Mark, why: BaseException | None) -> Steps[list[str]]:
+    """Undo what a branch did since a mark, and those that left it, newest first. Gives what was undone. why: what for."""
+    span = Span(mark, branch.mark(driving.replay.cut))
+    driving.hold.shielded += 1
+    try:
+        yield from stop_branches(driving, mark)
+        return (yield from _undo_in(driving, branch, [span], why))
+    finally:
+        driving.hold.shielded -= 1
+
+
+def undo_left(driving: Driving, why: BaseException | None = None) -> Steps[None]:
+    """Undo the sagas that were left behind when their branches were stopped; the run itself is about to end, or to be cut.
+
+    In a branch of its own, so that places do not depend on how far each had come; what an earlier drive began to undo
+    there is undone to its end.
+    """
+    spans = [each.span(driving.replay.cut) for each in driving.sagas.left]
+    begun = driving.replay.journal.undoes_in(AFTERWARDS)
+    if not spans and not begun:
+        return
+    driving.hold.shielded += 1
+    try:
+        yield from _undo_in(driving, driving.afterwards, spans, why, begun)
+    finally:
+        driving.hold.shielded -= 1
+    driving.sagas.left.clear()
+
+
+def settle_open(driving: Driving, *, completes: bool) -> Steps[None]:
+    """Settle what was interrupted and sent, by its tool's rule: the run is about to end, and nobody would look at it again.
+
+    The run waits if only a person, or a later time, can settle it. What was only planned is withdrawn if the run completes.
+    """
+    if not (driving.activity.interrupted or driving.replay.journal.unsettled):
+        return
+    driving.hold.shielded += 1
+    try:
+        for record in (yield from _effects(driving, open_only=True)):
+            if record.state in UNDER_WAY:
+                yield from conclude(driving, driving.trunk, _tool_of(driving, record), record)
+            elif completes and record.state is EffectState.PLANNED and record.epoch == driving.core.epoch:
+                yield from driving.acting.withdraw(record, "the run ended before it was sent", "the run")
+    finally:
+        driving.hold.shielded -= 1
+
+
+def _effects(driving: Driving, *, open_only: bool = False) -> Steps[list[EffectRecord]]:
+    """What the run did outside since its last cut."""
+    asked = {"after": driving.replay.cut_seq, "open_only": open_only}
+    return (yield Read(ledger.all_effects, (driving.stream,), asked))
+
+
+def _tool_of(driving: Driving, record: EffectRecord) -> Tool | None:
+    """The tool of an effect, which may not have been reached in this drive."""
+    return driving.sagas.tools.get(record.tool) or DECLARED.get(record.tool)
+
+
+def _undo_in(
+    driving: Driving, branch: Branch, spans: list[Span], why: BaseException | None, begun: Iterable[int] = ()
+) -> Steps[list[str]]:
+    undone: list[str] = []
+    yield from _settle_left(driving, branch, spans)
+    effects = yield from _effects(driving)
+    for record in driving.sagas.done_in(effects, spans, {*begun}):
+        if record.rule.undo and course.may_have_happened(record):
+            yield from _undo(driving, branch, record)
+            driving.sagas.undone[record.seq] = why
+            undone.append(record.id)
+    return undone
+
+
+def _settle_left(driving: Driving, branch: Branch, spans: list[Span]) -> Steps[None]:
+    """What was interrupted in spans is settled before anything is undone: what was sent may have happened."""
+    for record in (yield from _effects(driving, open_only=True)):
+        place = record.place if record.undoes is None else None
+        mine = place is not None and any(span.holds(place) for span in spans)
+        if mine and record.state in UNDER_WAY:
+            tool = _tool_of(driving, record)
+            if tool is not None:
+                yield from conclude(driving, branch, tool, record)
+            elif record.rule.undo:
+                raise _parked(driving, record, "its tool is not known here", "import it, then `perdure resume`")
+
+
+def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]:
+    """Undo one effect. What arrives after its undo would stay for ever: the run waits while it may still be under way."""
+    tool = _tool_of(driving, record)
+    if tool is None or tool.undo is None:
+        why = f"its undo, {record.rule.undo}, is not known here"
+        raise _parked(driving, record, why, "import it, then `perdure resume`")
+    if record.state not in (EffectState.UNDOING, EffectState.UNDONE):
+        under_way = yield from driving.acting.landed(record)
+        if under_way is not None:
+            yield from suspend(driving, LANDING, under_way.until_us)
+    try:
+        yield from act(driving, branch, tool.undo, course.undo_args(tool.undo, record), undoes=record)
+    except Failed as error:
+        hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
+        hint += "cancel` the run, twice if it is parked once more: that ends it as it is"
+        raise _parked(driving, record, error.message, hint, **error.facts) from error
+
+
+def _parked(driving: Driving, record: EffectRecord, why: str, hint: str, **facts: Any) -> Parked:
+    parked = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
+    driving.hold.stopped = parked
+    return parked

@@ -23,6 +23,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Unknown
+from perdure.stores.clocks import Clocks
 from perdure.stores.flights import Flights
 from perdure.stores.slots import Slots
 from perdure.stores.tx import LOG
@@ -67,6 +68,7 @@ class Books:
     """The durable ledger of one stream, as a transaction and as a reader: the real verbs run on it."""
 
     actor, tenant = "worker", 1
+    clocks = Clocks(lambda: 0, lambda: 0)
 
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}

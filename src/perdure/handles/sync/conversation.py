@@ -60,8 +60,9 @@ class Conversation(StreamHandle):
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
         erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
-        kept with the turn, as its `shown`. A closed session is open again from the first turn on, in the same commit: nothing that was
-        said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is wrong.
+        kept with the turn, as its `shown`. A closed session is open again from the first turn on, in the same commit: nothing
+        that was said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is
+        wrong.
         """
         return self._speak(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
 

@@ -26,9 +26,9 @@ NAME_MAX_CHARS = 200
 
 # Sentences that have to do with nothing in particular: how near a query is to them is how near it is to what does not answer it.
 UNRELATED = (
-    "The ferry leaves the island at noon.", "She bought three kilos of plums at the market.",
+    "The ferry leaves the island at noon.", "They bought three kilos of plums at the market.",
     "A violin needs new strings every few months.", "The committee met twice in October.",
-    "Snow fell on the mountains overnight.", "He keeps bees behind the old railway station.",
+    "Snow fell on the mountains overnight.", "They keep bees behind the old railway station.",
     "The museum is closed for repairs.", "My grandmother knitted this scarf.",
     "Wheat prices rose after the dry summer.", "The goalkeeper saved the last penalty.",
     "They painted the kitchen pale yellow.", "A comet will be visible before dawn.",
@@ -80,7 +80,7 @@ class Embedder:
         except (TypeError, ValueError) as error:
             raise Invalid(f"{self.name} gave no vectors: {error}"[:300], path="embed") from error
         except Exception as error:
-            hint = "what is searched by words is found all the same"
+            hint = "a search by words works all the same"
             raise Unavailable(f"{self.name} failed: {error!r}"[:300], path="embed", hint=hint) from error
         if len(found) != len(texts):
             raise Invalid(f"{self.name} gave {len(found)} vectors for {len(texts)} texts", path="embed")
@@ -114,7 +114,7 @@ class Embedder:
 
 
 def embedder_of(embed: Any) -> Embedder | None:
-    """What a store embeds with: by what was passed to `open`. None: the extra's, where it is installed. False: nothing."""
+    """The embedding of a store, by the argument of `open`. None: the extra's, where it is installed. False: nothing."""
     if embed is False:
         return None
     if embed is None:

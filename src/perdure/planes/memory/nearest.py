@@ -4,8 +4,8 @@
               hundred nearest by differing bits are ranked by their bytes, read from the table
     pgvector  `stores.pgvector`: exact inside small scopes, its index else
 
-Both give candidates; `search` ranks them by the same cosine, so that every store gives one answer (P9). What went from the table
-is not given, whatever memory still has. Callers: `search`. Keeps P8, P11, P12.
+Both give candidates; `search` ranks them by the same cosine, so that every store gives one answer (P9). A vector that went from
+the table is not given, whatever memory still has. Callers: `search`. Keeps P8, P11, P12.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Bits:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         held = (self._streams, self._seqs, self._parts, self._shelves, self._actors, self._ats)
         return sum(each.itemsize * len(each) for each in held) + len(self._bits) + 84 * len(self._ints)
 
@@ -133,7 +133,7 @@ class Bits:
         return rows.tolist()
 
     def _lists(self, within: Within) -> list[tuple[Any, str, list[int]]]:
-        """What must be among what: an array, its type, and the values that fit."""
+        """The conditions: an array, its type, and the values that fit."""
         shelves = [self._codes[f"shelf {each}"] for each in within.shelves if f"shelf {each}" in self._codes]
         found: list[tuple[Any, str, list[int]]] = [(self._shelves, "uint16", shelves)]
         if within.streams is not None:

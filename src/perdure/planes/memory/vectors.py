@@ -41,7 +41,7 @@ Tell = Callable[[int, int], None]  # how many are done, and of how many
 
 
 class State(NamedTuple):
-    """What is kept of an embedding: its number, how far it is, and how often its vectors changed."""
+    """The row of an embedding: its number, how far it is, and how often its vectors changed."""
 
     embedding: int
     done: int
@@ -123,7 +123,7 @@ def gather(reads: Reads, embedder: Embedder, limit: int) -> Batch:
 
 
 def _text(reads: Reads, row: tuple[Any, ...]) -> str:
-    """What a text says; nothing when it is gone or cannot be read."""
+    """The words of a text; nothing when it is gone or cannot be read."""
     stream, seq, part = row[:3]
     events = reads.query(LOG.event_by_seq, stream=stream, seq=seq)
     event = event_of(events[0]) if events else None

@@ -22,7 +22,7 @@ def embedding(**given: Any) -> HashedEmbedding:
 
 
 class AsyncVectorsContract:
-    """What every store must find by vectors."""
+    """Every store finds by vectors."""
 
     async def test_a_memory_is_found_by_its_meaning_and_says_so(self, opener: AsyncOpener) -> None:
         async with await opener(embed=embedding()) as store:

@@ -112,6 +112,7 @@ def _values(store, session) -> None:
     for version in range(3):
         session.set("branch", f"fix-{version}")
     session.set("gone", 1)
+    session.boot()
     session.set("tests", "12 passed", checks=[perdure.Age("1d"), perdure.ValueIs("branch", "fix-2")])
     session.unset("gone")
     store.scope("user:alice").set("colour", {"name": "blue"}, ttl="1d")

@@ -147,7 +147,7 @@ def traced() -> dict[str, set[str]]:
 
 
 def cpu_us() -> dict[str, float]:
-    """What a verb costs, in microseconds of CPU time, with the database in memory."""
+    """The cost of a verb, in microseconds of CPU time, with the database in memory."""
     found: dict[str, float] = {}
     for verb in ("step", "effect"):
         SPENT.clear()

@@ -30,10 +30,10 @@ from perdure.stores import migrate  # noqa: E402
 from perdure.testing.clock import FakeClock  # noqa: E402
 
 EPHEMERAL = (
-    "INSERT INTO holders VALUES ('{holder}', 'me', 'host', 1800000000000000, 1800000060000000)",
+    "INSERT INTO holders VALUES (1, '{holder}', 'me', 'host', 1800000000000000, 1800000060000000)",
     "INSERT INTO workers VALUES (1, '{holder}', '{{}}')",
-    "INSERT INTO attendance SELECT min(id), '{holder}' FROM streams",
-    "INSERT INTO fold_snapshots SELECT min(id), 'count', 3, x'33' FROM streams",
+    "INSERT INTO attendance (stream, tenant, holder) SELECT min(id), 1, '{holder}' FROM streams",
+    "INSERT INTO fold_snapshots (stream, tenant, reducer, seq, state) SELECT min(id), 1, 'count', 3, x'33' FROM streams",
     "INSERT INTO blob_pins SELECT 1, address, '{holder}', 1800000060000000 FROM blobs WHERE id = 1",
 )
 

@@ -70,6 +70,7 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.sync.work import Task
     from perdure.interchange.move import move
     from perdure.log.anchor import Anchor
+    from perdure.model.records.actors import ActorRecord
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
     from perdure.model.records.bundles import Exported, Imported
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
@@ -167,6 +168,7 @@ _HOMES = {
     "perdure.handles.sync.work": ("Task",),
     "perdure.interchange.move": ("move",),
     "perdure.log.anchor": ("Anchor",),
+    "perdure.model.records.actors": ("ActorRecord",),
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
     "perdure.model.records.bundles": ("Exported", "Imported"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
@@ -215,6 +217,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __version__ = "0.1.0"
 __all__ = [
     "Absent",
+    "ActorRecord",
     "Age",
     "Agent",
     "Anchor",

@@ -118,6 +118,6 @@ def test_what_a_child_is_said_to_have_given_is_checked(url, answer):
     alter(url, "run.wait.answered", answer=answer)
     with perdure.open(url) as store:
         run = store.run(name_of(url, "asking")).resume()
-        with pytest.raises(Error, match="what is stored is no end of a run"):
+        with pytest.raises(Error, match="the stored data is no end of a run"):
             store.drive(asking, key="k")
         assert run.refresh().record.error.code in ("Damaged", "damaged")

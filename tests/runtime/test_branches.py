@@ -124,7 +124,7 @@ def test_what_lost_a_race_is_withdrawn_by_a_cut(store, rival):
 
 def test_a_child_that_lost_a_race_is_not_cut_off(store):
     raced(store, "child")
-    with pytest.raises(perdure.Failed, match="what the run waits for"):
+    with pytest.raises(perdure.Failed, match="an open wait of the run"):
         store.drive(racing, "child", key="k")
 
 

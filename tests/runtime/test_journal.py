@@ -40,7 +40,7 @@ def test_what_is_recorded_is_given_and_then_nothing_is_left():
         (("effect", "look", "d"), "step look", "effect look"),
         (
             ("step", "look", "e"),
-            "step look with arguments d (a digest: a step keeps no more of them)",
+            "step look with arguments d (a digest)",
             "step look with arguments e",
         ),
     ],
@@ -65,3 +65,32 @@ def test_something_else_is_named_with_its_place(taken, expected, found):
 )
 def test_which_waits_are_in_it(record, counts):
     assert len(Journal(waits=[record])) == counts
+
+
+def test_what_changed_is_shown_by_the_shape_of_the_arguments_and_never_by_what_they_say(tmp_path):
+    import perdure
+
+    def look(token: str, count: int, **more: object) -> int:
+        return count
+
+    def program(token: str) -> object:
+        @perdure.agent(name="looking")
+        def looking(run: perdure.Run) -> None:
+            run.step(look, token, 3, limit=[1, 2])
+            run.wait("go")
+
+        return looking
+
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        with pytest.raises(perdure.Waiting):
+            store.drive(program("hunter2"), key="k")  # type: ignore[arg-type]
+        run = store.runs()[0]
+        store.signal(run.id, "go")
+        with pytest.raises(Changed) as changed:
+            store.drive(program("longer-secret"), key="k")  # type: ignore[arg-type]
+        assert changed.value.facts["reason"] == "changed"
+        for shape in ("(str[7], int, limit=list[2])", "(str[13], int, limit=list[2])"):
+            assert shape in str(changed.value)
+        said = str([(event.data, event.about) for event in store.events(run=run.id, limit=100)]) + str(changed.value)
+        assert "hunter2" not in said
+        assert "longer-secret" not in said

@@ -162,12 +162,12 @@ def test_a_closed_store_is_forgotten(path):
 @pytest.mark.parametrize("statx", [True, False], ids=["statx", "no statx"])
 def test_a_wal_is_known_by_the_same_place_whoever_looks(tmp_path, monkeypatch, statx):
     if not statx:
-        monkeypatch.setattr(held, "_statx", lambda: None)
+        monkeypatch.setattr(held, "_statx_call", lambda: None)
     file = tmp_path / "é.db-wal"
-    assert held.place_of_wal(str(file)) is None
+    assert held.WalLook(str(file))() is None
     file.touch()
-    first = held.place_of_wal(str(file))
+    first = held.WalLook(str(file))()
     assert first == held.place_of(str(file)) == (file.stat().st_dev, file.stat().st_ino)
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(file)
-    assert held.place_of_wal(str(file)) != first
+    assert held.WalLook(str(file))() != first

@@ -4,8 +4,8 @@ Stored text is hostile, so a check can do little: a file is read if it is a regu
 hook, filter, alias or helper and fetches nothing, a command runs only if the reader named that very command, and a page is asked
 for only below an address that the reader named. A check that hangs, fails, lacks its program or is not allowed is unknown.
 
-What lies outside the store is looked at by a few threads side by side, each thing once, however many rest on it. Whatever has
-not answered at the deadline is unknown; its thread is left. Callers: `making`, and the handles. Keeps P10, P15.
+A few threads look at files, git, programs and pages side by side, at each thing once, however many rest on it. A check without
+an answer at the deadline is unknown; its thread is left. Callers: `making`, and the handles. Keeps P10, P15.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "
 
 _GONE_STATUSES = (404, 410)
 
-Outside: TypeAlias = FileHash | GitRef | Command | AtCommit | UrlEtag  # what is looked at outside the store
+Outside: TypeAlias = FileHash | GitRef | Command | AtCommit | UrlEtag  # looked at outside the store
 Outcomes = tuple[CheckResult, ...]
 
 

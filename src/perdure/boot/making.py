@@ -1,6 +1,6 @@
 """Making a pack: gather, recall, look whether it all still holds, choose, keep the manifest. Blocking work.
 
-What it costs depends on what is shown, not on how much was ever said: every list has a limit, and earlier turns are looked for
+The cost depends on what is shown, not on how much was ever said: every list has a limit, and earlier turns are looked for
 within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps P8, P15.
 """
 

@@ -153,7 +153,7 @@ class Ending(BaseException):
 
 
 class Came(NamedTuple):
-    """What came of a call: what it returned, or what it raised."""
+    """The end of a call: its result, or its exception."""
 
     result: Any = None
     error: BaseException | None = None
@@ -179,7 +179,7 @@ class Attempt:
         flights.begin(name, self)
 
     def recorded(self) -> None:
-        """Whoever sent it is done with it. A call that was left behind ends its own flight."""
+        """Its sender is done with it. A call that was left behind ends its own flight."""
         if not self.goes_on:
             self.landed()
 

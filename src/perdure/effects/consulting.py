@@ -23,7 +23,7 @@ from perdure.planes.spans import Duration
 
 
 class Known(NamedTuple):
-    """What is known of a function that a step calls. brief: of what it gives, only the digest is kept.
+    """The knowledge about a function that a step calls. brief: of what it gives, only the digest is kept.
 
     timeout_seconds: of one attempt. retries: attempts after the first. backoff_seconds: the first pause between two.
     """
@@ -37,7 +37,7 @@ class Known(NamedTuple):
 
 
 def known_of(fn: Any) -> Known:
-    """What a step needs to know of a function. Refused for a tool that may change something outside."""
+    """A step's knowledge about a function. Refused for a tool that may change something outside."""
     if isinstance(fn, Tool):
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
@@ -50,7 +50,7 @@ def known_of(fn: Any) -> Known:
 
 
 def within(known: Known, fn: Any, timeout: Duration | None, retries: int | None) -> Known:
-    """What is known of a function, with a deadline and retries of its caller's. Invalid if it has such parameters itself."""
+    """The knowledge about a function, with a deadline and retries of its caller's. Invalid if it has such parameters itself."""
     with suppress(TypeError, ValueError):  # some of Python's own functions do not tell their parameters
         check_free(signature(fn), {"timeout": timeout, "retries": retries}, known.name)
     if timeout is not None:
@@ -62,7 +62,7 @@ def consult(
     known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
     check: Callable[[], None] | None = None,
 ) -> Steps[Came]:  # fmt: skip
-    """What came of the last attempt. `Failed` is a clear no, and is not tried again.
+    """The result of the last attempt. `Failed` is a clear no, and is not tried again.
 
     check: asked before each further attempt; raises when there shall be none.
     """

@@ -6,7 +6,7 @@ gone, nothing of the call can send any more, so doubt about it is quiet. Keeps P
 
 THE PIPES carry frames: eight bytes of length, then a value. Standard output is none of them: what a tool prints goes to
 standard error. The order pipe stays open after its one frame; when it closes, the caller is dead, and the child kills its
-group. The child also inherits the lock of its caller's holder: nobody is proved dead while a child of his may still send.
+group. The child also inherits the lock of its caller's holder: a holder is not proved dead while its child may still send.
 
     order    {"module", "path", "name", "args", "handed"}    args: encoded; they are read when the tool's types are known
     answer   {"result"} | {"unstorable": {"kept", "message", "path"}} | {"raised": {"classes", "code", "message"}}
@@ -44,7 +44,7 @@ CHUNK_BYTES = 65_536
 GRACE_SECONDS = 5.0  # for the kernel to end what was killed
 ESCAPED_SECONDS = 0.5  # waited only when something left the group and lives on
 MAIN = "__main__"
-_BY_PATH = "__perdure_main__"  # what a script is called in the child, so that its guarded part does not run
+_BY_PATH = "__perdure_main__"  # the name of a script in the child, so that its guarded part does not run
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from perdure.effects.isolated import main; main(*map(int, sys.argv[2:]))"
@@ -100,7 +100,7 @@ def _name_of(found: type) -> str:
 
 
 def _find(address: Address) -> Any:
-    """What stands at an address. Raises whatever importing it raises."""
+    """The object at an address. Raises whatever importing it raises."""
     found: Any = import_module(address.module) if address.path is None else _loaded(address.path)
     for name in address.name.split("."):
         found = getattr(found, name)
@@ -288,7 +288,7 @@ class Child:
         raise self._raised(**said["raised"])
 
     def _raised(self, classes: list[str], code: str, message: str) -> Exception:
-        """What the tool raised, as its declaration judges it."""
+        """The tool's exception, as its declaration judges it."""
         if {_name_of(each) for each in (Failed, *self._tool.fails)} & {*classes}:
             return Failed(message, code=code)
         return Unavailable(message) if _name_of(Unavailable) in classes else _namesake(code, message)
@@ -353,7 +353,7 @@ def _die_with(order: int) -> None:
 
 
 def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: dict[str, Any]) -> dict[str, Any]:
-    """Call the tool: the answer. What goes wrong before the call has done nothing outside."""
+    """Call the tool: the answer. A failure before the call has done nothing."""
     from perdure.effects.tool import as_tool  # noqa: PLC0415 - which imports this module where it needs it
 
     try:
@@ -375,7 +375,9 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
 
 
 def _classes(error: BaseException) -> list[str]:
-    """What it is, by which the caller judges it; a Failed or Unavailable only if it is the tool's own word."""
+    """The names of its class and bases, by which the caller judges it; a Failed or Unavailable only if it is the tool's own
+    word.
+    """
     from perdure.effects.judging import is_own_word  # noqa: PLC0415 - as below
 
     said = () if is_own_word(error) else (Failed, Unavailable)
@@ -390,7 +392,7 @@ def _said(error: BaseException) -> dict[str, str]:
 
 
 def _finished(call: Callable[[], Any]) -> Any:
-    """What the tool gives, awaited if it is async: here is an event loop for it alone."""
+    """The result of the tool, awaited if it is async: here is an event loop for it alone."""
     result = call()
     if not inspect.isawaitable(result):
         return result

@@ -25,7 +25,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
-from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.listing import Listing
 from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.spans import Instant
@@ -41,7 +41,7 @@ PLANNED, DISPATCHED, IN_DOUBT = EffectState.PLANNED, EffectState.DISPATCHED, Eff
 COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, EffectState.WITHDRAWN
 UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
 INSTANTS = ("first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at")
-UNSENT = "its sender"  # who says that an attempt was stopped before its call
+UNSENT = "its sender"  # the author of the word that an attempt was stopped before its call
 AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
 
 
@@ -84,14 +84,14 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Sender(NamedTuple):
-    """Who dispatches: the open store, and the epoch that it believes in."""
+    """The dispatching side: the open store, and the epoch that it believes in."""
 
     holder: str
     epoch: int
 
 
 class Outcome(NamedTuple):
-    """What became of an attempt: a result, or an error. by: who or which rule said so.
+    """The outcome of an attempt: a result, or an error. by: who or which rule said so.
 
     unkept: why the result is not the one that it gave. doubtful: an attempt before may have happened all the same.
     """
@@ -170,10 +170,10 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
 
 
 def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
-    """What stands under the key of an intent. KeyReused when other input does."""
+    """The effect under the key of an intent. KeyReused when other input does."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
-    if found is not None and found.digest != intent.digest:
+    if found is not None and found.digest not in ("", intent.digest):  # "": its input was erased, its key was not
         raise KeyReused(
             f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key",
             hint="another effect needs another key", stored=found.digest, given=intent.digest, seq=found.seq,
@@ -185,11 +185,14 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
     arrow = ARROWS[verb]
     fixed = {
         "state": arrow.target.value, "tool": intent.tool, "kind": intent.kind.value, "key": intent.key,
-        "digest": intent.digest, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
+        "digest": IN_DOCUMENT, "place": intent.place, "call": intent.call, "undoes": intent.undoes, "actor": tx.actor,
         "at": tx.now,
     }  # fmt: skip
     sent_key = sent_key_of(stream.uid.hex(), intent.key)
-    meant = {"args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key}
+    meant = {
+        "args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key,
+        "digest": intent.digest,
+    }  # fmt: skip
     doc = {**meant, **intent.notes}
     seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
     return EffectRecord(
@@ -213,7 +216,7 @@ def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
 
 
 def commit_own(tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome) -> EffectRecord:
-    """The same for an attempt that the caller has just sent: while nobody moved it, what he knows of it need not be read."""
+    """Commit an attempt that the caller has just sent: while nobody moved it, the caller's knowledge of it need not be read."""
     row = tx.row(EFFECTS, stream, known.seq)
     if row is None or (row["state"], row["attempt"]) != (known.state.value, known.attempt):
         return commit(tx, stream, known.seq, known.attempt, outcome)
@@ -226,7 +229,7 @@ def fail(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> Ef
 
 
 def fail_quiet(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
-    """The same, as its caller says it, who has come back: he sends nothing more."""
+    """Fail an attempt by the word of its caller, which has come back and sends nothing more."""
     return _hush(tx, stream, fail(tx, stream, seq, attempt, outcome), attempt)
 
 
@@ -247,9 +250,9 @@ def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
 def take_back(
     tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome, is_sent: Callable[[int, int, int], bool]
 ) -> EffectRecord | None:
-    """Planned again, if this sender has dispatched it: he was stopped before he sent it, and may not know that he had.
+    """Planned again, if this sender has dispatched it: it was stopped before the call, and may not know of the dispatch.
 
-    is_sent: whether another call of his is at it, by stream, effect and attempt.
+    is_sent: whether another call of the sender is at it, by stream, effect and attempt.
     """
     found = find(tx, stream, which) if isinstance(which, str) else effect(tx, stream, which)
     if found is None or found.state is not DISPATCHED or (found.holder, found.epoch) != sender:
@@ -319,7 +322,7 @@ def _mishap(found: EffectRecord, outcome: Outcome) -> dict[str, Any]:
 
 
 def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
-    """What comes after settlement is recorded and changes nothing; what was said before is not said again.
+    """A word after settlement is recorded and changes nothing; it is not recorded twice.
 
     Conflict for what was never sent: nothing can have become of it (P2).
     """
@@ -391,7 +394,7 @@ def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> 
 
 
 def _check_undoable(tx: Tx, found: EffectRecord) -> None:
-    """Doubt is settled first, unless undoing does no harm. What was sent must not arrive after it was undone."""
+    """Doubt is settled first, unless undoing does no harm. A sent call must not arrive after it was undone."""
     if found.state is IN_DOUBT and not (found.rule.undo_idempotent and has_landed(found, tx.store_now())):
         raise Conflict(f"effect {found.id} is in doubt: settle it before it is undone", path="effect", state="in_doubt")
     if found.state is FAILED and found.kind is not ToolKind.IDEMPOTENT:
@@ -433,7 +436,7 @@ def effects(
 
 
 def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool = False) -> list[EffectRecord]:
-    """The same, however many there are."""
+    """All effects, however many there are."""
     found: list[EffectRecord] = []
     while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only):
         found += page
@@ -503,7 +506,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     sent_key = sent_key_of(stream.uid.hex(), key)
     return EffectRecord(
         seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
-        key, digest, stored_fields(stored_value(meant.get("args"), where), where),
+        key, marked(digest, meant), stored_fields(stored_value(meant.get("args"), where), where),
         stored_as(Rule, meant.get("rule") or {}, "rule of a tool", where), attempt, holder, place, call, undoes,
         epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
         stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),
@@ -526,7 +529,7 @@ def error_of(error: BaseException) -> EffectError:
 
 
 def _said(error: BaseException) -> str:
-    """What an exception says; a group by itself says only how many it holds."""
+    """The message of an exception; a group by itself says only how many it holds."""
     if not isinstance(error, BaseExceptionGroup):
         return text_of(error)
     held = "; ".join(f"{type(each).__name__}: {_said(each)}" for each in error.exceptions)

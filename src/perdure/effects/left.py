@@ -1,4 +1,4 @@
-"""What the dead left: effects that were sent by somebody who is gone, and at which nobody has looked since (P4).
+"""Orphaned effects: their sender is gone, and nobody has looked at them since (P4).
 
 Doubt that is not recorded yet: whoever acts with its key, recovers or settles it records it. Reads only. Callers: the handles.
 """
@@ -28,7 +28,7 @@ Place = tuple[int, int, int]  # in a listing: instant, stream and number
 
 
 class Here(NamedTuple):
-    """Who asks: the open store, and how it proves that the process of another is gone."""
+    """The asking side: the open store, and how it proves that the process of another is gone."""
 
     me: Sender
     is_dead: Callable[[str], bool]

@@ -67,7 +67,7 @@ KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of
 
 
 class Here(Keeps, Protocol):
-    """What the engine needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
+    """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
     holder: str
     epoch: int
@@ -110,7 +110,7 @@ class Sending:
 
     @property
     def sender(self) -> Sender:
-        """Who dispatches here."""
+        """The dispatching side here."""
         return Sender(self._here.holder, self._here.epoch)
 
     @property
@@ -241,7 +241,7 @@ class Sending:
         return Call(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
 
     def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Late:
-        """What a call does that comes back after it was left behind: it settles its own doubt, if nothing else has."""
+        """The course of a call that comes back after it was left behind: it settles its own doubt, if nothing else has."""
 
         def tell(result: Any, error: BaseException | None) -> None:
             self._give_slot(tool)
@@ -251,7 +251,7 @@ class Sending:
             try:
                 keep_trying(self._here, write, record.id)
             except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
-                log.warning("what became of effect %s came too late to be recorded: %s", record.id, lost)
+                log.warning("the outcome of effect %s came too late to be recorded: %s", record.id, lost)
             finally:
                 flight.landed()
 
@@ -321,7 +321,7 @@ class Sending:
             raise
 
     def _say_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
-        """What became of the call is a fact: said under the lease if that holds, else without it."""
+        """The outcome of the call is a fact: said under the lease if that holds, else without it."""
         verb, said = said_late(tool, came.result, came.error)
         return self._say(Write(arriving(verb), (record.seq, record.attempt, said), keep=True))
 

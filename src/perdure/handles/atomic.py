@@ -18,6 +18,7 @@ from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
+    from perdure.handles.sync.effects import Effect
     from perdure.handles.sync.session import Scope, Session
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class TxCaller(Caller):
         """Run a read verb in this transaction: it sees what was written in it."""
         if self._settled:
             return super().read(verb, *args, **kwargs)
-        reads: Any = self._tx  # what handles read in a session asks for no more than `Reads`
+        reads: Any = self._tx  # handles that read in a session ask for no more than `Reads`
         return verb(reads, *args, **kwargs)
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
@@ -96,7 +97,7 @@ class TxCaller(Caller):
 
 
 class JoinedCaller(TxCaller):
-    """Calls verbs inside the user's own transaction. Who attends a session is not written there: it may stay open long."""
+    """Calls verbs inside the user's own transaction. Attendance of a session is not written there: it may stay open long."""
 
     __slots__ = ()
 
@@ -106,7 +107,7 @@ class JoinedCaller(TxCaller):
 
 
 class Atomic:
-    """What `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
+    """The argument that `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
 
     It is good until `fn` returns: Refused afterwards.
     """
@@ -142,6 +143,18 @@ class Atomic:
 
         return Scope(self._caller, self._caller.inside(values.open_scope, name))
 
+    def inside(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a verb of a plane in this commit."""
+        return self._caller.inside(verb, *args, **kwargs)
+
+    def effect(self, name: str) -> Effect:
+        """The effect that people call so (`session:issue-42/12`), in this commit."""
+        from perdure.effects import deciding, ledger  # noqa: PLC0415 - as above
+        from perdure.handles.sync.effects import Effect  # noqa: PLC0415 - as above
+
+        stream, seq = self._caller.read(deciding.locate, name, "effect")
+        return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
+
     def sql(self, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Run SQL on tables of your own in the store's SQLite file, in this commit: your rows and ours, or neither.
 
@@ -152,7 +165,7 @@ class Atomic:
 
 
 class Done(NamedTuple):
-    """What `run_atomic` gives: the function's result, and what the commit that follows still has to be told to."""
+    """The result of `run_atomic`: the function's result, and what the commit that follows still has to be told to."""
 
     result: Any
     inside: TxCaller

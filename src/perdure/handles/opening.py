@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.sync.store import Store
 
-TIMEOUT_MAX_SECONDS = 1_000_000  # what the timers of every database can hold
+TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every database can hold
 
 
 def open(  # noqa: A001 - perdure.open is the name that users know

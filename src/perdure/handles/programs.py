@@ -1,4 +1,4 @@
-"""What an agent's function gets, by its colour: a `Run` or an `AsyncRun`. Callers: whoever drives runs, through a shell."""
+"""The argument of an agent's function, by its colour: a `Run` or an `AsyncRun`. Callers: whoever drives runs, through a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doors ask of an open store about its workers, and the store as a worker opens it: see `runtime.worker`."""
+"""The questions of doors to an open store about its workers, and the store as a worker opens it: see `runtime.worker`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def stranded(store: Store) -> dict[str, StrandedRecord]:
 
 
 def tree(store: Store) -> WorkersRecord:
-    """Who lives, who runs what since when, and what waits for somebody to take it."""
+    """The living workers, who runs what since when, and what waits for somebody to take it."""
     caller = store._caller
     return caller.read(workers.tree, caller.core.living.is_dead)

@@ -23,6 +23,7 @@ from perdure.errors import Conflict, Damaged, Error, Invalid
 from perdure.interchange.bundle import Bundle, opening, template
 from perdure.interchange.bundle_out import Progress, needed_blobs
 from perdure.interchange.rehearsal import rehearse
+from perdure.log.actors import ACTORS, is_random
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.written import WrittenStream
@@ -40,10 +41,11 @@ from perdure.stores.core import Core
 from perdure.stores.postgres_types import type_of
 from perdure.stores.replay import adopt, find, place, pruned_in
 from perdure.stores.store import Fault, FaultKind, Reads, event_of
-from perdure.stores.tx import LOG, Tx
+from perdure.stores.tx import LOG, Tx, introduce, own_stream
 
 PAGE_BLOBS = 100
-_OWN = {"session": SESSIONS, "run": RUNS, "store": ANCHORS}  # whose row only a stream of this kind has
+# Tables of which only a stream of this kind has a row.
+_OWN = {"session": SESSIONS, "run": RUNS, "store": ANCHORS, "tenant": ACTORS}
 
 Names = Mapping[str, str]  # of sessions: as the bundle has them, and as they are to be called here
 
@@ -69,6 +71,7 @@ class Looked(NamedTuple):
     keys: list[tuple[str, str] | None]
     emptied: list[list[int]]
     blobs: dict[bytes, int]
+    actors: dict[str, str]  # the names behind the random names in its headers
     documents: frozenset[bytes]  # those of the blobs that stand for a part of an event
 
 
@@ -98,7 +101,16 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
     for address in sorted(needed ^ blobs.keys()):
         what = "an event needs it, and it is not in the bundle" if address in needed else "no event needs it"
         raise Damaged(what, path=f"blobs/{address.hex()}")
-    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs, frozenset(documents))
+    actors = _checked_actors(bundle.manifest.actors)
+    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs, actors, frozenset(documents))
+
+
+def _checked_actors(actors: dict[str, str]) -> dict[str, str]:
+    for actor, name in actors.items():
+        if not is_random(actor):
+            raise Damaged("it says who is meant by what is no random name", path=f"manifest.json actors {actor[:60]!r}")
+        check_name(name, f"manifest.json actors {actor}")
+    return actors
 
 
 def _check_blobs(bundle: Bundle, blobs: Collection[bytes]) -> None:
@@ -303,8 +315,17 @@ def bring_in(tx: Tx, path: Path, looked: Looked, names: Names, large: Mapping[by
             if bundle.digest != looked.digest:
                 raise Conflict("the bundle was changed while it was imported", path=str(path))
             _keep_blobs(tx, bundle, looked.blobs, large)
+            _meet(tx, looked.actors)
             _Arrival(tx, bundle, planned).run()
     return [_arrived(tx, each) for each in planned]
+
+
+def _meet(tx: Tx, actors: Mapping[str, str]) -> None:
+    """Introduce the actors that this tenant has not heard of. Those that it knows stay as they are."""
+    own = own_stream(tx, tx.tenant) if actors else None
+    for actor, name in actors.items():
+        if own and not tx.query(LOG.actor_named, touches=[(ACTORS, own.id)], tenant=tx.tenant, actor=actor):
+            introduce(tx, own, actor, name)
 
 
 def _keep_blobs(tx: Tx, bundle: Bundle, blobs: Collection[bytes], large: Mapping[bytes, BlobRow]) -> None:

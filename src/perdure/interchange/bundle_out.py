@@ -9,7 +9,7 @@ Nothing is changed. Callers: the handles. Keeps P6, P11.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,10 +98,19 @@ def _write(
         if page:
             members.append(_added(packer, INCIDENT, [page.encode()]))
         members += [_added(packer, f"{BLOBS}{each.hex()}", reader.open_blob(each.hex())) for each in sorted(log.needed)]
-        manifest = Manifest(FORMAT, KIND, ABOUT, tenant, [*map(listed_of, parts)], log.events, members)
+        streams, actors = [*map(listed_of, parts)], _known(reader, log.actors)
+        manifest = Manifest(FORMAT, KIND, ABOUT, tenant, streams, log.events, members, actors)
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
         packer.add(MANIFEST, [text])
     return manifest, text
+
+
+def _known(reads: Reads, actors: Iterable[str]) -> dict[str, str]:
+    """The names behind these random ones, as far as the directory has them."""
+    asked = {
+        actor: reads.query(LOG_STATEMENTS.actor_named, tenant=reads.tenant, actor=actor) for actor in sorted(actors)
+    }
+    return {actor: rows[0][0] for actor, rows in asked.items() if rows}
 
 
 def tenant_name(reads: Reads) -> str:
@@ -229,12 +238,16 @@ class _Log:
         self._progress = progress
         self._total = sum(part.upto - part.stream.fork_seq for part in parts)
         self.needed: set[bytes] = set()
+        self.actors: set[str] = set()
         self.events = 0
 
     def lines(self) -> Iterator[bytes]:
         """Streams first, then the events of each."""
         for stream, _, _, parent, _ in self._parts:
-            yield encode(stream_written(stream, self._tenant, parent.uid if parent else b"")) + b"\n"
+            yield (
+                encode(stream_written(stream, stream.uid.hex(), self._tenant, parent.uid.hex() if parent else ""))
+                + b"\n"
+            )
         for part in self._parts:
             yield from self._events(part)
 
@@ -247,7 +260,8 @@ class _Log:
                 try:
                     head = follow(stream.uid, event, head)
                     rebuild.add(event)
-                    lines.append(encode(event_written(stream.uid, event)) + b"\n")
+                    self.actors.add(event.actor)
+                    lines.append(encode(event_written(stream.uid.hex(), event)) + b"\n")
                 except Error as error:
                     raise Damaged(error.message, path=f"{stream.kind} {stream.name} {error.path}") from error
             yield b"".join(lines)

@@ -24,6 +24,7 @@ from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes import conversation, runs, steps, turns, waits
 from perdure.planes.documents import inline_body
+from perdure.planes.happenings import Names
 from perdure.planes.snapshots import one_state
 from perdure.stores.replay import Slice, pages
 from perdure.stores.store import Reads
@@ -158,11 +159,13 @@ def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
     """The holders of the run, one line a claim."""
     yield heading("Workers")
     upto = reads.query(LOG.stream_head, stream=stream.id)[0][0]
+    names = Names(reads)
     for events in pages(reads, Slice(stream, upto), stream.fork_seq):
         for event in events:
             if event.kind in CLAIMS:
                 holder = inline_body(event.body).set.get("holder", "?")
-                yield f"- {moment(to_datetime(event.at))} · {inline(event.actor)} · process {inline(holder)} · {event.kind}"
+                who, at = inline(names.who(event.actor)), moment(to_datetime(event.at))
+                yield f"- {at} · {who} · process {inline(holder)} · {event.kind}"
 
 
 def _timeline(reads: Reads, stream: Stream) -> list[TimelineRecord]:

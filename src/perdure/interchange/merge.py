@@ -20,11 +20,13 @@ import msgspec
 from perdure.artifacts.disk import DiskPlace
 from perdure.errors import Damaged, NotFound, Refused
 from perdure.interchange.views.keeping import accompany
+from perdure.log.actors import ACTORS, FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
-from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
-from perdure.model.limits import NAME_MAX_CHARS
+from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
+from perdure.model.limits import NAME_MAX_CHARS, check_name
 from perdure.planes import imported, retain
+from perdure.planes.integrity import PRUNED
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, scripts, sealing
 from perdure.stores.copies import disk_errors
@@ -46,7 +48,7 @@ from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx, introduce, own_stream
 from perdure.stores.url import parse
 
 Q = Statements("perdure.interchange", "merge.sql")
@@ -304,7 +306,7 @@ class Merging:
         uid = event.stream
         stream, said = self._placed.get(uid) or self._here(uid), self._said.get(uid)
         if stream is None and said is not None:
-            stream = self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+            stream = self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
         if stream is None:
             raise Damaged("the stream that it continues from is not here", path="events.stream")
         if event.seq > self._tx.head(stream)[0]:
@@ -315,7 +317,10 @@ class Merging:
 
     def _here(self, uid: str) -> Stream | None:
         """A stream by its identity."""
-        rows = self._tx.query(LOG.stream_by_uid, uid=from_hex(uid, 16, "streams.uid"))
+        raw, tenant = split_name(uid, "streams.uid")
+        said = self._said.get(uid)
+        number = self._tenant(said.tenant if said else tenant) if said or tenant else None
+        rows = self._tx.query(LOG.stream_by_uid, uid=raw, tenant=number)
         return Stream(*rows[0]) if rows else None
 
     def _keep(self, blob: WrittenBlob) -> None:
@@ -373,8 +378,20 @@ class Merging:
     def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
         """It stands apart, even if ours did not continue: of what theirs says some may be copies there and originals here."""
         parted = self._parting(found, events) if found else 0
-        if parted < events[-1].seq:
+        rest = [each for each in events if each.seq > parted]
+        if {each.kind for each in rest} <= {NAMED, FORGOTTEN, PRUNED}:
+            self._meet(self._said[uid].tenant, rest)
+        elif parted < events[-1].seq:
             self._parted[uid] = parted
+
+    def _meet(self, tenant: str, events: list[WrittenEvent]) -> None:
+        """Introduce the actors that only they have met: a directory says nothing else, so nothing has to stand apart."""
+        self._tx.tenant = self._tenant(tenant)
+        for body in [decode_body(bytes(each.body)) for each in events if each.kind == NAMED and bytes(each.body)]:
+            own, actor, name = own_stream(self._tx, self._tx.tenant), str(body.key.get("actor")), body.set.get("name")
+            touches, given = [(ACTORS, own.id)], {"tenant": self._tx.tenant, "actor": actor}
+            if is_random(actor) and not self._tx.query(LOG.actor_named, touches=touches, **given):
+                introduce(self._tx, own, actor, check_name(name, "actor"))
 
     def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
         """A stream that both have: theirs continues from ours, or ours from theirs, or they parted."""
@@ -410,7 +427,7 @@ class Merging:
         if uid not in self._after or event.seq != self._after[uid] + 1:
             return
         said = self._said[uid]
-        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), from_hex(uid, 16, "streams.uid"))
+        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
         if (uid, event.seq - 1) not in self._brought:
             self._note(uid, stream, event.seq - 1)
         self._adopt(uid, stream, [event_read(event, "events")])

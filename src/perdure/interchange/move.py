@@ -378,14 +378,14 @@ def _bring(
 def _prove(origin: Core, target: Core) -> None:
     """Every chain ends where it did, so every event is the same; and the target's rows are what its log gives."""
     ours, theirs = (core.read(_heads, tenant=0) for core in (origin, target))
-    for uid in sorted(ours.keys() | theirs.keys()):
-        if ours.get(uid) != theirs.get(uid):
+    for tenant, uid in sorted(ours.keys() | theirs.keys()):
+        if ours.get((tenant, uid)) != theirs.get((tenant, uid)):
             raise Damaged("a chain does not end in both stores with the same event", path=f"stream {uid.hex()}")
     _check_sound(target, blobs=True)
 
 
-def _heads(reads: Reads) -> dict[bytes, Head]:
-    return {bytes(uid): (seq, bytes(digest)) for uid, seq, digest in reads.query(Q.heads_all)}
+def _heads(reads: Reads) -> dict[tuple[str, bytes], Head]:
+    return {(tenant, bytes(uid)): (seq, bytes(digest)) for tenant, uid, seq, digest in reads.query(Q.heads_all)}
 
 
 def _counts(reads: Reads) -> tuple[int, int, int]:

@@ -2,13 +2,13 @@
 
 -- leases_held: runs, claimed tasks and locks that somebody has, and effects that somebody is sending, with the holder, if its heartbeat
 -- is good.
-SELECT 'run ' || r.name, r.holder FROM runs r JOIN holders h ON h.holder = r.holder
+SELECT 'run ' || r.name, r.holder FROM runs r JOIN holders h ON h.tenant = r.tenant AND h.holder = r.holder
 WHERE r.status = 'running' AND h.expires_at > :now
 UNION ALL
-SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.holder = f.holder
+SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.tenant = f.tenant AND h.holder = f.holder
 WHERE f.state = 'dispatched' AND f.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now
 UNION ALL
-SELECT 'task ' || t.title, t.holder FROM tasks t JOIN holders h ON h.holder = t.holder
+SELECT 'task ' || t.title, t.holder FROM tasks t JOIN holders h ON h.tenant = t.tenant AND h.holder = t.holder
 WHERE t.status = 'doing' AND t.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now AND coalesce(t.claim_expires_at, :now + 1) > :now
 UNION ALL
 SELECT 'lock ' || k.name, substr(k.holder, length(k.holder) - 31) FROM locks k WHERE k.holder IS NOT NULL AND k.expires_at > :now
@@ -41,4 +41,4 @@ WHERE (xid, pos) > (:xid::bigint::text::xid8, :pos) ORDER BY xid, pos LIMIT :lim
 SELECT id, tenant, address, size, codec, data FROM blobs WHERE id > :after ORDER BY id LIMIT :limit
 
 -- heads_all: where every chain ends.
-SELECT uid, seq, hash FROM streams
+SELECT n.name, s.uid, s.seq, s.hash FROM streams s JOIN tenants n ON n.id = s.tenant

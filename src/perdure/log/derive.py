@@ -15,8 +15,8 @@ from perdure.log.table import Row, Table, TableClass
 Derived = tuple[Table, Row, bool]  # table, row (or at least its key), whether it goes
 Deriver = Callable[[int, Body, Row | None, Row | None], Iterator[Derived]]  # seq, body, old row, new row
 
-REFS = Table("refs", TableClass.DERIVED, ("seq", "target", "target_seq"), ())
-BLOB_REFS = Table("blob_refs", TableClass.DERIVED, ("seq", "address"), ())
+REFS = Table("refs", TableClass.DERIVED, ("seq", "target", "target_seq"), (), tenant=True)
+BLOB_REFS = Table("blob_refs", TableClass.DERIVED, ("seq", "address"), (), tenant=True)
 
 _derivers: dict[Table, Deriver] = {}
 

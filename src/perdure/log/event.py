@@ -5,7 +5,8 @@
                         ‖ commitment[32] ‖ len u16, kind ‖ len u16, table ‖ len u16, actor)        (integers big-endian)
 
 The first event of a stream follows 32 zero bytes at sequence 1; the first event of a fork follows its parent's event: the
-previous hash is that event's and the sequence continues from it. Body (codec 1): one JSON object, see `Body`.
+previous hash is that event's and the sequence continues from it. Body (codec 1): one JSON object, see `Body`. Codec 2 is a
+sealed body: 0x02 ‖ len u8, name of its key (ASCII) ‖ sealed bytes. No version seals yet; a reader says which key it lacks.
 Fields that differ between stores (tenant, names, integer ids, position, transaction id) are not in the header. Keeps P5, P6.
 """
 
@@ -18,12 +19,13 @@ from typing import Any
 
 import msgspec
 
-from perdure.errors import Damaged
+from perdure.errors import Damaged, Refused
 from perdure.model.refs import Ref  # records name it too, and they come before the log
 
 GENESIS = bytes(32)
 SALT_BYTES = 16
 CODEC_JSON = 1
+CODEC_SEALED = 2
 
 _BODY_DOMAIN = b"perdure.body.1\0"
 _EVENT_DOMAIN = b"perdure.event.1\0"
@@ -85,7 +87,18 @@ def decode_body(data: bytes, path: str = "event") -> Body:
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        key = key_named(data)
+        if key is not None:
+            hint = "upgrade perdure: this version opens no sealed body"
+            raise Refused(f"the body is sealed with the key {key!r}", path=path, hint=hint) from None
         raise Damaged(f"the body is not readable: {error}", path=path) from None
+
+
+def key_named(data: bytes) -> str | None:
+    """The name of the key that seals a body (codec 2); None when it is not sealed. JSON never begins with its first byte."""
+    length = data[1] if len(data) > 1 and data[0] == CODEC_SEALED else 0
+    name = data[2 : 2 + length]
+    return name.decode("ascii") if length and len(name) == length and name.isascii() else None
 
 
 def commit_to(salt: bytes, body: bytes) -> bytes:

@@ -16,16 +16,16 @@ BODY_VERSION = 1
 _UPCASTS: dict[int, Upcast] = {}  # from version n to n + 1
 
 
-def check_version(body: Body, path: str, current: int = BODY_VERSION) -> None:
-    """NewerSchema for a body that a newer Perdure wrote: read as one of ours it would say something else."""
-    if body.v > current:
-        hint = "upgrade this program"
-        raise NewerSchema(f"an event was written by a newer Perdure (body version {body.v})", path=path, hint=hint)
+def newer(body: Body, path: str) -> NewerSchema:
+    """The error of a body that a newer Perdure wrote: read as one of ours it would say something else."""
+    what = f"an event was written by a newer Perdure (body version {body.v})"
+    return NewerSchema(what, path=path, hint="upgrade this program")
 
 
 def upcast(event: Event, body: Body, steps: dict[int, Upcast] = _UPCASTS, current: int = BODY_VERSION) -> Body:
     """The body as the current schema would have written it."""
-    check_version(body, f"seq {event.seq}", current)
+    if body.v > current:
+        raise newer(body, f"seq {event.seq}")
     for version in range(body.v, current):
         step = steps.get(version)
         body = step(event, body) if step else body

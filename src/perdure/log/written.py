@@ -19,7 +19,7 @@ _GONE = msgspec.Raw()
 
 
 class WrittenStream(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A stream as it is written down; `parent` (a uid) and `fork` (a sequence number) are set on forks."""
+    """A stream as it is written down; `parent` and `fork` (a sequence number) are set on forks. For `uid` see `name_of`."""
 
     uid: str
     tenant: str
@@ -46,15 +46,26 @@ class WrittenEvent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     body: msgspec.Raw = _GONE
 
 
-def stream_written(stream: Stream, tenant: str, parent_uid: bytes = b"") -> WrittenStream:
-    """A stream in the form that every store reads."""
-    return WrittenStream(stream.uid.hex(), tenant, stream.kind, stream.name, parent_uid.hex(), stream.fork_seq)
+def name_of(uid: bytes, tenant: str = "") -> str:
+    """How a text names a stream: by its uid. Two tenants may have one chain: the later of them is named with its tenant."""
+    return f"{uid.hex()}@{tenant}" if tenant else uid.hex()
 
 
-def event_written(uid: bytes, event: Event) -> WrittenEvent:
+def split_name(name: str, path: str) -> tuple[bytes, str]:
+    """The uid that such a name has, and the tenant, if it says one."""
+    uid, _, tenant = name.partition("@")
+    return from_hex(uid, 16, path), tenant
+
+
+def stream_written(stream: Stream, named: str, tenant: str, parent: str = "") -> WrittenStream:
+    """A stream in the form that every store reads. `named` and `parent` are names as `name_of` makes them."""
+    return WrittenStream(named, tenant, stream.kind, stream.name, parent, stream.fork_seq)
+
+
+def event_written(named: str, event: Event) -> WrittenEvent:
     """An event in the form that every store reads. Damaged when its body could not be found again in a line."""
     return WrittenEvent(
-        uid.hex(), event.seq, event.kind, event.table, event.actor, event.at, event.tx.hex(), event.commitment.hex(),
+        named, event.seq, event.kind, event.table, event.actor, event.at, event.tx.hex(), event.commitment.hex(),
         event.hash.hex(), event.codec, (event.salt or b"").hex(), _embedded(event),
     )  # fmt: skip
 

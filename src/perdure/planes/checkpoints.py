@@ -175,7 +175,7 @@ def _prunings(reads: Reads, stream: Stream, after: int) -> list[Pruning]:
     """The prunings of a stream since, also after the moment that is seen."""
     if isinstance(reads, PastReader):
         return reads.beyond(lambda origin: _prunings(origin, stream, after))
-    rows = reads.query(Q.prunings, uid=stream.uid, after=after)
+    rows = reads.query(Q.prunings, uid=stream.uid, tenant=reads.tenant, after=after)
     found = [(by, body_of(reads, body, f"{stream.name} seq {by}")) for by, body in rows]
     return [
         Pruning(body.key["seq"], by, stored_fields(body.doc, f"seq {by}").get("name"))

@@ -8,7 +8,7 @@ SELECT seq, root FROM checkpoints WHERE stream = :stream AND seq = (
 SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq
 
 -- checkpoints_page: the checkpoints of a segment, newest first.
-SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, e.actor, s.uid
+SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, named(e), s.uid
 FROM checkpoints c CROSS JOIN events e CROSS JOIN streams s
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last AND s.id = c.stream
@@ -25,7 +25,7 @@ SELECT seq FROM events WHERE stream = :stream AND seq > :after AND seq <= :upto 
 
 -- prunings: events that say that checkpoints were pruned, after a sequence number.
 SELECT e.seq, e.body FROM streams s JOIN events e ON e.stream = s.id
-WHERE s.uid = :uid AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
+WHERE s.uid = :uid AND s.tenant = :tenant AND e.seq > :after AND e.tbl = 'checkpoints' AND e.kind = 'checkpoint.pruned' ORDER BY e.seq
 
 -- forks_of: where the forks of a stream, and the forks of those, left it. (UNION: so it ends, also where parents form a circle.)
 WITH RECURSIVE forks (id, seq) AS (

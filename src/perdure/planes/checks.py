@@ -128,7 +128,7 @@ def _require(is_so: object, message: str, path: str) -> None:
 
 
 class Thing(enum.StrEnum):
-    """What carries checks in the table."""
+    """The things whose checks stand in the table."""
 
     VALUE = "value"
     DECISION = "decision"
@@ -149,7 +149,7 @@ def put(tx: Tx, stream: Stream, thing: Thing, name: str | int, checks: Iterable[
     stored = to_stored(checks)
     if not stored:
         return
-    key = {"thing": thing.value, "name": str(name)}
+    key = {"name": str(name), "thing": thing.value}
     op = Op.SET if tx.row(CHECKS, stream, *key.values()) else Op.INSERT
     tx.record(Change("log.checks", stream, CHECKS, op, key, {"version": version}, stored, mark="doc_seq"))
 

@@ -1,4 +1,4 @@
--- Checks of values, decisions and tasks. What they say lies in the event that wrote them down last.
+-- Checks of values, decisions and tasks. The checks themselves lie in the event that wrote them down last.
 
 -- checks_of_stream: the checks of one session or scope, the newest first.
 SELECT c.thing, c.name, c.version, c.doc_seq, e.body

@@ -286,7 +286,7 @@ def info(reads: Reads, stream: Stream) -> SessionRecord:
 
 
 def _header(reads: Reads, stream: Stream) -> SessionHeader:
-    touches = [(SESSIONS, stream.id), (EVENTS, stream.id), (ATTENDANCE, stream.id), (HOLDERS, 0)]
+    touches = [(SESSIONS, stream.id), (EVENTS, stream.id), (ATTENDANCE, stream.id), (HOLDERS, stream.tenant)]
     rows = reads.query(Q.session_header, touches=touches, stream=stream.id)
     if not rows:
         raise Damaged("the session has no row", path=f"session {stream.name}")

@@ -15,7 +15,7 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
       r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
         AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
-      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
     ELSE s.status END
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
@@ -33,7 +33,7 @@ FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.e
       r.reason = 'doubt' OR EXISTS (SELECT 1 FROM waits w WHERE w.stream = r.stream AND w.state = 'open'
         AND w.kind IN ('ask', 'approval') AND (w.expires_at IS NULL OR w.expires_at > :now)))) THEN 'waiting'
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
-      SELECT 1 FROM attendance a JOIN holders h ON h.holder = a.holder
+      SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
     ELSE s.status END AS state
 FROM
@@ -58,7 +58,7 @@ WHERE s.tenant = :tenant
     UNION ALL SELECT x.id FROM runs r JOIN streams x ON x.tenant = r.tenant AND x.kind = 'session' AND x.name = r.session --? asked
     WHERE r.tenant = :tenant AND r.session IS NOT NULL AND r.status = 'waiting') --? asked
   AND s.stream IN ( --? crashed
-    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.holder = a.holder --? crashed
+    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder --? crashed
     WHERE h.expires_at IS NULL OR h.expires_at <= :now) --? crashed
   AND (s.created_at, s.stream) < (:at, :id) --? at id
 ) AS f
@@ -71,14 +71,14 @@ ORDER BY
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
 -- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
@@ -93,7 +93,7 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   UNION ALL --? forked
   SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
   WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   line CROSS JOIN --? forked
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.key = :key
@@ -106,7 +106,7 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   UNION ALL --? forked
   SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
   WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
-SELECT t.seq, t.role, t.key, t.call, e.at, e.actor, e.body FROM
+SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   line CROSS JOIN --? forked
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.call = :call
@@ -131,7 +131,7 @@ WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut
 ORDER BY t.seq LIMIT 1
 
 -- cover_before: the outermost cover of all that end before a sequence number and are the last to do so. (`+ 0`: by range.)
-SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE e.stream = c.stream AND e.seq = c.seq AND c.stream = :stream AND c.seq + 0 <= :last AND c.last_seq < :before
 ORDER BY c.last_seq DESC, c.first_seq, c.seq DESC LIMIT 1
@@ -143,7 +143,7 @@ WHERE stream = :stream AND seq + 0 <= :last AND (
 LIMIT 1
 
 -- covers_page: all covers of a range, the swallowed ones too, in the order in which they were made.
-SELECT c.seq, c.first_seq, c.last_seq, e.at, e.actor, e.body
+SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last ORDER BY c.seq LIMIT :limit

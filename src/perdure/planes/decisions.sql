@@ -49,7 +49,7 @@ ORDER BY
   d.at DESC, d.stream DESC, d.seq DESC LIMIT :limit
 
 -- references_page: the events of this tenant that refer to one event.
-SELECT e.kind, s.name, s.uid, r.stream, r.seq, e.actor, e.at
+SELECT e.kind, s.name, s.uid, r.stream, r.seq, named(e), e.at
 FROM refs r
 JOIN streams s ON s.id = r.stream AND s.tenant = :tenant
 JOIN events e ON e.stream = r.stream AND e.seq = r.seq

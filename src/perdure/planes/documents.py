@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from perdure.errors import Damaged, Invalid
 from perdure.log.event import Body, decode_body
-from perdure.log.upcast import check_version
+from perdure.log.upcast import BODY_VERSION, newer
 from perdure.model.values import from_plain
 from perdure.planes.stored import stored_address
 from perdure.stores.store import Reads
+
+IN_DOCUMENT = (
+    ""  # the digest of a row that keeps it in its document, as every row does since schema 5 (docs/decisions/0034)
+)
+
+
+def marked(column: str | None, doc: Mapping[str, Any]) -> str:
+    """The digest of what a row was made from: in its document, or in the row itself if that is older. "": it was erased."""
+    return column or str(doc.get("digest") or "")
 
 
 def body_of(reads: Reads, stored: bytes | None, path: str = "event") -> Body:
@@ -28,7 +38,8 @@ def inline_body(stored: bytes | None, path: str = "event") -> Body:
     if stored is None:
         return Body(op="note")
     body = decode_body(stored, path)
-    check_version(body, path)
+    if body.v > BODY_VERSION:
+        raise newer(body, path)
     return body
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound, TooLarge
+from perdure.log.actors import FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
@@ -189,10 +191,11 @@ def _shown(event: Event) -> Shown:
 
 
 class Names:
-    """Streams by their number, so that a page asks once for each."""
+    """Streams by their number and actors by their random names, so that a page asks once for each."""
 
     def __init__(self, reads: Reads, *known: Stream) -> None:
         self._reads = reads
+        self._actors: dict[str, str] = {}
         self._known = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in known}
 
     def _of(self, number: int) -> tuple[str, str, str]:
@@ -202,6 +205,15 @@ class Names:
             self._known[number] = (stream.name, stream.uid.hex(), stream.kind)
         return self._known[number]
 
+    def who(self, actor: str) -> str:
+        """An actor as people know it; the random name itself once the directory has forgotten it."""
+        if actor not in self._actors:
+            rows = (
+                self._reads.query(LOG.actor_named, tenant=self._reads.tenant, actor=actor) if is_random(actor) else ()
+            )
+            self._actors[actor] = rows[0][0] if rows else actor
+        return self._actors[actor]
+
     def record(self, event: Event) -> EventRecord:
         """An event as people read it."""
         return self.shown(_shown(event))
@@ -210,6 +222,7 @@ class Names:
         """An event from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
         at, _, number, seq, kind, table, actor, body = row
         name, uid, of = self._known.get(number) or self._of(number)
+        actor = self._actors.get(actor) or self.who(actor)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
             return EventRecord(seq, kind, table, actor, at, name, uid, body is None, body, _inline, of)
         path = f"{name} seq {seq}"
@@ -280,6 +293,7 @@ def _of_stream(
         page = reads.query(
             Q.events_of_stream_back,
             stream=segment.stream,
+            tenant=reads.tenant,
             after=segment.first,
             upto=segment.last,
             limit=limit + 1 - len(found),
@@ -298,14 +312,17 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
     last_at, last_pos = (None, None) if after is None else decode_cursor(after, 2)
     low, high, kind = filters.pop("low"), filters.pop("high"), filters.pop("kind")
     kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
+    if kind is None and low is None:  # the directory is shown to whoever asks for it
+        kinds = [each for each in kinds if each not in (NAMED, FORGOTTEN)]
     if filters["emitted"]:
         kinds = [each for each in kinds if not is_reserved(each)]
     found: list[tuple[Any, ...]] = []
-    for each in kinds:
+    for each, actor in product(kinds, _known_as(reads, filters.pop("actor"))):
         rows = reads.query(
             Q.events_across,
             tenant=reads.tenant,
             kind=each,
+            actor=actor,
             last_at=last_at,
             last_pos=last_pos,
             limit=limit + 1,
@@ -319,9 +336,17 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
 
 def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[str]:
     emitted = filters["emitted"]
-    actor = None if emitted else filters["actor"]  # the index of emitted events does not know actors
-    rows = reads.query(Q.kinds_across, tenant=reads.tenant, low=low, high=high, emitted=emitted, actor=actor)
-    return [kind for (kind,) in rows]
+    # The index of emitted events does not know actors.
+    actors = [None] if emitted else _known_as(reads, filters["actor"])
+    asked = {"tenant": reads.tenant, "low": low, "high": high, "emitted": emitted}
+    return sorted({kind for actor in actors for (kind,) in reads.query(Q.kinds_across, actor=actor, **asked)})
+
+
+def _known_as(reads: Reads, actor: str | None) -> list[str | None]:
+    """The names that headers have for an actor: random ones, and in chains of before the given one. [None]: any actor."""
+    if actor is None:
+        return [None]
+    return [*(known for (known,) in reads.query(LOG.actor_of, tenant=reads.tenant, name=actor)), actor]
 
 
 # --- folding --------------------------------------------------------------------------------------

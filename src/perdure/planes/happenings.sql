@@ -16,7 +16,7 @@ WHERE stream = :stream AND seq > :after AND seq <= :upto
   AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
   AND kind >= :low AND kind < :high --? low high
   AND kind = :kind --? kind
-  AND actor = :actor --? actor
+  AND actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? actor
   AND at >= :since --? since
   AND at < :until --? until
 ORDER BY seq DESC LIMIT :limit

@@ -14,6 +14,7 @@ trace when no anchor names it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from perdure.errors import Damaged, Error, Invalid, NotFound
+from perdure.log.actors import is_random
 from perdure.log.anchor import Anchor, AnchoredHead, faults_of, make_anchor
 from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
@@ -186,7 +188,7 @@ class Findings:
         self.unverifiable: list[Unverifiable] = []
         self.unnamed: list[str] = []  # tenants
         self.left_out = 0
-        self.streams = self.events = self.rows = self.derived = 0
+        self.streams = self.events = self.rows = self.derived = self.plain_actors = 0
 
     def add(self, problem: Problem) -> None:
         """Keep a problem."""
@@ -207,6 +209,7 @@ class Findings:
         self.events += other.events
         self.rows += other.rows
         self.derived += other.derived
+        self.plain_actors += other.plain_actors
 
     def count_row(self, table: Table) -> None:
         """Count a row that was compared."""
@@ -217,7 +220,7 @@ class Findings:
 
     def report(self, blobs: int, signature: str) -> Report:
         """The result of verify."""
-        counts = Counts(self.streams, self.events, self.rows, self.derived, blobs)
+        counts = Counts(self.streams, self.events, self.rows, self.derived, blobs, self.plain_actors)
         found = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
         return Report(*found)
 
@@ -317,6 +320,7 @@ class StreamCheck:
                 if tenant != self._stream.tenant:
                     self._problem(ProblemKind.EVENT_ALTERED, event.seq, "", "it claims another tenant")
                 self._look_at_place(xid, event)
+                self._findings.plain_actors += bool(event.actor) and not is_random(event.actor)
                 yield event
             self._findings.events += len(page)
             advance(self._findings.events)
@@ -375,9 +379,9 @@ class StreamCheck:
 
 
 def _opened_as(kind: str, body: Body) -> tuple[str, str | None]:
-    """The kind and the name of a stream as its first event has them. The store's own stream is named as its kind."""
+    """The kind and the name of a stream as its first event has them. A store's or tenant's own is named as its kind."""
     what = kind.partition(".")[0]
-    if what == "store":
+    if what in ("store", "tenant"):
         return what, what
     doc = body.doc if isinstance(body.doc, Mapping) else {}
     return what, body.set.get("name", doc.get("name"))
@@ -474,11 +478,14 @@ def _pages(heads: list[AnchoredHead]) -> Iterator[list[AnchoredHead]]:
 def check_anchored(reads: Reads, heads: list[AnchoredHead]) -> Findings:
     """Every anchored head must still stand at its place, as an event with exactly that hash."""
     findings = Findings()
-    for uid, seq, digest in heads:
+    for (uid, seq, digest), copies in Counter(heads).items():
         rows = reads.query(Q.anchored, uid=bytes.fromhex(uid), seq=seq)
-        problem = _anchored_problem(uid, seq, bytes.fromhex(digest), rows[0] if rows else None)
-        if problem is not None:
-            findings.add(problem)
+        standing = [row for row in rows if row[2] == bytes.fromhex(digest)]
+        others = [row for row in rows if row not in standing]  # of other tenants, or what became of one of these
+        for row in [*standing, *others, *[None] * copies][:copies]:
+            problem = _anchored_problem(uid, seq, bytes.fromhex(digest), row)
+            if problem is not None:
+                findings.add(problem)
     return findings
 
 
@@ -566,7 +573,7 @@ def check_tenants(reader: Reader) -> Findings:
     said, now = _tenants_said(reader.of_tenant(owner or 0)), _tenants_now(reader)
     for uid, name in said.items():
         found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
-        if found and found[0][0] != name:
+        if found and (name,) not in found:
             what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
             findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
     findings.unnamed = sorted(set(now.values()) - set(said.values()))

@@ -63,7 +63,7 @@ WHERE t.tgrelid = to_regclass('events') AND NOT t.tgisinternal AND t.tgenabled I
   AND (t.tgname, t.tgtype) IN (('events_guard', 27), ('events_keep', 34))
 
 -- pruning_standing: whether the guards are told to let a prune pass. Nobody but a prune ever sees such a row.
-SELECT id FROM pruning
+SELECT tenant FROM pruning
 
 -- anchored: the event where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
@@ -74,8 +74,9 @@ SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limi
 -- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants
 
--- tenants_named: each tenant that has a stream, by the first one.
-SELECT s.uid, n.name FROM tenants n JOIN streams s ON s.id = (SELECT min(m.id) FROM streams m WHERE m.tenant = n.id AND m.kind <> 'store')
+-- tenants_named: each tenant that has a stream, by the first one that no other tenant has too.
+SELECT s.uid, n.name FROM tenants n JOIN streams s ON s.id = (SELECT min(m.id) FROM streams m
+  WHERE m.tenant = n.id AND m.kind <> 'store' AND NOT EXISTS (SELECT 1 FROM streams o WHERE o.uid = m.uid AND o.tenant <> m.tenant))
 
 -- tenants_recorded: the last statement of the store's own stream about the names of tenants.
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream

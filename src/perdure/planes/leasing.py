@@ -167,4 +167,6 @@ def check_lease(tx: Tx, lease: Lease) -> None:
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before an external call."""
     given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
-    return bool(reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, 0)], **given))
+    return bool(
+        reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, lease.stream.tenant)], **given)
+    )

@@ -1,7 +1,7 @@
 -- The holder of a run, and whether it came further there.
 
 -- lease_standing: whether a holder still has a run, and lives.
-SELECT 1 FROM runs r JOIN holders h ON h.holder = r.holder
+SELECT 1 FROM runs r JOIN holders h ON h.tenant = r.tenant AND h.holder = r.holder
 WHERE r.stream = :stream AND r.status = 'running' AND r.holder = :holder AND r.token = :token AND h.expires_at > :now
 
 -- progress_after: whether a run came further after an event; what was only begun, or is in doubt, is not further.

@@ -38,7 +38,10 @@ NEEDED_MAX = 10_000  # holders that one tidying can tell apart
 
 def is_alive(reads: Reads, holder: str) -> bool:
     """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead."""
-    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, 0)], holder=holder)) and not reads.clocks.is_dead(holder)
+    given = {"tenant": reads.tenant, "holder": holder}
+    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **given)) and not reads.clocks.is_dead(
+        holder
+    )
 
 
 def touch_holder(tx: Tx, holder: str) -> None:

@@ -4,11 +4,11 @@
 SELECT name, value FROM meta WHERE name = 'schema'
 
 -- holder_alive: whether a holder's heartbeat has not lapsed.
-SELECT 1 FROM holders WHERE holder = :holder AND expires_at > :now
+SELECT 1 FROM holders WHERE tenant = :tenant AND holder = :holder AND expires_at > :now
 
 -- attendance_others: other holders that are written down as attending a session, and whether the heartbeat of each has lapsed.
 SELECT a.holder, CASE WHEN h.expires_at > :now THEN 0 ELSE 1 END
-FROM attendance a LEFT JOIN holders h ON h.holder = a.holder
+FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
 WHERE a.stream = :stream AND a.holder <> :holder
 
 -- holders_needed: whose death somebody may yet have to prove: who has a run, or an effect that is not known to be quiet, or a

@@ -226,7 +226,7 @@ def _versions(reads: Reads, stream: Stream) -> Iterator[tuple[int, int, str]]:
 
 
 def _emitted(reads: Reads, stream: Stream, rule: Retention) -> list[int]:
-    """Emitted events beyond the newest ones. What a fork shares stays."""
+    """Emitted events beyond the newest ones. Events that a fork shares stay."""
     shared = max(checkpoints.forks_of(reads, stream), default=0)
     rows = reads.query(Q.emitted_own, touches=[(EVENTS, stream.id)], stream=stream.id, after=shared)
     emitted = [(seq, at) for seq, at, kind in rows if not is_reserved(kind)]

@@ -34,7 +34,7 @@ SELECT seq FROM events WHERE stream = :stream AND body IS NOT NULL AND (tbl = 's
 -- values_own: the changes of a stream's values that still say something, in order, in pages.
 SELECT seq, at, body FROM events WHERE stream = :stream AND tbl = 'entries' AND body IS NOT NULL AND seq > :after ORDER BY seq LIMIT :limit
 
--- emitted_own: what was emitted in a stream and still says something, with our own notes among it, in order.
+-- emitted_own: emitted events of a stream that still say something, with our own notes among them, in order.
 SELECT seq, at, kind FROM events WHERE stream = :stream AND tbl = '' AND body IS NOT NULL AND seq > :after ORDER BY seq
 
 -- calls_own: the calls that turns of a stream made.

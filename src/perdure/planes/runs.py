@@ -31,7 +31,7 @@ from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
 from perdure.model.values import digest, to_plain
 from perdure.planes import conversation, elsewhere
-from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.listing import Listing
 from perdure.planes.paging import Page
 from perdure.planes.spans import Duration, Instant, deadline
@@ -83,7 +83,7 @@ def start(
     found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
     if found is not None:
         return found, None
-    doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs")}
+    doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs"), "digest": mark}
     if wanted.timeout is not None:
         doc["timeout"] = duration_us(wanted.timeout, "timeout")
     if wanted.session is not None:
@@ -91,7 +91,7 @@ def start(
     name = new_uid().hex()[:ID_CHARS]
     stream = tx.new_stream("run", name, uid=uid)
     columns = {
-        "name": name, "agent": wanted.agent, "key": wanted.key, "digest": mark, "status": READY.value,
+        "name": name, "agent": wanted.agent, "key": wanted.key, "digest": IN_DOCUMENT, "status": READY.value,
         "session": wanted.session, "parent": wanted.parent, "creator": tx.actor, "created_at": tx.now, "wake_at": tx.now,
         "timeout_at": deadline(tx, wanted.timeout, "timeout"), "token": 0, "claimed_seq": 0, "deaths": 0, "suspect": 0,
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
@@ -107,9 +107,10 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     rows = tx.query(Q.run_by_key, tenant=tx.tenant, agent=agent, key=key)
     if not rows:
         return None
-    *found, stored = rows[0]
+    *found, column, given = rows[0]
     stream = Stream(*found)
-    if stored != mark:
+    stored = marked(column, stored_fields(doc_of(tx, given, f"run {stream.name}"), f"run {stream.name}"))
+    if stored not in ("", mark):  # "": its arguments were erased, its key was not
         raise KeyReused(
             f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key",
             hint="another run needs another key", run=stream.name, stored=stored, given=mark,
@@ -153,7 +154,7 @@ def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
         raise NotFound(
             f"no run of {agent} was started with the key {key!r}", path="key", hint="`perdure runs` lists them"
         )
-    return Stream(*rows[0][:-1])
+    return Stream(*rows[0][:-2])
 
 
 # -- what a driver says --------------------------------------------------------------------------------------
@@ -319,7 +320,9 @@ def row_of(reads: Reads, stream: Stream) -> Row:
 
 def run(reads: Reads, stream: Stream) -> RunRecord:
     """How a run stands."""
-    rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id), (HOLDERS, 0)], stream=stream.id)
+    rows = reads.query(
+        Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id), (HOLDERS, stream.tenant)], stream=stream.id
+    )
     if not rows:
         raise Damaged("the run has no row", path=f"run {stream.name}")
     return _record(reads, stream, rows[0])

@@ -63,8 +63,11 @@ def document(
     notes: dict[str, Any],
     *,
     brief: bool = False,
+    shape: str = "",
 ) -> Any:
-    """The document of a step. brief: of its value, the digest alone. Invalid names the path of what cannot be kept."""
+    """The document of a step. shape: of its arguments. brief: of its value, the digest alone. Invalid names the path of what
+    cannot be kept.
+    """
     if error is not None:
         became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
     else:
@@ -73,6 +76,7 @@ def document(
         "place": place,
         "name": name,
         "digest": mark,
+        **({"shape": shape} if shape else {}),
         **became,
         **({"notes": to_plain(notes, "notes")} if notes else {}),
     }
@@ -99,7 +103,7 @@ def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
 def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
     """The numbers and bodies of a run's steps after an event, in order, as they are stored. NotFound when some were pruned."""
     found = _stored(reads, stream, after)
-    gone = sum(body is None for _, body in found)
+    gone = len([seq for seq, body in found if body is None])
     if gone:
         hint = "the result and the effects of the run are still there"
         raise NotFound(f"{gone} steps of run {stream.name} were pruned by retention", path="run", hint=hint)
@@ -144,6 +148,7 @@ class _Step(msgspec.Struct):
     notes: dict[str, Any] = {}
     input: str | None = None
     gave: str | None = None
+    shape: str = ""
 
 
 def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
@@ -151,7 +156,7 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
     notes = stored_fields(stored_value(found.notes, where), where)
     value = stored_value(found.value, where)
     return StepRecord(
-        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave
+        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave, found.shape
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perdure.log.actors import ACTORS
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass, declare
@@ -20,8 +21,8 @@ SESSIONS = Table(
      "archived_at"),
     tenant=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
-TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), fixed=True)
-COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), fixed=True)
+TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), tenant=True, fixed=True)
+COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), tenant=True, fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
     ("key", "status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
@@ -34,14 +35,20 @@ DECISIONS = Table(
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
 ENTRIES = Table(
-    "entries", _R, ("name",), ("version", "updated_at", "expires_at", "gone", "seq"), documents=("seq",), says_all=True
+    "entries",
+    _R,
+    ("name",),
+    ("version", "updated_at", "expires_at", "gone", "seq"),
+    tenant=True,
+    documents=("seq",),
+    says_all=True,
 )
-LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"))
-CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), fixed=True)
+LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"), tenant=True)
+CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), tenant=True, fixed=True)
 ARTIFACTS = Table(
     "artifacts", _R, ("seq",), ("name", "media_type", "size", "address", "actor", "at"), tenant=True, fixed=True
 )
-ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), fixed=True)
+ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), tenant=True, fixed=True)
 EFFECTS = Table(
     "effects", _R, ("seq",),
     ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "mishaps", "epoch", "holder",
@@ -63,30 +70,30 @@ WAITS = Table(
      "outcome_seq"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq"), documents=("doc_seq",))
+SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq"), tenant=True, documents=("doc_seq",))
 MEMORIES = Table(
     "memories", _R, ("seq",),
     ("kind", "status", "key", "actor", "at", "valid_from", "valid_to", "confirmed_at", "tags", "about", "supersedes",
      "superseded_by", "doc_seq", "note_seq"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
-CHECKS = Table("checks", _R, ("thing", "name"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
+CHECKS = Table("checks", _R, ("name", "thing"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
-CALLS = Table("calls", _D, ("call",), ("seq", "tool"), fixed=True)
+CALLS = Table("calls", _D, ("call",), ("seq", "tool"), tenant=True, fixed=True)
 TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at", "priority"), tenant=True)
-TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), ())
+TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), (), tenant=True)
 
-HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), streamed=False)
+HOLDERS = Table("holders", _E, ("holder",), ("actor", "host", "started_at", "expires_at"), tenant=True, streamed=False)
 WORKERS = Table("workers", _E, ("holder",), ("about",), tenant=True, streamed=False)
-ATTENDANCE = Table("attendance", _E, ("holder",), ())
+ATTENDANCE = Table("attendance", _E, ("holder",), (), tenant=True)
 SUBSCRIPTIONS = Table(
     "subscriptions", _E, ("name",), ("epoch", "xid", "pos", "token", "about"), tenant=True, streamed=False
 )
 BLOB_PINS = Table("blob_pins", _E, ("address", "holder"), ("expires_at",), tenant=True, streamed=False)
-FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"))
-MEMORY_USES = Table("memory_uses", _E, ("memory",), ("uses", "used_at"))
-BOOTS = Table("boots", _E, ("number",), ("made_at", "manifest"))
+FOLD_SNAPSHOTS = Table("fold_snapshots", _E, ("reducer",), ("seq", "state"), tenant=True)
+MEMORY_USES = Table("memory_uses", _E, ("memory",), ("uses", "used_at"), tenant=True)
+BOOTS = Table("boots", _E, ("number",), ("made_at", "manifest"), tenant=True)
 
 # The index of what was said (planes/memory/index). Ephemeral, for it is made later; triggers write all but the first two.
 TEXTS = Table(
@@ -111,7 +118,7 @@ VECTORS = Table(
 
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
-    SIGNALS, MEMORIES, CHECKS, REFS, BLOB_REFS, CALLS, TAGS,
+    SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
     MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES, EMBEDDINGS, VECTORS,
 )  # fmt: skip

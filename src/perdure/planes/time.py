@@ -8,7 +8,7 @@ events that made them. Callers: the handles. Keeps P5, P6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from perdure.errors import Conflict, Damaged, Invalid
+from perdure.log.actors import is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.log.fold import Fold
@@ -33,7 +34,7 @@ from perdure.stores.past import Past
 from perdure.stores.replay import Slice, replay
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx, introduce
 
 Q = Statements("perdure.planes", "time.sql")
 
@@ -176,6 +177,9 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     tenant = past.tenant_id("default")
     slices = list(_slices(ancestry(reads, then.stream), then.seq))
     streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.seen_of, reads))
+    actors = [actor for (actor,) in past.read(lambda then: then.query(Q.actors_all), tenant=tenant) if is_random(actor)]
+    asked = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
+    past.write(_acquaint, {actor: rows[0][0] for actor, rows in asked.items() if rows}, actor="", tenant=tenant)
     past.write(_hold_on, actor="", tenant=tenant)
     row = past.read(_session_row, streams[-1], tenant=tenant)
     return View(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
@@ -185,6 +189,14 @@ def now_in(reads: Reads, stream: Stream, core: Core) -> View:
     """The present: a copy in which anything can be tried."""
     last = _event(reads, stream, _last(reads, stream)).at
     return view(reads, stream, to_datetime(max(last, store_now(reads))), core)
+
+
+def _acquaint(tx: Tx, names: Mapping[str, str]) -> None:
+    """The past knows its actors by the names that they have now: the directory is no part of what was replayed."""
+    if names:
+        own = tx.new_stream(imported.TENANT, imported.TENANT)
+        for actor, name in names.items():
+            introduce(tx, own, actor, name)
 
 
 def _hold_on(tx: Tx) -> None:

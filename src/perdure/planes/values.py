@@ -193,7 +193,7 @@ class _Pruning(NamedTuple):
 
 
 def _prunings(reads: Reads, stream: Stream, after: int) -> list[_Pruning]:
-    """What took versions of values away after an event."""
+    """The events that took versions of values away after an event."""
     if isinstance(reads, PastReader):
         return reads.beyond(lambda origin: _prunings(origin, stream, after))
     found: list[_Pruning] = []

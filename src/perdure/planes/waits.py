@@ -25,7 +25,7 @@ from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
 from perdure.planes import runs
-from perdure.planes.documents import doc_of, stored_value
+from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.known import is_known
 from perdure.planes.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.snapshots import one_state
@@ -88,10 +88,10 @@ def open_wait(
     """Begin to wait. timeout: after it the wait expires. mark: the digest of what is waited for."""
     columns = {
         "kind": kind.value, "state": WaitState.OPEN.value, "name": name, "place": place, "effect": effect,
-        "digest": mark or digest([kind.value, name, doc], "wait").hex(), "actor": tx.actor, "at": tx.now,
-        "expires_at": deadline(tx, timeout, "timeout"),
+        "digest": IN_DOCUMENT, "actor": tx.actor, "at": tx.now, "expires_at": deadline(tx, timeout, "timeout"),
     }  # fmt: skip
-    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=doc or {}))
+    kept = {**(doc or {}), "digest": mark or digest([kind.value, name, doc], "wait").hex()}
+    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=kept))
     return wait(tx, stream, seq)
 
 
@@ -216,7 +216,7 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.Wanted, epoch: int, place: 
     that they had then, because its uid follows from its parent's and its place.
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
-    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=None))  # by one that stood here before a retry
+    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
     child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
@@ -372,7 +372,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
     return WaitRecord(
         seq, stream.kind, stream.name, stored_state(WaitKind, kind, where), stored_state(WaitState, state, where), name,
         str(doc.get("question") or ""), choices, stored_value(doc.get("default"), where),
-        stored_value(doc.get("detail"), where), place, effect, mark, actor, stored_instant(at, where),
+        stored_value(doc.get("detail"), where), place, effect, marked(mark, doc), actor, stored_instant(at, where),
         stored_instant_or_none(expires_at, where), met_by, stored_instant_or_none(met_at, where),
         stored_value(became.get("answer"), where), stream.ref(seq),
     )  # fmt: skip

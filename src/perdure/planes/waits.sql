@@ -38,6 +38,6 @@ SELECT seq, expires_at FROM waits WHERE stream = :stream AND state = 'open' AND 
 SELECT seq, outcome_seq FROM waits WHERE stream = :stream AND seq > :after AND outcome_seq IS NOT NULL
 
 -- signal_next: the oldest signal of a name that nobody has taken.
-SELECT g.seq, e.body, e.actor FROM signals g
+SELECT g.seq, e.body, named(e) FROM signals g
 JOIN events e ON e.stream = g.stream AND e.seq = coalesce(g.doc_seq, g.seq)
 WHERE g.stream = :stream AND g.name = :name AND g.taken_by IS NULL ORDER BY g.seq LIMIT 1

@@ -322,7 +322,7 @@ def _held(found: TaskRecord) -> Conflict:
 def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
     """One task of a session. NotFound if there is none with this number."""
     check_seq(seq, "task")
-    rows = reads.query(Q.task_get, touches=[(TASKS, stream.id), (HOLDERS, 0)], stream=stream.id, seq=seq)
+    rows = reads.query(Q.task_get, touches=[(TASKS, stream.id), (HOLDERS, stream.tenant)], stream=stream.id, seq=seq)
     if not rows:
         raise NotFound(f"{stream.kind} {stream.name!r} has no task {seq}", path="task")
     return _record(reads, stream, rows[0])
@@ -355,7 +355,7 @@ def _claimers(reads: Reads, stream: Stream) -> list[str]:
 
 
 def _touched(stream: Stream) -> list[tuple[Table, int]]:
-    return [(TASKS, stream.id), (TASK_NEEDS, stream.id), (TAGS, stream.id), (HOLDERS, 0)]
+    return [(TASKS, stream.id), (TASK_NEEDS, stream.id), (TAGS, stream.id), (HOLDERS, stream.tenant)]
 
 
 def tasks(

@@ -6,7 +6,7 @@
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
   t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
+    SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM tasks t
 JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
@@ -29,7 +29,7 @@ LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.status = :status AND t.status IN ('todo', 'doing', 'blocked')
   AND g.stream = :stream AND g.tag = :label AND g.priority IS NOT NULL AND g.thing = 'task' AND t.seq = g.id --? label
   AND (t.claim_expires_at <= :now OR replace(:dead, '|' || t.holder || '|', '') <> :dead OR NOT EXISTS ( --? abandoned
-    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) --? abandoned
+    SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) --? abandoned
   AND NOT EXISTS (SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status <> 'done')
 ORDER BY
@@ -44,7 +44,7 @@ WHERE stream = :stream AND status = 'doing' AND status IN ('todo', 'doing', 'blo
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
   t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
+    SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END
 FROM
   tags g CROSS JOIN --? label
   tasks t
@@ -67,7 +67,7 @@ ORDER BY
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
   t.claim_expires_at, t.token, t.key, t.changed_at, t.closed_at, e.body, n.body,
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
+    SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
   tags g CROSS JOIN --? label

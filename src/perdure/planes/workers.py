@@ -210,13 +210,13 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
 
 def host_of(reads: Reads, holder: str) -> str:
     """The machine of a holder; nothing if it never gave a sign of life."""
-    rows = reads.query(Q.holder_get, holder=holder)
+    rows = reads.query(Q.holder_get, tenant=reads.tenant, holder=holder)
     return (rows[0][1] or "") if rows else ""
 
 
 def _stranger(reads: Reads, holder: str, held: list[HeldRecord]) -> WorkerRecord:
     """Somebody who has runs and is no worker: a program that drives them itself, or one that is gone."""
-    rows = reads.query(Q.holder_get, holder=holder)
+    rows = reads.query(Q.holder_get, tenant=reads.tenant, holder=holder)
     actor, host, started_at, alive = rows[0] if rows else ("", "", None, 0)
     started = None if started_at is None else stored_instant(started_at, f"holder {holder}")
     return WorkerRecord(holder, actor, host, started, bool(alive), None, tuple(held))

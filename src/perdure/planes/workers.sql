@@ -18,7 +18,7 @@ WHERE r.holder = :holder AND r.tenant = :tenant
 ORDER BY r.stream LIMIT :limit
 
 -- holders_of_runs: holders of runs, whether the heartbeat of each is good, and how many it has.
-SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
   count(*)
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 GROUP BY r.holder
@@ -29,16 +29,17 @@ WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running',
 
 -- workers_lapsed: workers whose heartbeat is gone.
 SELECT w.holder FROM workers w
-WHERE w.tenant = :tenant AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = w.holder AND h.expires_at > :now)
+WHERE w.tenant = :tenant AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = w.tenant AND h.holder = w.holder AND h.expires_at > :now)
 
 -- workers_all: everybody who introduced itself as a worker.
 SELECT w.holder, w.about, h.actor, h.host, h.started_at,
   CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END
-FROM workers w LEFT JOIN holders h ON h.holder = w.holder
+FROM workers w LEFT JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
 WHERE w.tenant = :tenant ORDER BY h.started_at, w.holder
 
 -- holder_get: the description of a holder, and whether its heartbeat is good.
-SELECT h.actor, h.host, h.started_at, CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END FROM holders h WHERE h.holder = :holder
+SELECT h.actor, h.host, h.started_at, CASE WHEN h.expires_at > :now THEN 1 ELSE 0 END FROM holders h
+WHERE h.tenant = :tenant AND h.holder = :holder
 
 -- runs_running: every run that somebody has, with its claim and the last thing that it recorded.
 SELECT r.holder, r.name, r.agent, r.parent, r.session, c.at, e.kind, e.tbl, e.at, e.body, r.deaths, r.suspect, r.cancelling

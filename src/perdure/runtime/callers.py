@@ -41,7 +41,7 @@ class Caller:
         self.core = core
         self.actor = actor
         self.tenant = tenant
-        self.heartbeat = heartbeat or Heartbeat(core, actor)
+        self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
 
     def acting_as(self, actor: str) -> Caller:
         """This caller, for another actor."""
@@ -101,7 +101,7 @@ class Caller:
 
     def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
         """The verb, fenced by the locks that the running code is inside of."""
-        return _fenced(self.core, verb)
+        return _fenced(self.core, verb) if fences.INSIDE.get() else verb
 
     def enter(self, fence: locks.Fence) -> fences.Block | None:
         """The running code holds this lock from here on."""
@@ -123,7 +123,7 @@ class AsyncCaller:
         self.core = core
         self.actor = actor
         self.tenant = tenant
-        self.heartbeat = heartbeat or Heartbeat(core, actor)
+        self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
 
     def acting_as(self, actor: str) -> AsyncCaller:
         """This caller, for another actor."""
@@ -175,7 +175,7 @@ class AsyncCaller:
 
     def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
         """The verb, fenced by the locks that the running code is inside of."""
-        return _fenced(self.core, verb)
+        return _fenced(self.core, verb) if fences.INSIDE.get() else verb
 
     def enter(self, fence: locks.Fence) -> fences.Block | None:
         """The running code holds this lock from here on."""
@@ -209,8 +209,6 @@ class AsyncFrozenCaller(AsyncCaller):
 
 
 def _fenced(core: Core, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
-    if not fences.INSIDE.get():  # of nearly every write
-        return verb
     held = fences.around(core)
     return partial(locks.fenced, held, verb) if held else verb
 

@@ -30,7 +30,7 @@ from perdure.stores.tx import Tx
 CHANGED = "changed"  # why a run is parked whose program does not do what it did
 PATIENCE_US = 60 * SECOND_US  # for how long a sleep is waited for in place, if nobody says otherwise
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
-UNKEPT = "unkept"  # what is noted of such a step's error
+UNKEPT = "unkept"  # the mark of such a step's error
 BEGIN_FROM_STATE = (
     'begin the agent with `state = run.restored or {"done": 0}`, before it does anything, and skip what `state` says '
     "is done"
@@ -38,12 +38,16 @@ BEGIN_FROM_STATE = (
 
 
 class Drive(NamedTuple):
-    """What one drive of a run came to: how it stands now, and why, as a short code. status None: it is somebody else's by now."""
+    """The result of one drive of a run: how it stands now, and why, as a short code. status None: it is somebody else's by
+    now.
+    """
 
     status: RunStatus | None = None
     why: str = ""
     result: Any = None  # of one that was completed
-    cause: BaseException | None = None  # what its program raised: the store keeps what that says, and not where it was
+    cause: BaseException | None = (
+        None  # the exception of its program: the store keeps what that says, and not where it was
+    )
 
 
 class Replay:
@@ -64,7 +68,7 @@ class Replay:
         self._trunk = trunk
 
     def load(self, journal: Journal, restored: Any, cut_at_us: int) -> None:
-        """What the run did since its last cut, the state that it left there, and when."""
+        """The work of the run since its last cut, the state that it left there, and when."""
         self.journal, self._restored, self.cut_at_us = journal, restored, cut_at_us
 
     @property
@@ -94,7 +98,9 @@ class Replay:
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
-    """What a run did after an event. Parked when a newer Perdure did some of it: this one cannot read it, and nothing failed."""
+    """The entries of a run after an event. Parked when a newer Perdure did some of it: this one cannot read it, and nothing
+    failed.
+    """
     try:
         done = ledger.all_effects(reads, stream, after=after)
         awaited = waits.waits(reads, stream, after)
@@ -126,11 +132,11 @@ def cut(
 
 
 def left_open(reads: Reads, stream: Stream, since: int) -> str:
-    """What keeps a run from being cut, for people; empty if nothing does. When a child ends is chance: so is this."""
+    """The obstacle to cutting a run, for people; empty if there is none. When a child ends is chance: so is this."""
     if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
         return "effects that are not settled"
     kept = (WaitKind.CHILD, WaitKind.APPROVAL)
-    return "what the run waits for" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
+    return "an open wait of the run" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
 
 
 def patience_us(wait: Duration | bool | None) -> float:
@@ -165,7 +171,7 @@ def go_to_rest(
 
 
 def replayed(step: StepRecord) -> Any:
-    """What a recorded step gives: its value, or Failed with what it raised; Invalid again if its value could not be kept."""
+    """The result of a recorded step: its value, or Failed with what it raised; Invalid again if its value could not be kept."""
     if step.error is None:
         return step.value
     if step.error.code == UNSTORABLE:
@@ -174,7 +180,7 @@ def replayed(step: StepRecord) -> Any:
 
 
 def unkept_notes(error: Invalid, value: Any, *, brief: bool) -> dict[str, Any]:
-    """What is kept of a value that could not be: the error that its program gets, and the value with each part that no store
+    """The record of a value that could not be kept: the error that its program gets, and the value with each part that no store
     takes as text, unless only its digest was to be kept (brief).
     """
     said = {"message": text_of(error.message), "path": text_of(error.path), "hint": text_of(error.hint)}
@@ -189,12 +195,12 @@ def unkept(noted: dict[str, Any], place: str) -> Invalid:
 
 
 def failed_step(place: str, name: str, said: EffectError) -> Failed:
-    """What a program gets of a step that failed, now and at every replay; its place is what `retry` does anew."""
+    """The error that a program gets of a step that failed, now and at every replay; its place is what `retry` does anew."""
     return Failed(said.message, code=said.code, path=f"step {name}", step=place)
 
 
 def told_of(child: str, said: Any, place: str | None) -> Any:
-    """What a run heard of the end of its child: its result, or Failed with what the child failed by.
+    """The news of a run about the end of its child: its result, or Failed with what the child failed by.
 
     place: where it was started, which is what `retry` does anew.
     """
@@ -203,11 +209,13 @@ def told_of(child: str, said: Any, place: str | None) -> Any:
             raise Failed(message, code=code, path=f"run {child}", step=place)
         case {"result": result}:
             return result
-    raise Damaged("what is stored is no end of a run", path=f"run {child}")
+    raise Damaged("the stored data is no end of a run", path=f"run {child}")
 
 
 def read_again(step: StepRecord, value: Any) -> Any:
-    """What a step gives of which only the digest is kept. Parked when it is not what it gave before: replay must not differ."""
+    """The result of a step of which only the digest is kept. Parked when it is not what it gave before: replay must not
+    differ.
+    """
     now = digest(value, "result").hex()
     if now != step.gave:
         raise reads_otherwise(step, now)
@@ -252,13 +260,13 @@ def does_not_end(run: str, told: str) -> Parked:
 def gone_on(place: str) -> Refused:
     """The error of a program that goes on in a branch in which an effect was stopped: it may happen all the same."""
     return Refused(
-        f"what it did at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
+        f"its work at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
         hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
     )  # fmt: skip
 
 
 def given(record: EffectRecord) -> Any:
-    """What an effect gave its program. One that was undone later did happen: on replay the program goes the same way."""
+    """The result of an effect for its program. One that was undone later did happen: on replay the program goes the same way."""
     if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
         return record.result
     return outcome_of(record)
@@ -273,7 +281,7 @@ def may_have_happened(record: EffectRecord) -> bool:
 
 
 def done_in(effects: list[EffectRecord], spans: list[Span], begun: set[int], reached: set[int]) -> list[EffectRecord]:
-    """What was done in spans, newest first; before it, what an earlier drive undid, as it did.
+    """The effects in spans, newest first; before it, what an earlier drive undid, as it did.
 
     By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
     that are undone in any case. reached: those that the program came to in this drive.
@@ -290,7 +298,7 @@ def done_in(effects: list[EffectRecord], spans: list[Span], begun: set[int], rea
 
 
 def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
-    """What the undo of an effect is called with: of its arguments and its result, what it has parameters for."""
+    """The arguments of the undo of an effect: of its arguments and its result, what it has parameters for."""
     known = tool.signature.parameters
     given = dict(record.args) | {"result": record.result}
     return {name: value for name, value in given.items() if name in known}

@@ -42,6 +42,8 @@ def _drive(driving: Driving) -> Steps[Drive]:
         result = yield from _call(driving)
         yield write(end_run, driving.core.epoch, RunStatus.COMPLETED, result)
         drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
+    except GeneratorExit:  # nobody steps it any more: it leaves what a killed process leaves
+        raise
     except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
         drive = yield from resting.ended_by(driving, error)
     reach("run.drive.after")
@@ -79,7 +81,7 @@ def _check_workspace(driving: Driving) -> Steps[None]:
 
 
 def _call(driving: Driving) -> Steps[Any]:
-    """What the agent's function gives. Before it ends by itself, sagas that it left behind are undone."""
+    """The result of the agent's function. Before it ends by itself, sagas that it left behind are undone."""
     result: Any = None
     error: BaseException | None = None
     try:

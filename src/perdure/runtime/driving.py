@@ -1,4 +1,4 @@
-"""What the branches of one driven run share: four small objects with one duty each, and the engine that acts outside.
+"""The shared state of the branches of one driven run: four small objects with one duty each, and the engine of effects.
 
 `Hold` is the lease and whether the program may go on. `Activity` is what its branches are at. `Replay` (in `course`) is the
 journal and where it stands. `Sagas` is what may have to be undone. The verbs of a run (`placing`, `waiting`, `outward`,
@@ -37,7 +37,7 @@ TURN = "turn"
 
 
 class Activity:
-    """What the branches of a run are at: it rests only when none of them does anything."""
+    """The activity of the branches of a run: it rests only when none of them does anything."""
 
     __slots__ = ("awaited", "begun", "busy", "interrupted", "pruning", "takers", "turns")
 
@@ -66,7 +66,7 @@ class Hold:
         self.lease = lease
         self.activity = activity
         self.stopped: BaseException | None = None  # why the program can do nothing more in this drive
-        self.ending: Ending | None = None  # what the program was told: it is cancelled, or its time is over
+        self.ending: Ending | None = None  # the word to the program: it is cancelled, or its time is over
         self.refusals = 0  # so often
         self.shielded = 0  # while it is, cancelling waits
         self.ahead_us = 0  # of this process's clock, where one is needed: the store's decides
@@ -148,7 +148,7 @@ class Hold:
 
 
 class Sagas:
-    """What may have to be undone, and with what."""
+    """The effects that may have to be undone, and with what."""
 
     __slots__ = ("left", "open", "reached", "tools", "undone")
 
@@ -166,7 +166,7 @@ class Sagas:
         self.undone.clear()
 
     def done_in(self, effects: list[EffectRecord], spans: list[Span], begun: set[int]) -> list[EffectRecord]:
-        """What is to be undone, in its order: see `course.done_in`."""
+        """The effects to undo, in order: see `course.done_in`."""
         return course.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 
     def undone_for(self, error: BaseException) -> int | None:
@@ -206,11 +206,11 @@ class Driving:
 
     @property
     def about(self) -> dict[str, str]:
-        """What logs say with whatever they say of it."""
+        """The fields that logs add to whatever they say of it."""
         return {"run": self.stream.name, "agent": self.agent.name}
 
     def known(self, fn: Callable[..., Any]) -> Known:
-        """What is known of a function that a step calls; looked up once."""
+        """The knowledge about a function that a step calls; looked up once."""
         found = self._functions.get(fn)
         if found is None:
             if len(self._functions) > FUNCTIONS_MAX:  # functions that are made anew for each step
@@ -232,7 +232,7 @@ class Driving:
 
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
-        told = self.hold.stopped or self.hold.ending  # whatever it made of it
+        told = self.hold.stopped or self.hold.ending  # in spite of what the program made of it
         if told is not None:
             raise told
         self.replay.check_used_up()

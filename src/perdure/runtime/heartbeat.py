@@ -29,10 +29,11 @@ BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
 
 
 class Heartbeat:
-    """What one open store holds, and the proof that it lives. Shared by all handles of the store."""
+    """The leases of one open store, and the proof that it lives. Shared by all handles of the store."""
 
-    def __init__(self, core: Core, actor: str) -> None:
+    def __init__(self, core: Core, actor: str, tenant: int) -> None:
         self.core = core
+        self._tenant = tenant
         self.attended: MutableMapping[int, Stream] = {}
         self.spoken: set[int] = set()  # sessions in which a turn was said here since they were closed
         self.begun = False  # whether a heartbeat is kept up, so that attending a session need not renew it
@@ -54,6 +55,10 @@ class Heartbeat:
         self.attended.pop(stream.id, None)
         self.spoken.discard(stream.id)
 
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """Do what may be done only when what was written before is durable: it is."""
+        note()
+
     def hold(self, claim: Hashable) -> None:
         """Something was leased to this store, with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
@@ -64,12 +69,12 @@ class Heartbeat:
         self._claims.discard(claim)
 
     def beat(self) -> None:
-        """Renew the heartbeat now. Raises as any write does. Who hears that a newer Perdure has migrated the store writes nothing
-        more there.
+        """Renew the heartbeat now. Raises as any write does. A store that hears that a newer Perdure has migrated it writes
+        nothing more.
         """
         streams = list(self.attended.values())
         try:
-            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=0)
+            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=self._tenant)
         except NewerSchema as newer:
             self.core.lane.refuse(newer)
             raise
@@ -87,7 +92,9 @@ class Heartbeat:
             return
         self._seen = False
         try:
-            self.core.write(presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=0)
+            self.core.write(
+                presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=self._tenant
+            )
         except Error as error:
             self.core.living.stay_named()
             log.warning("the heartbeat could not be ended and will lapse: %s", error)
@@ -130,12 +137,10 @@ class Heartbeat:
 
 
 class HeldBack(Heartbeat):
-    """What an atomic function attends and claims: the heartbeat hears of it after the commit, and never if
-    there is none.
-    """
+    """Attendance and claims of an atomic function: the heartbeat hears of them after the commit, and never if there is none."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        super().__init__(heartbeat.core, "")
+        super().__init__(heartbeat.core, "", heartbeat._tenant)
         self.attended = ChainMap({}, heartbeat.attended)
         self.begun = heartbeat.begun
         self._heartbeat = heartbeat
@@ -158,6 +163,10 @@ class HeldBack(Heartbeat):
     def release(self, claim: Hashable) -> None:
         """To be told later."""
         self._notes.append(partial(self._heartbeat.release, claim))
+
+    def after_commit(self, note: Callable[[], None]) -> None:
+        """To be done later."""
+        self._notes.append(note)
 
     def tell(self) -> None:
         """The commit is done: tell the heartbeat."""

@@ -25,12 +25,14 @@ WAYS_ON = (
     "a checkpoint it begins from `run.restored`"
 )
 
+SHAPE_MAX_CHARS = 200
+
 _brief = Repr()
 _brief.maxstring = _brief.maxother = 80
 
 
 class Entry(NamedTuple):
-    """What is recorded at one place. `name` is the step, the tool, or what was waited for."""
+    """The record at one place. `name` is the step, the tool, or what was waited for."""
 
     what: str
     name: str
@@ -42,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """What a run did since its last cut, by place. What it waited for when it ended is not in it: it is waited for anew."""
+    """The work of a run since its last cut, by place. A wait that was open when it ended is not in it: it is waited for anew."""
 
     def __init__(
         self, steps: Sequence[StepRecord] = (), effects: Sequence[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
@@ -65,7 +67,7 @@ class Journal:
         self._entries = dict(found)
         self._left = dict(self._entries)
         self._ends = ends or {}  # the events after which waits were over, by their numbers
-        self._lines: dict[str, deque[tuple[int, str]]] | None = None  # what is left, by branch, once it is asked for
+        self._lines: dict[str, deque[tuple[int, str]]] | None = None  # the rest, by branch, once it is asked for
         self._unbegun: set[str] = set()  # branches that were not begun when it was last asked
 
     def __len__(self) -> int:
@@ -80,7 +82,7 @@ class Journal:
         if (entry.what, entry.name) != (what, name):
             raise _changed(place, str(entry), str(found))
         if entry.digest != digest:
-            now = f"arguments {digest[:12]}" if given is None else _brief.repr(given)
+            now = _given_now(what, digest, given)
             raise _changed(place, f"{entry} with {_given_before(entry)}", f"{found} with {now}")
         self._left.pop(place, None)
         return entry.record
@@ -101,7 +103,7 @@ class Journal:
         return bool(self._left)
 
     def forget_in(self, branches: Iterable[str]) -> None:
-        """What these branches, which did not come to their own end, did more of in an earlier drive is not missed."""
+        """Drop unreplayed entries of cancelled branches: an earlier drive may have got further in them."""
         for branch in branches:
             for place in [each for each in self._left if is_below(each, branch)]:
                 del self._left[place]
@@ -145,15 +147,34 @@ def _by_branch(left: Mapping[str, Entry]) -> dict[str, deque[tuple[int, str]]]:
     return lines
 
 
+def shape_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Arguments as they may be kept and shown, whatever they say: names, types and lengths, and no content."""
+    parts = [*map(_shape, args), *(f"{name}={_shape(value)}" for name, value in kwargs.items())]
+    return ", ".join(parts)[:SHAPE_MAX_CHARS]
+
+
+def _shape(value: Any) -> str:
+    kind = type(value)
+    return f"{kind.__name__}[{len(value)}]" if kind in (str, bytes, list, tuple, dict, set) else kind.__name__
+
+
+def _given_now(what: str, digest: str, given: Any) -> str:
+    """The arguments of now, as far as they may be shown: what parks a run is recorded. given: of a step, (args, kwargs)."""
+    if given is None:
+        return f"arguments {digest[:12]}"
+    return f"({shape_of(*given)})" if what == "step" else _brief.repr(given)
+
+
 def _given_before(entry: Entry) -> str:
-    """What something was given that is recorded, for people: of a plain step only the digest is kept."""
+    """The recorded arguments, for people: of a plain step only the digest and the shape are kept."""
     if entry.what == "effect":
         return _brief.repr(entry.record.args)
     if entry.what == "ask":
         return _brief.repr(entry.record.question)
     if getattr(entry.record, "input", None) is not None:
-        return f"what `input_of({entry.record.seq})` of the run gives"
-    return f"arguments {entry.digest[:12]} (a digest: a step keeps no more of them)"
+        return f"the result of `input_of({entry.record.seq})` of the run"
+    shape = getattr(entry.record, "shape", "")
+    return f"({shape}), of which a step keeps no more" if shape else f"arguments {entry.digest[:12]} (a digest)"
 
 
 def _changed(place: str, expected: str, found: str) -> Changed:

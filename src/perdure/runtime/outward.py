@@ -1,4 +1,4 @@
-"""What a program does outside: effects at their places, and a model's batch of them. Keeps P2-P4.
+"""The acts of a program on the outside world: effects at their places, and a model's batch of them. Keeps P2-P4.
 
 Generators over the `Driving` of a run, as in `placing`; `effects.acting` carries each effect to its end. See docs/decisions/0006
 and 0007. Callers: `Run`, and `undoing`.
@@ -30,8 +30,8 @@ from perdure.runtime.places import Branch
 from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
 from perdure.runtime.waiting import suspend, until_over
 
-DOUBT, LANDING = "doubt", "landing"  # what a run waits for: somebody who can say, or what was sent to have had its time
-Approval: TypeAlias = "tuple[str | None, Duration | None]"  # what a person is asked first, and how long for an answer
+DOUBT, LANDING = "doubt", "landing"  # a run's reason to wait: somebody must say, or a sent call must have had its time
+Approval: TypeAlias = "tuple[str | None, Duration | None]"  # the question to a person, and how long for an answer
 UNASKED: Approval = (None, None)
 
 
@@ -81,7 +81,7 @@ def _begin_undo(driving: Driving, undoes: EffectRecord, intent: Intent) -> Steps
 
 
 def _asked_first(driving: Driving) -> str | None:
-    """What a person is asked before anything is done outside: in a run that only supposes, whether it shall be done."""
+    """The question to a person before any external call: in a run that only supposes, whether it shall be made."""
     what_if = driving.record.what_if
     if what_if is None or what_if.acts:
         return None
@@ -96,7 +96,8 @@ def _is_new(driving: Driving, found: EffectRecord | None) -> bool:
 def _asked_before(
     driving: Driving, branch: Branch, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
 ) -> Steps[EffectRecord]:
-    """What was planned before a restore may have been sent since. But if a person is to be asked, that answer comes first: what
+    """An effect that was planned before a restore may have been sent since. But if a person is to be asked, that answer comes
+    first: what
     its rule would send again, nobody may have approved of.
     """
     return (yield from _approved(driving, branch, planned, asked, within)) if isinstance(asked, str) else planned
@@ -106,7 +107,7 @@ def _permitted(
     driving: Driving, branch: Branch, found: EffectRecord | None, intent: Intent, asked: Refuse | str | None,
     within: Duration | None,
 ) -> Steps[EffectRecord | Intent]:  # fmt: skip
-    """What is meant, as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+    """The intent as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
     if asked is None:
         return (yield from _unforgotten(driving, found or intent))
     planned = found or (yield from driving.acting.plan(intent))
@@ -128,7 +129,7 @@ def _approved(
 
 
 def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[EffectRecord | Intent]:
-    """What may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
+    """An effect that may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
     forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
     """
     known_seq = driving.hold.lease.known_seq
@@ -224,7 +225,7 @@ def respond(
 
 
 def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
-    """What a model's calls mean here: each effect at its place, as it stands or as it is meant, and what the guards say."""
+    """The meaning of a model's calls here: each effect at its place, as it stands or as it is meant, and what the guards say."""
     batch = mean(calls_in(value), tools)
     for meant in batch:
         if meant.answer is None and not meant.reads:

@@ -22,13 +22,14 @@ from perdure.planes import checkpoints, inputs, steps
 from perdure.planes.spans import Duration
 from perdure.runtime import course, resting
 from perdure.runtime.driving import Driving
+from perdure.runtime.journal import shape_of
 from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
 
 log = logging.getLogger("perdure.run")
 
 REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
-HELD_SECONDS = 1.0  # what each further verb of such a program takes
+HELD_SECONDS = 1.0  # the time that each further verb of such a program takes
 Keep = Callable[[tuple[Any, ...], Any], Steps[None]]
 
 
@@ -75,7 +76,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
     try:
         return place, replay.journal.take(place, what, name, mark, given)
     except Changed as changed:
-        driving.hold.stop(changed)  # whatever the program makes of it, nothing more is done
+        driving.hold.stop(changed)  # nothing more is done, whatever the program makes of it
         raise
 
 
@@ -109,7 +110,7 @@ def check_real(driving: Driving, what: str) -> None:
 
 
 def known_of(driving: Driving, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
-    """What is known of the function of a step, with a deadline and retries of its caller's."""
+    """The knowledge about the function of a step, with a deadline and retries of its caller's."""
     known = driving.known(fn)
     return known if timeout is None and retries is None else within(known, fn, timeout, retries)
 
@@ -123,7 +124,7 @@ def step(
     keep: records it with more than the step.
     """
     mark = digest_of_parts(args=list(args), kwargs=kwargs)
-    place, found = yield from arrive(driving, branch, "step", known.name, mark, (*args, kwargs) if kwargs else args)
+    place, found = yield from arrive(driving, branch, "step", known.name, mark, (args, kwargs))
     driving.replay.steps += 1
     if found is not None:
         return (
@@ -132,13 +133,16 @@ def step(
             else course.replayed(found)
         )
     frozen = inputs.freeze(args, kwargs) if notes else None
+    shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
     driving.activity.begin()
     try:
         came = yield from consult(known, fn, args, kwargs, driving.hold.check_going)
-        value = _given(driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes))
+        value = _given(
+            driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes, shape=shape)
+        )
         noted = notes | {"usage": usage_of(value)} if notes else notes
-        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief)
+        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
         given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
         if keep is None:
             yield Write(steps.done, (doc, given), keep=True)
@@ -148,7 +152,7 @@ def step(
     except Invalid as error:
         noted = course.unkept_notes(error, value, brief=known.brief)
         said = EffectError(course.UNSTORABLE, text_of(error))
-        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted),), keep=True)
+        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
         raise course.unkept(noted[course.UNKEPT], place) from error
     except Exception:
         raise
@@ -160,7 +164,7 @@ def step(
 
 
 def _given(driving: Driving, came: Came, noted: Callable[[EffectError], dict[str, Any]]) -> Any:
-    """What the function of a step gave; Failed with what it raised. noted: what is recorded of that.
+    """The result of the function of a step; Failed with what it raised. noted: the record of that.
 
     It is recorded only if the program goes on, so that a run that ends by it can try it again.
     """

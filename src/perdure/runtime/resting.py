@@ -49,7 +49,7 @@ def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
 
 
 def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
-    """Record why the agent's function did not return. What a program raises itself is its end, whatever its class."""
+    """Record why the agent's function did not return. A program's own exception is its end, whatever its class."""
     hold = driving.hold
     if isinstance(hold.stopped, TROUBLES):  # the agent has not come to its end
         yield from _give_back(driving, hold.stopped)
@@ -72,7 +72,7 @@ def _fail(driving: Driving, error: BaseException) -> Steps[Drive]:
     cancelled = driving.hold.lease.cancelling or isinstance(error, Cancelled)
     status = RunStatus.CANCELLED if cancelled else RunStatus.FAILED
     blamed = driving.sagas.undone_for(error) or blamed_in(error, driving.stream.name)
-    end = driving.hold.ending  # whatever its program made of that
+    end = driving.hold.ending  # in spite of what its program made of that
     why = error_of(error) if end is None else EffectError(end.code, str(end))
     yield write(end_run, driving.core.epoch, status, None, why, blamed)
     if cancelled:
@@ -106,7 +106,7 @@ def _park(driving: Driving, error: Parked) -> Steps[Drive]:
 
 
 def _rest(driving: Driving, paused: Suspended) -> Steps[Drive]:
-    """The run waits. What came in the meantime makes it ready at once: the verb looks under the stream's lock.
+    """The run waits. An answer that came in the meantime makes it ready at once: the verb looks under the stream's lock.
 
     One that waits though its time was over already (for doubt, or for what was sent to arrive) is not woken for that again.
     """

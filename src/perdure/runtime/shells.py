@@ -1,7 +1,8 @@
 """Shells: carry out what the engine of effects and runs asks for (`effects.commands`). In both colours by hand, like the callers.
 
-A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. What
-belongs to asyncio (the numbers of branches, stopping tasks, cancellation) stands in the async shells alone. Callers: the handles
+A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. Code
+that belongs to asyncio (the numbers of branches, stopping tasks, cancellation) stands in the async shells alone. Callers: the
+handles
 of sessions, and whoever drives runs: `store.drive`, `recover` and the worker.
 """
 
@@ -47,7 +48,7 @@ from perdure.runtime.isolating import AsyncIsolator, Isolator
 from perdure.stores.lane import Job
 
 T = TypeVar("T")
-# What makes the run that an agent's function gets, by its colour.
+# The maker of the run that an agent's function gets, by its colour.
 See: TypeAlias = Callable[[Agent], Callable[..., Any]]
 READER, ASYNC_READER = Invoker(None), AsyncInvoker(None)
 

@@ -75,7 +75,7 @@ def undo_left(driving: Driving, why: BaseException | None = None) -> Steps[None]
 def settle_open(driving: Driving, *, completes: bool) -> Steps[None]:
     """Settle what was interrupted and sent, by its tool's rule: the run is about to end, and nobody would look at it again.
 
-    The run waits if only a person, or a later time, can settle it. What was only planned is withdrawn if the run completes.
+    The run waits if only a person, or a later time, can settle it. A planned effect is withdrawn if the run completes.
     """
     if not (driving.activity.interrupted or driving.replay.journal.unsettled):
         return
@@ -91,7 +91,7 @@ def settle_open(driving: Driving, *, completes: bool) -> Steps[None]:
 
 
 def _effects(driving: Driving, *, open_only: bool = False) -> Steps[list[EffectRecord]]:
-    """What the run did outside since its last cut."""
+    """The effects of the run since its last cut."""
     asked = {"after": driving.replay.cut_seq, "open_only": open_only}
     return (yield Read(ledger.all_effects, (driving.stream,), asked))
 
@@ -116,7 +116,7 @@ def _undo_in(
 
 
 def _settle_left(driving: Driving, branch: Branch, spans: list[Span]) -> Steps[None]:
-    """What was interrupted in spans is settled before anything is undone: what was sent may have happened."""
+    """Interrupted effects in spans are settled before anything is undone: a sent call may have happened."""
     for record in (yield from _effects(driving, open_only=True)):
         place = record.place if record.undoes is None else None
         mine = place is not None and any(span.holds(place) for span in spans)
@@ -129,7 +129,7 @@ def _settle_left(driving: Driving, branch: Branch, spans: list[Span]) -> Steps[N
 
 
 def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]:
-    """Undo one effect. What arrives after its undo would stay for ever: the run waits while it may still be under way."""
+    """Undo one effect. A call that arrives after its undo would stay for ever: the run waits while it may still be under way."""
     tool = _tool_of(driving, record)
     if tool is None or tool.undo is None:
         why = f"its undo, {record.rule.undo}, is not known here"

@@ -1,4 +1,4 @@
-"""What a program waits for: people, signals, times and the runs that it started. The run rests meanwhile, and nobody holds it.
+"""The waits of a program: for people, signals, times and the runs that it started. The run rests meanwhile, and nobody holds it.
 
 Generators over the `Driving` of a run, as in `placing`. Callers: `Run`, `outward` and `undoing`. Keeps P13.
 """
@@ -48,7 +48,7 @@ def until_over(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[Wai
 
 
 def _in_order(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[None]:
-    """What came for a branch after the run had gone on past it is told when the run has come as far again.
+    """A message for a branch that came after the run had passed it is told when the run has come as far again.
 
     By then the program has stopped what lost a race, as it did before.
     """

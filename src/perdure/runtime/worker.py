@@ -52,7 +52,7 @@ THREADS_SECONDS = 1.0  # for threads to come back once their worker has ended
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
 TIDY_SECONDS = 600.0
-WORKING = "worker"  # what the heartbeat goes on for while there is no run
+WORKING = "worker"  # the heartbeat's reason while there is no run
 TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
 
@@ -125,7 +125,7 @@ class Worker:
         self._wake.set()
 
     def told(self) -> None:
-        """What a signal handler says besides `stop`, which runs in the event loop and so not at all while that is blocked."""
+        """The word of a signal handler besides `stop`, which runs in the event loop and so not at all while that is blocked."""
         if self._stalls is not None:
             self._stalls.told()
 
@@ -301,7 +301,7 @@ class Worker:
         self._wake.set()
 
     async def _drive(self, found: Found, agent: Agent, lease: Lease) -> None:
-        """Drive one run to its rest. Whatever happens in here is this run's alone."""
+        """Drive one run to its rest. An error in here is this run's alone."""
         with driven.driving(found.stream.name, found.agent, found.parent):
             driven.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})

@@ -11,7 +11,7 @@ from functools import cache
 
 from perdure.errors import Invalid
 from perdure.log.table import Table, TableClass
-from perdure.stores.statements import Statement
+from perdure.stores.statements import NAMED, Statement
 
 _ONLY = re.compile(r"\s*-- @(\w+)$")
 _POSTGRES_WORDS = (
@@ -22,6 +22,7 @@ _POSTGRES_WORDS = (
 # The words in which the views of migrations are written, since schema 5.
 _WORDS = {
     "sqlite": (
+        NAMED,
         (r"\biso\((\w+\.\w+)\)",
          r"strftime('%Y-%m-%dT%H:%M:%S', \1 / 1000000, 'unixepoch') || printf('.%06dZ', \1 % 1000000)"),
         (r"\bbody\((\w)\)", r"CAST(\1.body AS TEXT)"),
@@ -29,11 +30,14 @@ _WORDS = {
         (r" AND shown\(n\.name\)", ""),
     ),
     "postgres": (
+        NAMED,
         (r"\biso\((\w+\.\w+)\)",
          r"""to_char(TIMESTAMP 'epoch' + \1 * INTERVAL '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""),
         (r"\bbody\((\w)\)", r"whole_of(\1.tenant, \1.body)"),
         (r"\bhexed\((\w+\.\w+)\)", r"encode(\1, 'hex')"),
         (r"\bjson\((\w+\.\w+)\)", r"(\1)::jsonb"),
+        # With the rights of who reads: a wall around the tables holds for their views (docs/decisions/0032).
+        (r"\bCREATE VIEW (\w+) AS\b", r"CREATE VIEW \1 WITH (security_invoker = true) AS"),
         (r"\bshown\(n\.name\)", r"n.name = coalesce(nullif(current_setting('perdure.tenant', true), ''), n.name)"),
     ),
 }  # fmt: skip

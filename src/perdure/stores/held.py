@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
@@ -71,34 +71,55 @@ def place_of(file: str) -> Place | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
-def place_of_wal(file: str) -> Place | None:
-    """`place_of` for the file that every commit writes to: its times are not asked for.
+class WalLook:
+    """`place_of` for the file that every commit writes to: its times are not asked for, and nothing is allocated for a look.
 
     From Linux 6.13 on a file whose times were read gets new ones at its next write, and each sync has to write those too: 25 µs a
-    commit, measured. Where there is no statx, or it fails, the ordinary look is taken.
+    commit, measured. Where there is no statx, or it fails, the ordinary look is taken. Not for two threads at once.
     """
-    look = _statx()
-    found = bytearray(_STATX_BYTES)
-    if look is None or look(file.encode(), found) != 0:
-        return place_of(file)
-    inode, major, minor = _INODE_AND_DEVICE.unpack_from(found)
-    return os.makedev(major, minor), inode
+
+    __slots__ = ("_file", "_found", "_look", "_place", "_seen")
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._found = bytearray(_STATX_BYTES)
+        self._look = _statx(file.encode(), self._found)
+        self._seen = (0, 0, 0)
+        self._place: Place | None = None
+
+    def __call__(self) -> Place | None:
+        """Which file it is now; None if there is none."""
+        if self._look is None or self._look() != 0:
+            return place_of(self._file)
+        seen = _INODE_AND_DEVICE.unpack_from(self._found)
+        if seen != self._seen:
+            inode, major, minor = self._seen = seen
+            self._place = (os.makedev(major, minor), inode)
+        return self._place
+
+
+def _statx(file: bytes, found: bytearray) -> Callable[[], int] | None:
+    """The system call that looks at a file and is told what to look for, ready to be made; None where there is none."""
+    call = _statx_call()
+    if call is None:
+        return None
+    import ctypes  # noqa: PLC0415 - only who writes to a file pays for it
+
+    return partial(call, _AT_FDCWD, file, 0, _STATX_INO, (ctypes.c_char * _STATX_BYTES).from_buffer(found))
 
 
 @cache
-def _statx() -> Callable[[bytes, bytearray], int] | None:
-    """The system call that looks at a file and is told what to look for; None where there is none."""
+def _statx_call() -> Callable[..., int] | None:
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes  # noqa: PLC0415 - only who writes to a file pays for it
+    import ctypes  # noqa: PLC0415 - as above
 
     try:
         call = ctypes.CDLL(None).statx
     except (OSError, AttributeError):
         return None
     call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p]
-    buffer = ctypes.c_char * _STATX_BYTES
-    return lambda file, found: call(_AT_FDCWD, file, 0, _STATX_INO, buffer.from_buffer(found))
+    return call
 
 
 def enter(connection: Holding, place: Place, wal: Place | None) -> None:

@@ -107,7 +107,7 @@ def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, 
     transaction is spoiled then, and must be run again as a whole.
     """
     joined = _joined(core, connection)
-    batch = Batch(joined, core.blobs, Entropy())
+    batch = Batch(joined, core.blobs, Entropy(), actors=core.lane.actors)
     tx = Tx(batch, actor, tenant, core.clocks)
     try:
         result = verb(tx, *args)

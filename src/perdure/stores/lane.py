@@ -24,13 +24,14 @@ from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
 from perdure.stores.traces import Traces
-from perdure.stores.tx import LOG, Batch, Clocks, Tx
+from perdure.stores.tx import LOG, Actor, Batch, Clocks, Tx
 
 if TYPE_CHECKING:
     import asyncio
 
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
+ACTORS_MAX = 20_000  # that are remembered
 _LOOK_SECONDS = 1.0  # how often a caller whose job is being committed looks for itself
 RACES_MAX = 10  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
 RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
@@ -81,6 +82,7 @@ class Lane:
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
         self._hints: OrderedDict[int, Head] | None = None if engine.exact_heads else OrderedDict()
+        self.actors: dict[Actor, str] = {}  # their random names in headers (log/actors.py)
         self._mutex = threading.Lock()
         self._free = True
         self._owner = 0  # the thread that holds the lane
@@ -329,7 +331,7 @@ class Lane:
         committing = False
         try:
             connection = self._connection or self._connect()
-            batch = Batch(connection, self._blobs, self._entropy, self._hints)
+            batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
             connection.begin()
             if lock:
                 batch.lock_heads(lock)
@@ -346,14 +348,22 @@ class Lane:
                 self._give_up(error, batch)
                 raise
             interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives right after the COMMIT
-        if self._hints is not None:
-            _remember(batch.flushed, self._hints)
+        self._remember(batch)
         if self._traces.wanted:
             self._traces.committed(batch.trail, len(jobs))
         for job in jobs:
             job.done = True
         if interrupt is not None:
             raise interrupt
+
+    def _remember(self, batch: Batch) -> None:
+        """Keep for the next batch what is committed now: heads, and the random names of actors."""
+        if self._hints is not None:
+            _remember(batch.flushed, self._hints)
+        if batch.named:
+            if len(self.actors) >= ACTORS_MAX:
+                self.actors.clear()
+            self.actors.update(batch.named)
 
     def _run(self, job: Job, batch: Batch) -> None:
         """Run one verb. Its result is the job's outcome if the batch is committed, and is forgotten otherwise."""

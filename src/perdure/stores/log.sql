@@ -73,5 +73,11 @@ SELECT address, size, codec, data FROM blobs WHERE tenant = :tenant
 -- meta_get: one fact about the store.
 SELECT value FROM meta WHERE name = :name
 
+-- actor_of: the random names of an actor.
+SELECT actor FROM actors WHERE tenant = :tenant AND name = :name ORDER BY stream, seq
+
+-- actor_named: the actor behind a random name.
+SELECT name FROM actors WHERE tenant = :tenant AND actor = :actor ORDER BY stream LIMIT 1
+
 -- tenant_by_name: a tenant.
 SELECT id FROM tenants WHERE name = :name

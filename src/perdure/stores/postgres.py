@@ -136,12 +136,14 @@ _EMPTY = (
     f"DELETE FROM texts t USING {_GONE.replace('t.stream', 't.in_stream')}",
 )
 # As in planes/memory/index.sql: whoever indexes a text must see that it was emptied, or be seen here.
-_LOCK_INDEX = "SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema()))"
+_PRUNE = """INSERT INTO pruning (tenant) SELECT DISTINCT tenant FROM streams WHERE id = ANY (%s::bigint[]) ORDER BY 1
+RETURNING tenant"""
+_LOCK_INDEX = "SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema() || '.' || %s::bigint))"
 # A job that keeps blobs, or builds on stored ones, shares the lock; a collection has it alone. Taken before the rows are looked
 # at: in a
 # statement of its own, because a statement sees what was committed when it began.
-_SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema()))"
-_CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema()))"
+_SHARE_BLOBS = "SELECT pg_advisory_xact_lock_shared(hashtext('perdure.blobs'), hashtext(current_schema() || '.{:d}')); "
+_CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext(current_schema() || '.{:d}'))"
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
 _FROM_ELSEWHERE = "SELECT 1 FROM events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1"
 _END_PAUSE_SECONDS = 0.002
@@ -326,7 +328,8 @@ class PostgresConnection:
                 self._wants_begin = False
                 self._flush(writes, alone=True)
             else:
-                self._begin_now(_SHARE_BLOBS if writes.blobs else "")
+                tenants = sorted({row[0] for row in writes.blobs})
+                self._begin_now("".join(_SHARE_BLOBS.format(tenant) for tenant in tenants))
                 self._flush(writes, alone=False)
                 if commit:
                     self.raw.execute("COMMIT")
@@ -341,20 +344,21 @@ class PostgresConnection:
             self._empty(writes.empties)
 
     def _empty(self, events: Sequence[tuple[int, int]]) -> None:
-        """One prune at a time: a second one waits here for the first one's commit."""
-        self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
-        self._fetch(_LOCK_INDEX, ())
+        """One prune at a time in a tenant: a second one waits here for the first one's commit."""
+        tenants = self._fetch(_PRUNE, ([stream for stream, _ in events],))
+        for (tenant,) in tenants:
+            self._fetch(_LOCK_INDEX, (tenant,))
         for text in _EMPTY:
             self.raw.execute(text, _columns(events))
-        self.raw.execute("DELETE FROM pruning")
+        self.raw.execute("DELETE FROM pruning WHERE tenant = ANY (%s::bigint[])", ([tenant for (tenant,) in tenants],))
 
-    def share_blobs(self) -> None:
-        """No blob row goes before this transaction ends."""
-        self._begin_now(_SHARE_BLOBS)
+    def share_blobs(self, tenant: int) -> None:
+        """No blob row of the tenant goes before this transaction ends."""
+        self._begin_now(_SHARE_BLOBS.format(tenant))
 
-    def claim_blobs(self) -> None:
-        """Nobody keeps a blob, or builds on one, from here to the end of this transaction."""
-        self._begin_now(_CLAIM_BLOBS)
+    def claim_blobs(self, tenant: int) -> None:
+        """Nobody keeps a blob of the tenant, or builds on one, from here to the end of this transaction."""
+        self._begin_now(_CLAIM_BLOBS.format(tenant))
 
     def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
         """Delete blob rows."""

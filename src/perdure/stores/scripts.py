@@ -9,7 +9,7 @@ P1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,6 +44,7 @@ from perdure.stores.store import Engine, Fault, FaultKind, Writes
 from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
+_UNBOUND = {"foreign_keys": False, "legacy_alter_table": True}  # while a schema changes
 _SMALLEST_BYTES = 512  # no SQLite database is smaller than one page of this size
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
     nothing."""
     with _closing(engine) as connection:
         if isinstance(connection, SqliteConnection):
-            with _batch(connection):
+            with _unbound(connection), _batch(connection):
                 yield SqliteScript(connection)
         else:
             with _transaction(connection, "BEGIN"):
@@ -290,6 +291,20 @@ def _closing(engine: Engine) -> Iterator[Any]:
     finally:
         if not engine.one_connection:
             connection.close()
+
+
+@contextmanager
+def _unbound(connection: SqliteConnection) -> Iterator[None]:
+    """A table that others refer to can be made anew: SQLite would follow the old one, and refuse where a user's own view names
+    it. Neither can be said inside a transaction, so it holds for a connection that does nothing else."""
+    for pragma, value in _UNBOUND.items():
+        connection.raw.pragma(pragma, value)
+    try:
+        yield
+    finally:
+        with suppress(apsw.Error):  # it was closed meanwhile
+            for pragma, value in _UNBOUND.items():
+                connection.raw.pragma(pragma, not value)
 
 
 @contextmanager

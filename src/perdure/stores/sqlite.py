@@ -105,6 +105,7 @@ _EMPTY = (
     "DELETE FROM turns WHERE stream = ? AND seq = ?",
     "DELETE FROM texts WHERE in_stream = ? AND seq = ?",
 )
+_PRUNE = "INSERT INTO pruning (tenant) SELECT DISTINCT tenant FROM streams WHERE id IN (SELECT value FROM json_each(?))"
 _EMPTY_CALLS = (
     "DELETE FROM calls WHERE stream = ? AND seq IN (SELECT value FROM json_each(?))"  # no index: once for all
 )
@@ -124,14 +125,14 @@ class SqliteConnection:
         self._place = place_of(self.file)  # which file that is: who deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
-        self._wal_file = f"{self.file}-wal"
+        self._look_at_wal = held.WalLook(f"{self.file}-wal")
         self._wal: held.Place | None = None  # which WAL it writes to, if it does: others may take that away (`held`)
         self.pid = os.getpid()
 
     def enter(self, *, wal: bool) -> None:
         """Hold the file, now that it is open. wal: it is written to, and acknowledgements rest on its WAL (not a cache's)."""
         if self._place is not None:
-            found = None if self._still else held.place_of_wal(self._wal_file)
+            found = None if self._still else self._look_at_wal()
             self._wal = found if wal and not self.is_cache else None
             held.enter(self, self._place, found)
 
@@ -233,7 +234,7 @@ class SqliteConnection:
         if commit:
             self.commit()
             self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
-            if self._wal is not None and self._place is not None and held.place_of_wal(self._wal_file) != self._wal:
+            if self._wal is not None and self._place is not None and self._look_at_wal() != self._wal:
                 raise held.lost(self._place)
 
     def commit(self) -> None:
@@ -245,7 +246,13 @@ class SqliteConnection:
 
     def _check_place(self) -> None:
         """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""
-        if self._place is not None and place_of(self.file) != self._place:
+        if self._place is None:
+            return
+        try:
+            found = os.stat(self.file)  # noqa: PTH116 - twice in every commit: a Path costs more than the call
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._place:
             raise Fault(FaultKind.DAMAGED, f"{self.file} was deleted, moved or replaced while it was open", _GONE)
 
     def _flush(self, writes: Writes) -> None:
@@ -266,17 +273,17 @@ class SqliteConnection:
             self._empty(writes.empties)
 
     def _empty(self, events: Sequence[tuple[int, int]]) -> None:
-        self.raw.execute("INSERT INTO pruning (id) VALUES (1)")
+        self.raw.execute(_PRUNE, (json.dumps([stream for stream, _ in events]),))
         for text in _EMPTY:
             self.raw.executemany(text, events)
         for stream in {stream for stream, _ in events}:
             self.raw.execute(_EMPTY_CALLS, (stream, json.dumps([seq for of, seq in events if of == stream])))
         self.raw.execute("DELETE FROM pruning")
 
-    def share_blobs(self) -> None:
+    def share_blobs(self, tenant: int) -> None:
         """Nothing to do: whoever writes has the file to itself."""
 
-    def claim_blobs(self) -> None:
+    def claim_blobs(self, tenant: int) -> None:
         """Nothing to do, as above."""
 
     def drop_blobs(self, tenant: int, addresses: Sequence[bytes]) -> None:
@@ -310,7 +317,7 @@ class SqliteConnection:
         """Let the connection go. It leaves first: the last one removes the WAL, and the next one finds another."""
         held.leave(self, self._place)
         with suppress(apsw.Error):
-            if self._wal is not None and held.place_of_wal(self._wal_file) != self._wal:
+            if self._wal is not None and self._look_at_wal() != self._wal:
                 self.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # as in `sever`
             self.raw.close(True)  # noqa: FBT003 - apsw takes it by position
 

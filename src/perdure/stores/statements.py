@@ -7,7 +7,8 @@
     SELECT …
 
 A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
-from input. `:now` is the store's clock. Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
+from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it. Overrides (`@sqlite`, `@postgres`)
+need a reason; a test counts them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from typing import Any
 _HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
 _OPTIONAL = re.compile(r"\s*--\? ([\w ]+)$")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+# `named(e)` in a statement or view: the actor of the event `e`, by the directory of its tenant (log/actors.py).
+NAMED = (
+    r"\bnamed\((\w+)\)",
+    r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",
+)
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
 
 
@@ -52,7 +58,7 @@ class Statement:
     def _render(self, dialect: str, given: frozenset[str]) -> str:
         source = self.overrides[dialect][1] if dialect in self.overrides else self.source
         lines = [_OPTIONAL.sub("", line) for line in source.splitlines() if _wanted(line, given)]
-        text = "\n".join(lines)
+        text = re.sub(*NAMED, "\n".join(lines))
         text = to_postgres(text) if dialect == "postgres" else text
         if not any(map(_OPTIONAL.search, source.splitlines())):
             self._fixed[dialect] = text

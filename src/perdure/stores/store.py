@@ -171,11 +171,11 @@ class Connection(Protocol):
         """Flush; with `commit`, also commit: afterwards it is durable (P1). RACED if a head had moved."""
         ...
 
-    def share_blobs(self) -> None:
-        """Inside a transaction: no blob row goes before it ends. A flush that keeps blobs does this by itself."""
+    def share_blobs(self, tenant: int) -> None:
+        """Inside a transaction: no blob row of a tenant goes before it ends. A flush that keeps blobs does this by itself."""
         ...
 
-    def claim_blobs(self) -> None:
+    def claim_blobs(self, tenant: int) -> None:
         """Inside a transaction: wait until nobody shares, and until its end nobody can (the collector's side)."""
         ...
 

@@ -15,22 +15,22 @@ FROM (SELECT pos FROM events ORDER BY pos DESC LIMIT 1) AS last,
 -- leases_lapsed: runs, tasks and sessions of holders whose heartbeat stopped long ago.
 SELECT 'runs', count(*), min(name) FROM (
   SELECT r.name FROM runs r WHERE r.holder IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now - :quiet) LIMIT :limit) AS held
+    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now - :quiet) LIMIT :limit) AS held
 UNION ALL
 SELECT 'tasks', count(*), min(title) FROM (
   SELECT t.title FROM tenants n CROSS JOIN tasks t WHERE t.tenant = n.id AND t.status = 'doing'
-    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = t.holder AND h.expires_at > :now - :quiet)
+    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now - :quiet)
     AND (t.claim_expires_at IS NULL OR t.claim_expires_at < :now - :quiet) LIMIT :limit) AS claimed
 UNION ALL
 SELECT 'sessions', count(*), min(name) FROM (
   SELECT DISTINCT v.name FROM attendance a JOIN sessions v ON v.stream = a.stream AND v.ended_at IS NULL
-  WHERE NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = a.holder AND h.expires_at > :now - :quiet) LIMIT :limit) AS attended
+  WHERE NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = a.tenant AND h.holder = a.holder AND h.expires_at > :now - :quiet) LIMIT :limit) AS attended
 
 -- runs_stuck: runs that somebody holds and that recorded nothing for long, the oldest of these first.
 SELECT r.name, (:now - e.at) / 1000000 FROM runs r JOIN streams s ON s.id = r.stream
 JOIN events e ON e.stream = r.stream AND e.seq = s.seq
 WHERE r.holder IS NOT NULL AND e.at < :now - :quiet
-  AND EXISTS (SELECT 1 FROM holders h WHERE h.holder = r.holder AND h.expires_at > :now - :quiet)
+  AND EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now - :quiet)
 ORDER BY e.at LIMIT :limit
 
 -- runs_untaken: agents whose runs are ready or due for long, and nobody takes them.
@@ -44,7 +44,7 @@ GROUP BY agent ORDER BY agent
 SELECT r.name, r.program FROM tenants n CROSS JOIN runs r
 WHERE r.tenant = n.id AND r.status IN ('ready', 'waiting') AND r.status IN ('ready', 'running', 'waiting')
   AND (r.status = 'ready' OR r.wake_at <= :now) AND r.pinned = 1
-  AND NOT EXISTS (SELECT 1 FROM workers w JOIN holders h ON h.holder = w.holder AND h.expires_at > :now
+  AND NOT EXISTS (SELECT 1 FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder AND h.expires_at > :now
     WHERE w.tenant = r.tenant AND replace(w.about, '"' || r.program || '"', '') <> w.about)
 ORDER BY r.wake_at, r.stream LIMIT :limit
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.errors import NotFound, Refused
-from perdure.log.change import Change, Stream
+from perdure.log.actors import ACTORS, NAMED, RANDOM_BYTES, random_name
+from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
 from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
 from perdure.log.fold import step
@@ -37,6 +38,9 @@ HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
 
 _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
 _Key = tuple[Any, ...]
+Actor = tuple[int, str]  # tenant and name
+_NOBODY: Mapping[Actor, str] = {}
+_TENANTS_OWN = ("tenant", "tenant")  # kind and name of a tenant's own stream
 
 
 def _nobody(holder: str) -> bool:  # noqa: ARG001 - nothing is proved about anybody
@@ -99,14 +103,29 @@ _EMPTY = Buffer()  # never changed
 class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
-    __slots__ = ("blobs", "buffer", "connection", "entropy", "exact", "flushed", "hints", "read", "trail")
+    __slots__ = (
+        "actors",
+        "blobs",
+        "buffer",
+        "connection",
+        "entropy",
+        "exact",
+        "flushed",
+        "hints",
+        "named",
+        "read",
+        "trail",
+    )
 
     def __init__(
-        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None
-    ) -> None:
+        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
+        actors: Mapping[Actor, str] = _NOBODY,
+    ) -> None:  # fmt: skip
         self.connection = connection
         self.blobs = blobs
         self.hints = hints or {}
+        self.actors = actors  # their random names in headers, as far as this process knows them
+        self.named: dict[Actor, str] = {}  # those that this batch looked up or introduced
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
@@ -150,6 +169,8 @@ class Batch:
                 self.read |= tx.read
             return
         self.read |= tx.read
+        if tx.named:
+            self.named |= tx.named
         if self.buffer is _EMPTY:  # mostly: one job, or the first
             self.buffer = tx.buffer
         else:
@@ -212,8 +233,8 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "now", "pin",
-                 "read", "seen", "tenant", "uid")  # fmt: skip
+    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "named", "now",
+                 "pin", "read", "seen", "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
@@ -230,6 +251,7 @@ class Tx:
         self.looks = 0  # how often it looked at one: twice may be two states
         self.seen: dict[tuple[Table, int, _Key], Row | None] = {}  # rows as they were read
         self.flushed_early = False
+        self.named: dict[Actor, str] = {}
 
     # -- writing ---------------------------------------------------------------------------------------------------------
 
@@ -254,13 +276,14 @@ class Tx:
 
     def _append(self, stream: Stream, kind: str, table: str, body: bytes) -> int:
         """The next event of a stream, numbered and hashed."""
+        actor = self._batch.actors.get((stream.tenant, self.actor)) or _known_as(self, stream.tenant)
         last, previous = self._head(stream.id)
         seq = last + 1
         salt = self._batch.entropy.take(SALT_BYTES)
         commitment = commit_to(salt, body)
-        digest = hash_header(stream.uid, seq, previous, kind, table, self.actor, self.now, CODEC_JSON, commitment)
+        digest = hash_header(stream.uid, seq, previous, kind, table, actor, self.now, CODEC_JSON, commitment)
         event = NewEvent(
-            stream.tenant, stream.id, seq, kind, table, self.actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
+            stream.tenant, stream.id, seq, kind, table, actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
             body,
         )  # fmt: skip
         self.buffer.events.append((stream, event))
@@ -314,7 +337,8 @@ class Tx:
         assert table.table_class is TableClass.EPHEMERAL
         assert table.streamed == (stream is not None)
         owner = stream.id if stream else self.tenant if table.tenant else 0
-        row = None if values is None else {**key, **values, "stream": owner, "tenant": self.tenant}
+        tenant = stream.tenant if stream else self.tenant
+        row = None if values is None else {**key, **values, "stream": owner, "tenant": tenant}
         self.buffer.rows.setdefault((table, owner), {})[tuple(key[column] for column in table.key)] = row
 
     def keep(self, data: bytes) -> str:
@@ -341,9 +365,9 @@ class Tx:
         self._flush_early()
 
     def claim_blobs(self) -> None:
-        """Have the blobs alone until the commit: from here on queries see every blob that anybody refers to."""
+        """Have the tenant's blobs alone until the commit: from here on queries see every blob that anybody refers to."""
         self._flush_early()
-        self._batch.connection.claim_blobs()
+        self._batch.connection.claim_blobs(self.tenant)
 
     def lend(self) -> Connection:
         """The connection itself, for rows that are not ours (`guests`). From here on, failing means failing the whole batch."""
@@ -478,7 +502,7 @@ class Tx:
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
         """Which of these blobs are stored, those kept in this batch included; they stay until the commit."""
         kept = {address for address in addresses if self._kept(address)}
-        self._batch.connection.share_blobs()
+        self._batch.connection.share_blobs(self.tenant)
         return kept | known_blobs(self, set(addresses) - kept)
 
     def fetch(self, addresses: Collection[bytes]) -> dict[bytes, bytes]:
@@ -512,6 +536,37 @@ class Tx:
         """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""
         del self._batch  # a handle that is kept must not keep everybody's writes
         self.__class__ = Ended  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
+
+
+def _known_as(tx: Tx, tenant: int) -> str:
+    """The random name by which headers know the actor of a transaction; a new actor is introduced in the same commit."""
+    who = (tenant, tx.actor)
+    batch = tx._batch
+    known = tx.named.get(who) or batch.named.get(who)
+    if known or not tx.actor:
+        return known or ""
+    own = own_stream(tx, tenant)
+    if own.id not in tx.buffer.streams:
+        tx._decide_by(own.id)  # before the look: if two introduce it at once, the second one looks again
+    found = tx.query(LOG.actor_of, tenant=tenant, name=tx.actor)
+    tx.named[who] = found[0][0] if found else random_name(batch.entropy.take(RANDOM_BYTES))
+    if not found:
+        introduce(tx, own, tx.named[who], tx.actor)
+    return tx.named[who]
+
+
+def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
+    """Record in a tenant's own stream whose random name this is."""
+    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
+
+
+def own_stream(tx: Tx, tenant: int) -> Stream:
+    """The stream of a tenant itself; it is begun if there is none."""
+    before, tx.tenant = tx.tenant, tenant
+    try:
+        return tx.find_stream(*_TENANTS_OWN) or tx.new_stream(*_TENANTS_OWN)
+    finally:
+        tx.tenant = before
 
 
 class Ended(Tx):

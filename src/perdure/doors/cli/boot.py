@@ -47,11 +47,11 @@ WHY = {
     "plan": "the goal, or an unfinished task",
     "loops": "open, or answered lately",
     "decisions": "in force",
-    "lessons": "what went wrong before",
+    "lessons": "a mistake not to repeat",
     "workspace": "a fact of the workspace",
     "tail": "one of the last turns",
     "recalled": "answers the task",
-    "words": "what the words mean",
+    "words": "a word or a place to know",
 }
 
 
@@ -76,7 +76,7 @@ WHY = {
     "--explain", is_flag=True, help="List what is in it and why, what each part takes, and what was left out."
 )
 @click.option(
-    "--diff", is_flag=True, help="What came, went or changed since the boot before; exits with 1 if anything."
+    "--diff", is_flag=True, help="List what came, went or changed since the last boot; exit with 1 if anything did."
 )
 @click.option(
     "--diff-text",

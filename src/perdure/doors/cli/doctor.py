@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -34,14 +35,26 @@ STALE_COLUMNS = (
 )
 
 
+HOST_COLUMNS = (
+    Column("host", lambda finding: finding.host),
+    *COLUMNS,
+)
+
+
 @command(
     "doctor",
     "perdure doctor",
+    "perdure doctor --hosts",
     "perdure doctor --store postgresql://me@host/db --json",
     "perdure doctor --stale",
     "perdure doctor --stale --root . --allow-command 'make -v'",
 )
-@click.option("--stale", is_flag=True, help="What its checks say holds no longer, instead: memories, values, plans.")
+@click.option("--stale", is_flag=True, help="Instead, list memories, values and plans whose checks no longer hold.")
+@click.option(
+    "--hosts",
+    is_flag=True,
+    help="Coding agents that were installed in this workspace, instead: connected, trusted, allowed.",
+)
 @click.option(
     "--tenant",
     envvar="PERDURE_TENANT",
@@ -58,7 +71,7 @@ STALE_COLUMNS = (
 @click.option("--offered", "models", multiple=True, metavar="MODEL", help="With --stale: a model that is offered.")
 @whole
 def doctor(
-    asked: Asked, *, stale: bool, tenant: str, root: str | None, allowed: tuple[str, ...], urls: tuple[str, ...],
+    asked: Asked, *, stale: bool, hosts: bool, tenant: str, root: str | None, allowed: tuple[str, ...], urls: tuple[str, ...],
     models: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
@@ -67,7 +80,10 @@ def doctor(
     Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
     tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, values, decisions and tasks,
     lists those that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale.
+    With --hosts: looks at what `perdure install` wrote here.
     """
+    if hosts:
+        sys.exit(_say_hosts(asked, root))
     if stale:
         commands = [shlex.split(each) for each in allowed]
         with Asked(asked.store, tenant, as_json=asked.as_json).open() as store:
@@ -87,6 +103,20 @@ def doctor(
         if found.outgrown:
             note(f"this store is outgrown: {found.outgrown[0].says}")
     sys.exit(0 if found.sound else 1)
+
+
+def _say_hosts(asked: Asked, root: str | None) -> int:
+    from perdure.doors.hosts import checking  # noqa: PLC0415 - help must not load this
+    from perdure.doors.hosts.workspace import workspace_of  # noqa: PLC0415 - as above
+
+    found = checking.examine(workspace_of(Path(root or ".")).root, Path.home())
+    if asked.as_json:
+        say_json({"findings": [each._asdict() for each in found]})
+    else:
+        say_table(HOST_COLUMNS, found)
+        if not found:
+            note("no coding agent was installed here: perdure install --for claude-code")
+    return 1 if any(each.severity == "error" for each in found) else 0
 
 
 def _say_stale(asked: Asked, checked: list[Checked]) -> int:

@@ -122,6 +122,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
     },
+    "Coding agents": {
+        "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),
+        "hook": ("perdure.doors.cli.hook", "Answer the hook of a coding agent's host."),
+        "install": ("perdure.doors.cli.install", "Write a host's configuration, or take it back."),
+    },
     "Begin": {
         "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
         "init": ("perdure.doors.cli.init", "Write perdure.toml for a scenario, and make its store."),

@@ -99,7 +99,7 @@ def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
 
 
 def say_report(report: RetainReport) -> None:
-    """What went, or would go, for people."""
+    """The parts that went, or would go, for people."""
     if report.streams:
         say_table(COLUMNS, report.streams)
     counts = {

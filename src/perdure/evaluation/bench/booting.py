@@ -19,8 +19,8 @@ AGES = (100, 10_000, 100_000)  # turns
 ROUNDS = 15
 CHECKS = 20
 BATCH = 500
-_COMMON = ("login", "safari", "test", "cookie", "parser", "server", "retry", "timeout", "branch", "schema")
-_WORDS = [*_COMMON, *(f"name{i}" for i in range(2_000))]
+_FREQUENT = ("login", "safari", "test", "cookie", "parser", "server", "retry", "timeout", "branch", "schema")
+_WORDS = [*_FREQUENT, *(f"name{i}" for i in range(2_000))]
 _WEIGHTS = [1 / (i + 1) ** 0.7 for i in range(len(_WORDS))]
 
 

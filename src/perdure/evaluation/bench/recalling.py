@@ -97,7 +97,7 @@ def _fill(store: perdure.Store, count: int) -> None:
 
 
 def _p50(measure: str, act: Callable[[int], Any], most_ms: float) -> Figure:
-    """The median of a question's time; beside it that of the processor's time, which a busy machine spoils less."""
+    """The median of a question's time; beside it that of this process on the processor, which a busy machine spoils less."""
     act(0)
     times, worked = [], []
     for number in range(QUESTIONS):

@@ -1,4 +1,4 @@
-"""What every handle has: a caller, and for handles of one stream, that stream."""
+"""The base of every handle: a caller, and for handles of one stream, that stream."""
 
 from __future__ import annotations
 

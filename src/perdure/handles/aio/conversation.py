@@ -60,21 +60,22 @@ class AsyncConversation(AsyncStreamHandle):
         of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
         erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
         kept with the turn, as its `shown`. A closed session is open again from the first turn on, in the same commit: nothing
-        that was said is lost, and no session reads as over that goes on. Raises Invalid or TooLarge with the path of what is
-        wrong.
+        that was said is lost, and no session reads as over that continues. Raises Invalid or TooLarge with the path.
         """
+        if self._stream.id in self._caller.heartbeat.spoken:  # of nearly every turn
+            return await self._write(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
         return await self._speak(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
 
     async def _speak(
         self, verb: Callable[Concatenate[Tx, Stream, P], Turn], /, *args: P.args, **kwargs: P.kwargs
     ) -> Turn:
         """Write a turn; the first one of this store in a session looks whether that was closed."""
-        spoken = self._caller.heartbeat.spoken
-        if self._stream.id in spoken:
+        heartbeat = self._caller.heartbeat
+        if self._stream.id in heartbeat.spoken:
             return await self._write(verb, *args, **kwargs)
         said = await self._write(conversation.reopening(verb), *args, **kwargs)
-        if self._stream.id in self._caller.heartbeat.attended:  # else it is not committed yet
-            spoken.add(self._stream.id)
+        if self._stream.id in heartbeat.attended:  # else it is not committed yet
+            heartbeat.spoken.add(self._stream.id)
         return said
 
     async def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
@@ -108,8 +109,8 @@ class AsyncConversation(AsyncStreamHandle):
         return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
     async def pending(self) -> Pending | None:
-        """What the conversation waits for: the results of calls, or the answer to a turn; None when
-        nothing. Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
+        """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
+        a past, or in a fork made there, whose last turns were pruned since.
         """
         return await self._read(turns.pending)
 
@@ -172,7 +173,7 @@ class AsyncConversation(AsyncStreamHandle):
     # end
     # sync: @property
     # sync: def status(self) -> Status:
-    # sync:     """What `get_status` says."""
+    # sync:     """The answer of `get_status`."""
     # sync:     return self.get_status()
 
     async def info(self) -> SessionRecord:
@@ -214,7 +215,7 @@ class AsyncConversation(AsyncStreamHandle):
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     async def get_goal(self) -> str | None:
-        """What the session is for, if that was said."""
+        """The goal of the session, if one was set."""
         return await self._read(conversation.get_goal)
 
     async def set_goal(self, goal: str | None) -> None:
@@ -234,7 +235,7 @@ class AsyncConversation(AsyncStreamHandle):
     # end
     # sync: @property
     # sync: def goal(self) -> str | None:
-    # sync:     """What the session is for; setting it is one commit."""
+    # sync:     """The goal of the session; setting it is one commit."""
     # sync:     return self.get_goal()
 
     # sync: @goal.setter

@@ -42,7 +42,7 @@ class AsyncDecision(AsyncStreamHandle):
 
     @property
     def text(self) -> str:
-        """What was decided."""
+        """The decision in words."""
         return self._record.text
 
     @property
@@ -52,7 +52,7 @@ class AsyncDecision(AsyncStreamHandle):
 
     @property
     def then(self) -> str | None:
-        """What is to be done about it."""
+        """The step that is to follow."""
         return self._record.then
 
     @property
@@ -62,12 +62,12 @@ class AsyncDecision(AsyncStreamHandle):
 
     @property
     def outcome(self) -> str | None:
-        """What came of it."""
+        """The outcome."""
         return self._record.outcome
 
     @property
     def note(self) -> str | None:
-        """What was said when it was closed."""
+        """The note of its closing."""
         return self._record.note
 
     @property
@@ -107,7 +107,7 @@ class AsyncDecision(AsyncStreamHandle):
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        """What it refers to."""
+        """The things that it refers to."""
         return self._record.refs
 
     @property
@@ -150,7 +150,7 @@ class AsyncDecision(AsyncStreamHandle):
         return AsyncDecision(self._caller, self._stream, self._pin, new)
 
     async def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """What refers to it, in all sessions of this tenant."""
+        """The things that refer to it, in all sessions of this tenant."""
         return await self._read(decisions.referring, self.ref, limit=limit, after=after)
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class AsyncDecisions(AsyncStreamHandle):
         return found.each(lambda record: AsyncDecision(self._caller, self._stream, self._pin, record))
 
     async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+        """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
         return await self._read(decisions.referring, thing, limit=limit, after=after)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import deciding, ledger, left, permitting, settling
@@ -98,12 +99,12 @@ class AsyncEffect(AsyncActing):
 
     @property
     def tool(self) -> str:
-        """What was called."""
+        """The name of the tool."""
         return self._record.tool
 
     @property
     def result(self) -> Any:
-        """What it gave, once it is committed."""
+        """Its result, once it is committed."""
         return self._record.result
 
     async def refresh(self) -> AsyncEffect:
@@ -114,15 +115,15 @@ class AsyncEffect(AsyncActing):
     async def is_left(self) -> bool:
         """Whether it was sent by somebody who is gone, and nobody has looked since: doubt that is not recorded yet.
 
-        Only reads. Whoever acts with its key, recovers or settles it finds it in doubt.
+        Only reads. A caller that acts with its key, recovers or settles it finds it in doubt.
         """
         return await self._caller.read(left.is_left, self._record, left.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
 
-        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when he did so after
-        a restore, and it may have been sent before.
+        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
+        restore, and it may have been sent before.
         """
         self._check_own()
         acting = acting_in(self._caller, self._stream)
@@ -134,7 +135,8 @@ class AsyncEffect(AsyncActing):
         if self._record.state is EffectState.IN_DOUBT:
             now_us = await self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
-        self._caller.core.tide.note(Dispatch(self._stream.uid, self._record.seq, self._record.attempt))
+        dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
+        self._caller.heartbeat.after_commit(partial(self._caller.core.tide.note, dispatch))
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ...) -> AsyncEffect:
@@ -170,7 +172,7 @@ class AsyncEffect(AsyncActing):
         moving = acting_in(self._caller, self._stream).move(
             arrow, ending, self._record.seq, self._record.attempt, outcome
         )
-        # What became of it is a fact, whatever became of the locks around it.
+        # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
 

@@ -47,7 +47,7 @@ class AsyncMemory(AsyncStreamHandle):
 
     @property
     def text(self) -> str:
-        """What is remembered."""
+        """The text of the memory."""
         return self._record.text
 
     @property
@@ -309,7 +309,8 @@ class AsyncMemories(AsyncStreamHandle):
 
         It reads this session, the scopes that its labels name, and the scope `tenant`; or the `scopes` that are named
         ("session": this one). at: what held at that instant, superseded memories included. tags, about: it has all of these.
-        Everything that was committed before is found. What it returns is counted as used; beyond that it writes only the index.
+        Everything that was committed before is found. Returned memories are counted as used; beyond that it writes only the
+        index.
         Checks of what it returns are run, for a second at most; each hit's `standing` is holds, stale or unknown. root: what
         their relative paths start from, instead of the folder that the writer was in. commands: the commands, as lists, that
         checks may run: no other one is. urls: the addresses below which checks may ask for pages. models: those that are

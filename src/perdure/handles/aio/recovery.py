@@ -1,6 +1,7 @@
 """Recovery: what those who died left behind. Runs are driven on; effects of sessions are settled as far as rules can.
 
-What a rule cannot settle, or a tool that is not declared in this process, stays visible. Callers: users, and the worker when it
+An effect that no rule can settle, or whose tool is not declared in this process, stays visible. Callers: users, and the worker
+when it
 starts. Keeps P4, P13.
 """
 
@@ -38,7 +39,8 @@ class AsyncRecovery(AsyncRuns):
         agents, tools: what to do it with, besides those that were declared in this process; what belongs to others is left.
         Returns the runs as they stand then, the effects that were settled, and those that wait for a person or a later time:
         they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. One that a probe finds absent is planned
-        again: whoever acts next with its key sends it. What cannot be read is named, and keeps nothing else from going on.
+        again: whoever acts next with its key sends it. A run or effect that cannot be read is named, and keeps nothing else from
+        continuing.
         Safe to call again and at any time.
         """
         known = {**DECLARED, **{found.name: found for found in map(as_tool, tools)}}
@@ -55,7 +57,8 @@ class AsyncRecovery(AsyncRuns):
         return Recovered(tuple(driven), tuple(settled), tuple(waiting), tuple(damaged))
 
     async def recoverable(self, agents: Iterable[Callable[..., Any]] = ()) -> Recovered:
-        """What `recover` would take, as it stands: runs that it would drive, and (as `waiting`) effects of sessions in doubt.
+        """The work that `recover` would take, as it stands: runs that it would drive, and (as `waiting`) effects of sessions in
+        doubt.
 
         Reads alone. Others may take them first: `recover` decides anew.
         """
@@ -71,10 +74,10 @@ class AsyncRecovery(AsyncRuns):
     async def declare_gone(self, who: str, *, apply: bool = False, force: bool = False) -> list[EffectRecord]:
         """Say that a machine, or a holder by its id, is gone for good: what it left open is in doubt, and it sends no more.
 
-        who: as `perdure workers` names it. Gives the effects that this is about; without `apply` nothing is changed. After it a
-        probe's Absent is final once `lands_within` has passed, and no person is asked. You are believed: one that lives sends
-        twice. Recorded with each effect, by this actor. NotFound if nothing of it is open; Conflict while it gives signs of life,
-        unless `force`. Idempotent; after a crash say it again.
+        `perdure workers` shows the names that `who` takes. Gives the effects that this is about; without `apply` nothing is
+        changed. After it a probe's Absent is final once `lands_within` has passed, and no person is asked. You are believed: one
+        that lives sends twice. Recorded with each effect, by this actor. NotFound if nothing of it is open; Conflict while it
+        gives signs of life, unless `force`. Idempotent; after a crash say it again.
         """
         found = await self._caller.read(gone.left_by, who)
         if not found:

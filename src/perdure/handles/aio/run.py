@@ -1,4 +1,4 @@
-"""What an agent's function gets: the run. Everything that it does through it is recorded at its place, and done once.
+"""The argument of an agent's function: the run. Everything that it does through it is recorded at its place, and done once.
 
 Thin: each verb checks what it is given and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
 and 0031.
@@ -61,7 +61,7 @@ class AsyncRun:
     def restored(self) -> Any:
         """The state of the last checkpoint; None if there is none. An agent that makes checkpoints looks here first.
 
-        What came before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
+        Work before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
         """
         return self._driving.replay.restored
 
@@ -105,8 +105,8 @@ class AsyncRun:
     ) -> Any:
         """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
 
-        One commit. It may run again after a crash that came before its result was kept. Whatever it raises comes as Failed
-        with the exception's name as its `code`, now and at every replay; it is kept when the program goes on after it.
+        One commit. It may run again after a crash that came before its result was kept. An exception comes as Failed with its
+        name as `code`, now and at every replay; it is kept when the program continues after it.
         Raises Refused for a tool that is not `read`, Invalid for what cannot be kept.
 
         timeout: of one attempt; Failed with the code `Overdue` after it. A coroutine is cancelled then, a sync function is left
@@ -164,7 +164,7 @@ class AsyncRun:
     async def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
 
-        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. What it returns is kept:
+        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. Its result is kept:
         plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
@@ -368,7 +368,7 @@ class AsyncRun:
 
 
 class AsyncSaga:
-    """What is done inside is undone if it does not come to its end."""
+    """Effects inside are undone if it does not come to its end."""
 
     __slots__ = ("_branch", "_mark", "_run")
 
@@ -407,7 +407,7 @@ class AsyncChild(Generic[R_co]):
         return self._wait.name
 
     async def result(self) -> R_co:
-        """What it gave; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
+        """Its result; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
         run = self._run
         ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
         return course.told_of(self.id, ended.answer, self._wait.place)

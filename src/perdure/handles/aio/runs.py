@@ -100,9 +100,9 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
     async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle[R_co]:
         """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
 
-        at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
-        again; what was under way stays this run's. Whoever drives the new run asks a person before it does anything outside, and
-        parks it before it undoes, starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        at: the place of a step, an effect or an answer, or its number. Recorded work gives what it gave and is not done again; an
+        effect under way stays this run's. The new run asks a person before any external call, and is parked before it undoes,
+        starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         target = await self._read(supposing.target, at)
@@ -112,7 +112,7 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
-        """What differs from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
+        """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
 
         How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
         """
@@ -121,7 +121,7 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         return difference.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
+        """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
 
         Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
         """
@@ -143,22 +143,22 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     async def waits(self) -> list[WaitRecord]:
-        """What it waits for now."""
+        """The open waits."""
         return await self._read(waits.waiting)
 
     async def effects(self, *, open: bool = False) -> list[AsyncEffect]:  # noqa: A002 - the word of the other lists
-        """What it did outside, oldest first. open: what is not settled."""
+        """Its effects, oldest first. open: those that are not settled."""
         after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
         found = await self._read(ledger.all_effects, after=after, open_only=open)
         return [AsyncEffect(self._caller, self._stream, "", record) for record in found]
 
     async def steps(self, *, after: int | None = None) -> list[StepRecord]:
-        """What it did inside since its last checkpoint, oldest first. after: since that event; 0: all."""
+        """Its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
         since = self._record.cut_seq if after is None else after
         return await self._read(steps.left, check_seq(since, "after") if since else 0)
 
     async def input_of(self, step: int) -> dict[str, Any]:
-        """What the model of a step was given, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
+        """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
         return await self._read(steps.input_of, step)
 
     async def signal(self, name: str, payload: Any = None) -> None:
@@ -418,7 +418,7 @@ class AsyncRuns(AsyncStoreHandle):
             said, now = await waiting_for(handle), (await handle.refresh()).record
             if (now.status, now.token) == (record.status, record.token):
                 raise said
-            return  # what it waited for came while it was looked at
+            return  # the awaited thing came while it was looked at
         await self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
 
     def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
@@ -521,7 +521,7 @@ class AsyncRuns(AsyncStoreHandle):
     async def asks(
         self, *, state: WaitState | WaitStateName | None = "open", limit: int = 100, after: str | None = None
     ) -> Page[WaitRecord]:  # fmt: skip
-        """What people are asked: questions and approvals, newest first. `.next`, for `after=`, is None when that was all."""
+        """The questions to people, and approvals, newest first. `.next`, for `after=`, is None when that was all."""
         return await self._caller.read(waits.asks, state=state, limit=limit, after=after)
 
     async def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:

@@ -9,6 +9,7 @@ from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
 from perdure.handles.aio.happenings import AsyncHappenings
 from perdure.handles.aio.memory import AsyncMemories
+from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.aio.responding import AsyncResponding
 from perdure.handles.aio.time import AsyncPast, AsyncTime
 from perdure.handles.aio.values import AsyncValues
@@ -26,6 +27,7 @@ class AsyncSession(
     AsyncHappenings,
     AsyncArtifacts,
     AsyncResponding,
+    AsyncRequests,
     AsyncTime,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""

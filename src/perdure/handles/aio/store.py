@@ -53,11 +53,11 @@ class AsyncStore(
 
     @property
     def actor(self) -> str:
-        """Who acts through this handle: every event names it."""
+        """The actor of this handle: every event names it."""
         return self._caller.actor
 
     def as_(self, actor: str) -> AsyncStore:
-        """The same store, another actor. Closing it does nothing: the handle that was opened closes the
+        """This store, with another actor. Closing it does nothing: the handle that was opened closes the
         store.
         """
         return AsyncStore(self._caller.acting_as(check_name(actor, "actor")), owner=False)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.log.anchor import Anchor
+from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.planes import collect, integrity
+from perdure.planes import actors, collect, integrity, retain
 from perdure.planes.spans import Duration
 from perdure.stores import backup
 
@@ -57,6 +58,25 @@ class AsyncUpkeep(AsyncStoreHandle):
         """
         caller = self._caller
         return await caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
+
+    async def actors(self) -> list[ActorRecord]:
+        """Everybody who has written in this tenant, with the random name that stands for each in the headers of events.
+
+        Events of before schema 5 name their actors in their headers as they were given: `verify` counts them.
+        """
+        return await self._caller.read(actors.listed)
+
+    async def forget_actor(self, name: str) -> int:
+        """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.
+
+        Rows and documents that name the actor stay as they are. What the actor writes later goes under a new random name; a
+        process that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
+        """
+        caller = self._caller
+        forgotten = await caller.write(actors.forget, name)
+        caller.core.lane.actors.pop((caller.tenant, name), None)
+        await caller.work(retain.purge, caller.core)
+        return forgotten
 
     async def quarantine(self, stream: str, because: str, *, apply: bool = False) -> list[Problem]:
         """Record what `verify` finds wrong with a stream (its name or uid) as known damage. Without `apply` it is only shown.

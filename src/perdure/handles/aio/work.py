@@ -52,7 +52,7 @@ class AsyncTask(AsyncStreamHandle):
 
     @property
     def title(self) -> str:
-        """What is to be done."""
+        """The task in words."""
         return self._record.title
 
     @property
@@ -67,7 +67,7 @@ class AsyncTask(AsyncStreamHandle):
 
     @property
     def note(self) -> str | None:
-        """What was said when it was last moved."""
+        """The note of its last move."""
         return self._record.note
 
     @property
@@ -92,7 +92,7 @@ class AsyncTask(AsyncStreamHandle):
 
     @property
     def actor(self) -> str:
-        """Who wrote it down."""
+        """The actor that wrote it down."""
         return self._record.actor
 
     @property
@@ -112,7 +112,7 @@ class AsyncTask(AsyncStreamHandle):
 
     @property
     def claimed_by(self) -> str | None:
-        """Who is at it."""
+        """The actor that claimed it."""
         return self._record.claimed_by
 
     @property
@@ -174,7 +174,7 @@ class AsyncTask(AsyncStreamHandle):
         return await self._move("block", reason)
 
     async def unblock(self, note: str | None = None) -> AsyncTask:
-        """What it waited for has happened: it is todo again. Raises Conflict if it is not blocked."""
+        """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
         return await self._move("unblock", note)
 
     async def cancel(self, note: str | None = None) -> AsyncTask:
@@ -257,6 +257,12 @@ class AsyncWork(AsyncStreamHandle):
         )  # fmt: skip
         return AsyncTask(self._caller, self._stream, self._pin, record)
 
+    async def get_task(self, task: int, *, token: int | None = None) -> AsyncTask:
+        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
+        that claim was lost. Raises NotFound.
+        """
+        return AsyncTask(self._caller, self._stream, self._pin, await self._read(work.task, task), token=token)
+
     async def tasks(
         self,
         *,
@@ -274,7 +280,7 @@ class AsyncWork(AsyncStreamHandle):
         return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
     async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
-        """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
+        """The tasks that can be begun now: todo or abandoned, with all needs done; most urgent first."""
         found = await self._read(work.ready, limit=limit, label=label)
         return [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
 

@@ -63,12 +63,12 @@ class Artifact:
 
     @property
     def actor(self) -> str:
-        """Who attached it."""
+        """The actor that attached it."""
         return self.record.actor
 
     @property
     def ref(self) -> Ref:
-        """What `refs=` of other verbs take."""
+        """The value that `refs=` of other verbs take."""
         return self.record.ref
 
     def read(self) -> bytes:

@@ -1,5 +1,5 @@
 # Generated from handles/aio/base.py by tools/unasync.py: edit that one.
-"""What every handle has: a caller, and for handles of one stream, that stream."""
+"""The base of every handle: a caller, and for handles of one stream, that stream."""
 
 from __future__ import annotations
 

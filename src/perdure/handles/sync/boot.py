@@ -31,7 +31,7 @@ class Booting(StreamHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> Pack:
-        """What is needed to continue: rules whole, plan, open loops, decisions, lessons, workspace, the last turns, what is
+        """The text needed to continue: rules whole, plan, open loops, decisions, lessons, workspace, the last turns, what is
         recalled for `task` (else for the goal), vocabulary and map; and a list of what was left out.
 
         The text takes at most `budget` tokens and `max_chars` characters. tokenizer: a function from a text to its tokens or

@@ -43,7 +43,7 @@ class Decision(StreamHandle):
 
     @property
     def text(self) -> str:
-        """What was decided."""
+        """The decision in words."""
         return self._record.text
 
     @property
@@ -53,7 +53,7 @@ class Decision(StreamHandle):
 
     @property
     def then(self) -> str | None:
-        """What is to be done about it."""
+        """The step that is to follow."""
         return self._record.then
 
     @property
@@ -63,12 +63,12 @@ class Decision(StreamHandle):
 
     @property
     def outcome(self) -> str | None:
-        """What came of it."""
+        """The outcome."""
         return self._record.outcome
 
     @property
     def note(self) -> str | None:
-        """What was said when it was closed."""
+        """The note of its closing."""
         return self._record.note
 
     @property
@@ -108,7 +108,7 @@ class Decision(StreamHandle):
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        """What it refers to."""
+        """The things that it refers to."""
         return self._record.refs
 
     @property
@@ -151,7 +151,7 @@ class Decision(StreamHandle):
         return Decision(self._caller, self._stream, self._pin, new)
 
     def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """What refers to it, in all sessions of this tenant."""
+        """The things that refer to it, in all sessions of this tenant."""
         return self._read(decisions.referring, self.ref, limit=limit, after=after)
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ class Decisions(StreamHandle):
         return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """What refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+        """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
         return self._read(decisions.referring, thing, limit=limit, after=after)
 
 

@@ -27,8 +27,8 @@ class Retaining(Upkeep):
         """Let old checkpoints, covered turns, replaced values and emitted events of this tenant go, and what ended long ago, by
         rule; then the blobs that nothing needs any more.
 
-        Only with `dry_run=False`; without, the report says what would go. What is kept reads back as before, in forks too;
-        what is emptied is recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
+        Only with `dry_run=False`; without, the report says what would go. The rest reads back as before, in forks too; the
+        emptied bodies are recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
         anew without it. Atomic in pages of 500; safe beside writers and forks; after a crash, call it again.
         grace: as in `collect`. progress: called with (done, total) for streams.
         Raises Invalid for a rule or a grace that is none, Damaged when a checkpoint cannot be read whole.

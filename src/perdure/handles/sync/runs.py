@@ -101,9 +101,9 @@ class RunHandle(Enveloping, Generic[R_co]):
     def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> RunHandle[R_co]:
         """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
 
-        at: the place of a step, an effect or an answer, or its number. What was done by then gives what it gave and is not done
-        again; what was under way stays this run's. Whoever drives the new run asks a person before it does anything outside, and
-        parks it before it undoes, starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        at: the place of a step, an effect or an answer, or its number. Recorded work gives what it gave and is not done again; an
+        effect under way stays this run's. The new run asks a person before any external call, and is parked before it undoes,
+        starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         target = self._read(supposing.target, at)
@@ -113,7 +113,7 @@ class RunHandle(Enveloping, Generic[R_co]):
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
     def diff(self, other: RunHandle) -> RunDiff:
-        """What differs from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
+        """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
 
         How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
         """
@@ -122,7 +122,7 @@ class RunHandle(Enveloping, Generic[R_co]):
         return difference.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        """What it gave, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
+        """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
 
         Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
         """
@@ -144,22 +144,22 @@ class RunHandle(Enveloping, Generic[R_co]):
         raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     def waits(self) -> list[WaitRecord]:
-        """What it waits for now."""
+        """The open waits."""
         return self._read(waits.waiting)
 
     def effects(self, *, open: bool = False) -> list[Effect]:  # noqa: A002 - the word of the other lists
-        """What it did outside, oldest first. open: what is not settled."""
+        """Its effects, oldest first. open: those that are not settled."""
         after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
         found = self._read(ledger.all_effects, after=after, open_only=open)
         return [Effect(self._caller, self._stream, "", record) for record in found]
 
     def steps(self, *, after: int | None = None) -> list[StepRecord]:
-        """What it did inside since its last checkpoint, oldest first. after: since that event; 0: all."""
+        """Its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
         since = self._record.cut_seq if after is None else after
         return self._read(steps.left, check_seq(since, "after") if since else 0)
 
     def input_of(self, step: int) -> dict[str, Any]:
-        """What the model of a step was given, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
+        """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
         return self._read(steps.input_of, step)
 
     def signal(self, name: str, payload: Any = None) -> None:
@@ -406,7 +406,7 @@ class Runs(StoreHandle):
             said, now = waiting_for(handle), (handle.refresh()).record
             if (now.status, now.token) == (record.status, record.token):
                 raise said
-            return  # what it waited for came while it was looked at
+            return  # the awaited thing came while it was looked at
         self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
 
     def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
@@ -509,7 +509,7 @@ class Runs(StoreHandle):
     def asks(
         self, *, state: WaitState | WaitStateName | None = "open", limit: int = 100, after: str | None = None
     ) -> Page[WaitRecord]:  # fmt: skip
-        """What people are asked: questions and approvals, newest first. `.next`, for `after=`, is None when that was all."""
+        """The questions to people, and approvals, newest first. `.next`, for `after=`, is None when that was all."""
         return self._caller.read(waits.asks, state=state, limit=limit, after=after)
 
     def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:

@@ -10,6 +10,7 @@ from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
 from perdure.handles.sync.happenings import Happenings
 from perdure.handles.sync.memory import Memories
+from perdure.handles.sync.requests import Requests
 from perdure.handles.sync.responding import Responding
 from perdure.handles.sync.time import Past, Time
 from perdure.handles.sync.values import Values
@@ -27,6 +28,7 @@ class Session(
     Happenings,
     Artifacts,
     Responding,
+    Requests,
     Time,
 ):
     """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""

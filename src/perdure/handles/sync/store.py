@@ -54,11 +54,11 @@ class Store(
 
     @property
     def actor(self) -> str:
-        """Who acts through this handle: every event names it."""
+        """The actor of this handle: every event names it."""
         return self._caller.actor
 
     def as_(self, actor: str) -> Store:
-        """The same store, another actor. Closing it does nothing: the handle that was opened closes the
+        """This store, with another actor. Closing it does nothing: the handle that was opened closes the
         store.
         """
         return Store(self._caller.acting_as(check_name(actor, "actor")), owner=False)

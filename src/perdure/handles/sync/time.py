@@ -21,7 +21,7 @@ class Past(StreamHandle):
 
     def __init__(self, caller: Caller, stream: Stream, pin: str = "", *, moment: time.Moment | None = None) -> None:
         super().__init__(caller, stream, pin)
-        self._moment = moment  # what `at` was asked for, if this is the past
+        self._moment = moment  # the argument of `at`, if this is the past
 
     def at(self, moment: time.Moment) -> Self:
         """This session or scope as it was after an event (its sequence number), at an instant, or some time ago
@@ -59,14 +59,14 @@ class Time(Past):
         return type(self)(self._caller, stream, pin)
 
     def origin(self) -> Origin | None:
-        """What this session was forked from, or stands beside since a merge, and the last event that both have.
+        """The session that this one was forked from, or stands beside since a merge, and the last event that both have.
 
         None if it began by itself.
         """
         return self._read(lineage.origin)
 
     def diff(self, other: Self) -> SessionDiff:
-        """What differs from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
+        """The differences from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
 
         Goal, values, plan, decisions, checkpoints, artifacts, and what was said since they parted. Reads alone; each side is one
         state. Costs what both have in values, tasks and decisions, and what was said since.

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from perdure.handles.sync.base import StoreHandle
 from perdure.log.anchor import Anchor
+from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.planes import collect, integrity
+from perdure.planes import actors, collect, integrity, retain
 from perdure.planes.spans import Duration
 from perdure.stores import backup
 
@@ -58,6 +59,25 @@ class Upkeep(StoreHandle):
         """
         caller = self._caller
         return caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
+
+    def actors(self) -> list[ActorRecord]:
+        """Everybody who has written in this tenant, with the random name that stands for each in the headers of events.
+
+        Events of before schema 5 name their actors in their headers as they were given: `verify` counts them.
+        """
+        return self._caller.read(actors.listed)
+
+    def forget_actor(self, name: str) -> int:
+        """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.
+
+        Rows and documents that name the actor stay as they are. What the actor writes later goes under a new random name; a
+        process that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
+        """
+        caller = self._caller
+        forgotten = caller.write(actors.forget, name)
+        caller.core.lane.actors.pop((caller.tenant, name), None)
+        caller.work(retain.purge, caller.core)
+        return forgotten
 
     def quarantine(self, stream: str, because: str, *, apply: bool = False) -> list[Problem]:
         """Record what `verify` finds wrong with a stream (its name or uid) as known damage. Without `apply` it is only shown.

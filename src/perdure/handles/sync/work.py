@@ -53,7 +53,7 @@ class Task(StreamHandle):
 
     @property
     def title(self) -> str:
-        """What is to be done."""
+        """The task in words."""
         return self._record.title
 
     @property
@@ -68,7 +68,7 @@ class Task(StreamHandle):
 
     @property
     def note(self) -> str | None:
-        """What was said when it was last moved."""
+        """The note of its last move."""
         return self._record.note
 
     @property
@@ -93,7 +93,7 @@ class Task(StreamHandle):
 
     @property
     def actor(self) -> str:
-        """Who wrote it down."""
+        """The actor that wrote it down."""
         return self._record.actor
 
     @property
@@ -113,7 +113,7 @@ class Task(StreamHandle):
 
     @property
     def claimed_by(self) -> str | None:
-        """Who is at it."""
+        """The actor that claimed it."""
         return self._record.claimed_by
 
     @property
@@ -175,7 +175,7 @@ class Task(StreamHandle):
         return self._move("block", reason)
 
     def unblock(self, note: str | None = None) -> Task:
-        """What it waited for has happened: it is todo again. Raises Conflict if it is not blocked."""
+        """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
         return self._move("unblock", note)
 
     def cancel(self, note: str | None = None) -> Task:
@@ -258,6 +258,12 @@ class Work(StreamHandle):
         )  # fmt: skip
         return Task(self._caller, self._stream, self._pin, record)
 
+    def get_task(self, task: int, *, token: int | None = None) -> Task:
+        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
+        that claim was lost. Raises NotFound.
+        """
+        return Task(self._caller, self._stream, self._pin, self._read(work.task, task), token=token)
+
     def tasks(
         self,
         *,
@@ -273,7 +279,7 @@ class Work(StreamHandle):
         return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
     def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
-        """What can be begun now: todo or abandoned, with all needs done; most urgent first."""
+        """The tasks that can be begun now: todo or abandoned, with all needs done; most urgent first."""
         found = self._read(work.ready, limit=limit, label=label)
         return [Task(self._caller, self._stream, self._pin, record) for record in found]
 

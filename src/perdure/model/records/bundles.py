@@ -38,7 +38,10 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The contents of a bundle. Nothing in it depends on the store, the machine or the time of its making."""
+    """The contents of a bundle. Nothing in it depends on the store, the machine or the time of its making.
+
+    actors: the names behind the random names in the headers of its events, as far as its store knew.
+    """
 
     format: int
     kind: str
@@ -47,6 +50,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     streams: list[Listed]
     events: int
     members: list[Member]
+    actors: dict[str, str] = {}
 
 
 class Exported(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Records of checks: what must be so for a memory, value, decision or task to hold, and what came of looking.
 
-A check is data. What is looked at, and whether a program may be run or a page asked for, is decided by `boot.checking`.
+A check is data. `boot.checking` decides what is looked at, and whether a program may be run or a page asked for.
 """
 
 from __future__ import annotations

@@ -85,6 +85,9 @@ class Counts(msgspec.Struct, frozen=True):
     rows: int = 0
     derived: int = 0
     blobs: int = 0
+    plain_actors: int = (
+        0  # events of before, whose headers name their actors as they were given: those cannot be erased
+    )
 
 
 class Report(msgspec.Struct, frozen=True):

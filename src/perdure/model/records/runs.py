@@ -152,7 +152,7 @@ class StepRecord(msgspec.Struct, frozen=True):
     """One step that was done, as the journal has it. notes: of a model, its pins and its usage.
 
     input: the address of what a model was given (`RunHandle.input_of` reads it). gave: the digest of its value, if only
-    that is kept.
+    that is kept. shape: the names, types and lengths of its arguments, and nothing of what they say; empty if it had none.
     """
 
     seq: int
@@ -164,3 +164,4 @@ class StepRecord(msgspec.Struct, frozen=True):
     notes: dict[str, Any]
     input: str | None = None
     gave: str | None = None
+    shape: str = ""

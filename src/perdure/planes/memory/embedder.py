@@ -12,6 +12,7 @@ that is no vector, is an error, and nothing is kept of that call. Callers: `vect
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -57,6 +58,12 @@ class Embedder:
     def sha256(self) -> str:
         """The digest of the weights, as the function says it; empty when it does not."""
         return str(getattr(self._function, "sha256", ""))[:64]
+
+    @property
+    def number(self) -> int:
+        """A number that stands for its name, digest and size, the same for every tenant and store."""
+        known = hashlib.sha256(f"{self.name}\0{self.sha256}\0{self.dims}".encode()).digest()
+        return int.from_bytes(known[:4]) % 2**31
 
     @property
     def dims(self) -> int:

@@ -161,7 +161,7 @@ def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
 
 def put(tx: Tx, batch: Batch) -> bool:
     """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
-    tx.query(Q.index_lock)
+    tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
     found = Place(*(row[column] for column in Place._fields)) if row else None
     if found != batch.found:

@@ -14,7 +14,7 @@ SELECT epoch, xid, pos, version, added FROM indexing WHERE tenant = :tenant
 SELECT 1
 
 -- index_lock @postgres: also against those who empty events (stores/postgres.py): an emptied text must not be indexed after.
-SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema()))
+SELECT pg_advisory_xact_lock(hashtext('perdure.index'), hashtext(current_schema() || '.' || :tenant::bigint))
 
 -- events_emptied_among: the events of a range that have lost their bodies.
 SELECT stream, seq FROM events WHERE pos >= :first AND pos <= :last AND body IS NULL

@@ -27,7 +27,7 @@ WHERE p.tenant = :tenant AND p.shelf = f.shelf AND p.term = q.term
   AND x.in_stream = p.in_stream AND x.seq = p.seq AND x.part = p.part AND x.shelf = p.shelf AND x.tenant = p.tenant --? filtered
   AND x.at >= :since --? filtered since
   AND x.at < :until --? filtered until
-  AND x.actor = :actor --? filtered actor
+  AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
   AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq) --? filtered about
 GROUP BY p.in_stream, p.seq, p.part, p.shelf ORDER BY score DESC, p.seq DESC, p.in_stream, p.part LIMIT :limit
@@ -40,7 +40,7 @@ JOIN (SELECT value ->> 0 AS term, CAST(value ->> 1 AS float8) AS weight FROM jso
 JOIN texts x ON x.in_stream = p.in_stream AND x.seq = p.seq AND x.part = p.part AND x.shelf = p.shelf AND x.tenant = p.tenant --? filtered
   AND x.at >= :since --? filtered since
   AND x.at < :until --? filtered until
-  AND x.actor = :actor --? filtered actor
+  AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
   AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq) --? filtered about
 WHERE p.tenant = :tenant AND p.shelf = ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:shelves AS json))))
@@ -54,12 +54,12 @@ WHERE tenant = :tenant AND shelf = :shelf AND term = :term AND in_stream = :stre
 ORDER BY seq DESC, part DESC LIMIT :limit
 
 -- texts_near: the texts of some stretches of streams (a list of stream, first and last event).
-SELECT x.in_stream, x.seq, x.part, x.shelf, x.of_seq, x.actor, x.at, x.user_said, x.is_short, x.len, x.terms
+SELECT x.in_stream, x.seq, x.part, x.shelf, x.of_seq, named(x), x.at, x.user_said, x.is_short, x.len, x.terms
 FROM (SELECT value ->> 0 AS stream, value ->> 1 AS first, value ->> 2 AS last FROM json_each(:stretches)) w
 CROSS JOIN texts x WHERE x.in_stream = w.stream AND x.seq BETWEEN w.first AND w.last AND x.tenant = :tenant
 
 -- texts_near @postgres: lists come in by another function; OFFSET 0 makes it look each stretch up instead of reading the whole table.
-SELECT x.in_stream, x.seq, x.part, x.shelf, x.of_seq, x.actor, x.at, x.user_said, x.is_short, x.len, x.terms
+SELECT x.in_stream, x.seq, x.part, x.shelf, x.of_seq, named(x), x.at, x.user_said, x.is_short, x.len, x.terms
 FROM (SELECT CAST(value ->> 0 AS BIGINT) AS stream, CAST(value ->> 1 AS BIGINT) AS first, CAST(value ->> 2 AS BIGINT) AS last
   FROM json_array_elements(CAST(:stretches AS json))) w
 CROSS JOIN LATERAL (

@@ -72,7 +72,7 @@ def state_of(reads: Reads, embedder: Embedder) -> State:
     rows = reads.query(
         Q.embedding_get, tenant=reads.tenant, name=embedder.name, sha256=embedder.sha256, dims=embedder.dims
     )
-    return State(*rows[0]) if rows else State(0, 0, 0, 0)
+    return State(*rows[0]) if rows else State(embedder.number, 0, 0, 0)
 
 
 def catch_up(
@@ -154,10 +154,10 @@ def _pack(vector: list[float] | None) -> Packed:
 
 def put(tx: Tx, embedder: Embedder, batch: Batch, packed: list[Packed]) -> None:
     """Write vectors down, but of no text that went meanwhile."""
-    tx.query(INDEX.index_lock)
+    tx.query(INDEX.index_lock, tenant=tx.tenant)
     key = {"name": embedder.name, "sha256": embedder.sha256, "dims": embedder.dims}
     row = tx.own_row(EMBEDDINGS, *key.values())
-    number = row["embedding"] if row else tx.query(Q.embedding_number, **key)[0][0]
+    number = embedder.number
     state = State(number, row["done"], row["batches"], row["gone"]) if row else State(number, 0, 0, 0)
     places = json.dumps([each.place for each in batch.waiting])
     there = set(tx.query(Q.texts_there, tenant=tx.tenant, places=places))

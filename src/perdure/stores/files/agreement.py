@@ -54,7 +54,7 @@ def _is_before(entry: Entry, mark: Mark) -> bool:
 def said_of(tables: SqliteConnection) -> dict[Any, Any]:
     """The statements of the tables, by their subject."""
     return {
-        **{("stream", bytes(row[0])): row[1:] for row in tables.query(Q.streams_said, {})},
+        **{("stream", bytes(row[0]), row[1]): row[1:] for row in tables.query(Q.streams_said, {})},
         **{("blob", row[0], bytes(row[1])): row[2:] for row in tables.query(Q.blobs_said, {})},
         **{("body that went", bytes(row[0])): row[1:] for row in tables.query(Q.emptied_said, {})},
     }

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.table import Table
-from perdure.log.written import WrittenStream, decode, encode, event_written, stream_written
+from perdure.log.written import WrittenStream, decode, encode, event_written, name_of, stream_written
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
 from perdure.stores import migrate, sealing
@@ -124,7 +124,7 @@ class FilesConnection(CacheConnection):
         self._drops: dict[tuple[int, bytes], None] = {}
         self._restated = False  # whether somebody changed what the store says of itself: an epoch, a seal
         self._tenants: dict[int, str] = {}
-        self._uids: dict[int, bytes] = {}
+        self._names: dict[int, str] = {}  # of streams, as a line names them
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class FilesConnection(CacheConnection):
         """Forget what was not committed, and let others write."""
         super().rollback()
         self._forget()
-        self._uids.clear()
+        self._names.clear()
         self._tenants.clear()
         self._journal.unlock()
 
@@ -324,14 +324,14 @@ class FilesConnection(CacheConnection):
             lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
         if ends:
             drops = [WrittenBlob(self._tenant(tenant), address.hex()) for tenant, address in self._drops]
-            empties = [(self._uid(stream).hex(), seq) for stream, seq in said.empties]
+            empties = [(self._name(stream), seq) for stream, seq in said.empties]
             lines[-1] = replace(lines[-1], drops=drops, empties=empties)
         return [*facts, *lines]
 
     def _line(self, events: list[NewEvent], streams: dict[int, Stream]) -> Line:
         """One transaction. Streams begin with the line of their first event."""
         begun = self._begun(events, streams) if streams else []
-        written = [event_written(self._uid(event.stream), _event(event)) for event in events]
+        written = [event_written(self._name(event.stream), _event(event)) for event in events]
         tx = events[0].tx.hex() if events else ""
         at = events[0].at if events else system_clock()
         return Line(FORMAT, "", at, tx, streams=begun, events=written)
@@ -339,12 +339,12 @@ class FilesConnection(CacheConnection):
     def _begun(self, events: list[NewEvent], streams: dict[int, Stream]) -> list[WrittenStream]:
         """The streams that begin with these events; they are taken out of those that are still to begin."""
         begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
-        self._uids.update((stream.id, stream.uid) for stream in begun)
+        self._names.update((stream.id, self._named(stream.id, stream.uid, stream.tenant)) for stream in begun)
         return [self._stream_written(each) for each in begun]
 
     def _stream_written(self, stream: Stream) -> WrittenStream:
-        parent = self._uid(stream.parent) if stream.parent is not None else b""
-        return stream_written(stream, self._tenant(stream.tenant), parent)
+        parent = self._name(stream.parent) if stream.parent is not None else ""
+        return stream_written(stream, self._name(stream.id), self._tenant(stream.tenant), parent)
 
     def _facts_line(self) -> list[Line]:
         """A line of its own for a new epoch, before what it is about: a torn batch must not have that alone."""
@@ -363,12 +363,18 @@ class FilesConnection(CacheConnection):
             self._tenants.update(self._cache.query(Q.tenants_all, {}))  # type: ignore[arg-type] - pairs
         return self._tenants[number]
 
-    def _uid(self, stream: int) -> bytes:
-        if stream not in self._uids:
-            if len(self._uids) >= HINTS_MAX:
-                self._uids.clear()
-            self._uids[stream] = bytes(self._cache.query(Q.stream_uid, {"id": stream})[0][0])
-        return self._uids[stream]
+    def _name(self, stream: int) -> str:
+        if stream not in self._names:
+            if len(self._names) >= HINTS_MAX:
+                self._names.clear()
+            uid, tenant = self._cache.query(Q.stream_uid, {"id": stream})[0]
+            self._names[stream] = self._named(stream, bytes(uid), tenant)
+        return self._names[stream]
+
+    def _named(self, stream: int, uid: bytes, tenant: int) -> str:
+        """The name of a stream in a line. Numbers follow the log, so that the first one of a uid is the same for every reader."""
+        shared = self._cache.query(Q.stream_shared, {"uid": uid, "id": stream})
+        return name_of(uid, self._tenant(tenant) if shared else "")
 
 
 def _together(pending: Sequence[Writes]) -> Writes:

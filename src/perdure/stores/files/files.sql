@@ -9,8 +9,16 @@ SELECT id, name FROM tenants
 -- tenant_put: a tenant under the number that it has in the log.
 INSERT INTO tenants (id, uid, name) VALUES (:id, :uid, :name)
 
--- stream_uid: the identity of a stream.
-SELECT uid FROM streams WHERE id = :id
+-- stream_uid: the identity of a stream, and its tenant.
+SELECT uid, tenant FROM streams WHERE id = :id
+
+-- stream_shared: whether another tenant's stream of the same uid came before this one.
+SELECT 1 FROM streams WHERE uid = :uid AND id < :id
+
+-- stream_named: a stream by its uid: that of a tenant, or the one that came first.
+SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams WHERE uid = :uid
+  AND tenant = :tenant --? tenant
+ORDER BY id LIMIT 1
 
 -- event_hash: which event has this number in a stream.
 SELECT hash FROM events WHERE stream = :stream AND seq = :seq
@@ -51,8 +59,8 @@ PRAGMA wal_checkpoint(TRUNCATE)
 -- unwritable: a log that was read into memory is not to be changed there.
 PRAGMA query_only = ON
 
--- tenants_said: whether any tenant has a stream of its own: only then can a stream be an imported one.
-SELECT 1 FROM streams WHERE kind = 'tenant' LIMIT 1
+-- tenants_said: whether any tenant said that it imported something: only then does a stream mean something else here.
+SELECT 1 FROM tenants n JOIN events e ON e.tenant = n.id AND e.kind = 'tenant.imported' LIMIT 1
 
 -- tenants_whole: every tenant, as a line says it.
 SELECT id, uid, name FROM tenants ORDER BY id
@@ -63,9 +71,9 @@ SELECT tenant, address, size FROM blobs ORDER BY tenant, address
 -- streams_all: every stream, as a line says it.
 SELECT id, uid, tenant, kind, name, parent, fork_seq FROM streams ORDER BY id
 
--- events_all: every event, in the order of the feed, with the identity of its stream.
-SELECT s.uid, e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx
-FROM events e JOIN streams s ON s.id = e.stream ORDER BY e.pos
+-- events_all: every event, in the order of the feed, with its stream.
+SELECT e.stream, e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx
+FROM events e ORDER BY e.pos
 
 -- streams_said: the state of each stream in the tables, in words that do not depend on their numbers.
 SELECT s.uid, t.name, s.kind, s.name, p.uid, s.fork_seq, s.seq, s.hash

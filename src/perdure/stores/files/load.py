@@ -16,7 +16,7 @@ from perdure.errors import Damaged, Error
 from perdure.log.change import Stream
 from perdure.log.event import GENESIS
 from perdure.log.table import declared
-from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read, from_hex
+from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read, from_hex, split_name
 from perdure.model.ids import Entropy
 from perdure.model.instants import system_clock
 from perdure.stores import sealing
@@ -41,6 +41,9 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
+_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/imported)
+
+
 class Loader:
     """Loads lines into one cache, whose transaction is open. `facts` is what the log said of the store itself."""
 
@@ -48,8 +51,7 @@ class Loader:
         self._cache = cache
         self._entropy = Entropy()
         self._tables = declared()
-        self._streams: dict[bytes, Stream] = {}
-        self._named: dict[str, Stream] = {}  # the same by their uids as they are written
+        self._named: dict[str, Stream] = {}  # streams by their names in lines
         self._pruned: dict[int, set[str]] = {}
         self._seen: dict[int, Seen] = {}  # meaning of a stream's events here; anew after a tenant has said something
         self._tenants_said = bool(cache.query(Q.tenants_said, {}))
@@ -107,7 +109,6 @@ class Loader:
     def _undo(self) -> None:
         self._cache.query(Q.savepoint_undo, {})
         self._cache.query(Q.savepoint_keep, {})
-        self._streams.clear()
         self._named.clear()
         self._pruned.clear()
         self._seen.clear()
@@ -140,7 +141,7 @@ class Loader:
     def _ends(self, tx: Tx, line: Line) -> None:
         """What goes. Emptying reads nothing; dropping must not leave what is still buffered."""
         for uid, seq in line.empties:
-            stream = self._stream(from_hex(uid, 16, "empties"))
+            stream = self._stream(uid, "empties")
             if stream is not None:
                 tx.empty(stream, [seq])
         if line.drops:
@@ -179,28 +180,31 @@ class Loader:
 
     # -- streams -----------------------------------------------------------------------------------------------------------
 
-    def _stream(self, uid: bytes) -> Stream | None:
-        """A stream that is here already."""
-        found = self._streams.get(uid)
+    def _stream(self, name: str, path: str) -> Stream | None:
+        """A stream that is here already, by its name in a line."""
+        found = self._named.get(name)
         if found is None:
-            rows = self._cache.query(LOG.stream_by_uid, {"uid": uid})
+            uid, tenant = split_name(name, path)
+            if tenant and tenant not in self._tenants:
+                return None
+            rows = self._cache.query(Q.stream_named, {"uid": uid, "tenant": self._tenants.get(tenant)})
             if not rows:
                 return None
-            found = self._streams[uid] = Stream(*rows[0])
+            found = self._named[name] = Stream(*rows[0])
             emptied = self._cache.query(LOG.pruned_tables, {"stream": found.id, "upto": 2**62})
             self._pruned[found.id] = {table for (table,) in emptied}
         return found
 
     def _begin(self, tx: Tx, said: WrittenStream) -> None:
-        uid = from_hex(said.uid, 16, "streams.uid")
-        if self._stream(uid) is not None:
+        uid, tenant = split_name(said.uid, "streams.uid")
+        if self._stream(said.uid, "streams.uid") is not None or tenant not in ("", said.tenant):
             raise Damaged(f"the stream {said.name[:60]!r} begins twice", path="streams")
-        parent = self._stream(from_hex(said.parent, 16, "streams.parent")) if said.parent else None
+        parent = self._stream(said.parent, "streams.parent") if said.parent else None
         if said.parent and parent is None:
             raise Damaged(f"the parent of the stream {said.name[:60]!r} is not known", path="streams.parent")
         tx.tenant = self._tenant_number(said.tenant)
         stream = tx.new_stream(said.kind, said.name, parent, _fork(tx, parent, said.fork), uid=uid)
-        self._streams[uid] = stream
+        self._named[said.uid] = stream
         self._pruned[stream.id] = set()
 
     def _event(self, tx: Tx, said: WrittenEvent) -> None:
@@ -209,14 +213,14 @@ class Loader:
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
+        if said.kind == _IMPORTED:
+            self._tenants_said = True
+            self._seen.clear()
         seen = self._seen.get(stream.id) or self._meaning(tx, stream)
         adopt_event(tx, stream, event, tx.head(stream), self._tables, seen, pruned=event.table in pruned)
 
     def _meaning(self, tx: Tx, stream: Stream) -> Seen:
         """Tenants' own streams say which others were imported: what they said in this very line counts too."""
-        if stream.kind == "tenant":
-            self._seen.clear()
-            self._tenants_said = True
         seen = self._looked_up(tx, stream) if self._tenants_said else verbatim
         if stream.kind != "tenant":  # of which each event may change what the others mean
             self._seen[stream.id] = seen
@@ -227,10 +231,9 @@ class Loader:
         return meaning_of(tx, stream)
 
     def _find(self, uid: str) -> Stream:
-        stream = self._stream(from_hex(uid, 16, "events.stream"))
+        stream = self._stream(uid, "events.stream")
         if stream is None:
             raise Damaged("its stream is not known", path="events.stream")
-        self._named[uid] = stream
         return stream
 
     # -- a line that cannot be loaded as it is -----------------------------------------------------------------------------------
@@ -263,7 +266,7 @@ class Loader:
     def _known(self, uid: str) -> Stream | None:
         """A stream by what may be no uid at all."""
         try:
-            return self._stream(from_hex(uid, 16, "stream"))
+            return self._stream(uid, "stream")
         except Damaged:
             return None
 

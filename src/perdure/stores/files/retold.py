@@ -15,7 +15,7 @@ from itertools import groupby
 import msgspec
 
 from perdure.errors import Damaged
-from perdure.log.written import WrittenEvent, WrittenStream, event_written
+from perdure.log.written import WrittenEvent, WrittenStream, event_written, name_of
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.line import FORMAT, Found, Line, WrittenBlob, WrittenStore, WrittenTenant, written
 from perdure.stores.files.load import Q
@@ -68,12 +68,13 @@ def missing(tables: SqliteConnection, told: Told) -> Iterator[Missing]:
     begins = Line(FORMAT, "", tenants=_tenants(tables, told), blobs=_blobs(tables, tenants, told))
     if begins.tenants or begins.blobs:
         yield Missing(begins, 0)
-    streams = _streams(tables, tenants)
+    names = _names(tables, tenants)
+    streams = _streams(tables, tenants, names)
     after = 0
     for tx, rows in groupby(tables.query(Q.events_all, {}), key=lambda row: bytes(row[-1])):
         events = list[WrittenEvent]()
         for row in rows:
-            event = _event(row)
+            event = _event(row, names)
             if event.hash in told.events:
                 after = max(after, told.events[event.hash])
             else:
@@ -85,11 +86,11 @@ def missing(tables: SqliteConnection, told: Told) -> Iterator[Missing]:
             yield Missing(Line(FORMAT, "", events[0].at, tx.hex(), streams=begun, events=events), after)
 
 
-def _event(row: tuple[object, ...]) -> WrittenEvent:
-    uid, *columns = row
+def _event(row: tuple[object, ...], names: dict[int, str]) -> WrittenEvent:
+    stream, *columns = row
     try:
-        return event_written(bytes(uid), event_of(tuple(columns)))  # type: ignore[arg-type] - a uid is bytes
-    except (ValueError, TypeError) as error:
+        return event_written(names[stream], event_of(tuple(columns)))  # type: ignore[index] - the number of a stream
+    except (ValueError, TypeError, KeyError) as error:
         raise Damaged(f"an event cannot be written as a line: {error}", path="events") from None
 
 
@@ -104,12 +105,19 @@ def _blobs(tables: SqliteConnection, tenants: dict[int, str], told: Told) -> lis
     return [blob for blob in blobs if (blob.tenant, blob.address) not in told.blobs]
 
 
-def _streams(tables: SqliteConnection, tenants: dict[int, str]) -> dict[str, WrittenStream]:
-    rows = tables.query(Q.streams_all, {})
-    uids = {number: bytes(uid).hex() for number, uid, *_ in rows}
+def _names(tables: SqliteConnection, tenants: dict[int, str]) -> dict[int, str]:
+    """The name of each stream in lines: of several with one uid the first has the plain one."""
+    first: dict[bytes, int] = {}
     return {
-        uids[number]: WrittenStream(uids[number], tenants[tenant], kind, name, uids.get(parent, ""), fork)
-        for number, _uid, tenant, kind, name, parent, fork in rows
+        number: name_of(bytes(uid), "" if first.setdefault(bytes(uid), number) == number else tenants[tenant])
+        for number, uid, tenant, *_ in tables.query(Q.streams_all, {})
+    }
+
+
+def _streams(tables: SqliteConnection, tenants: dict[int, str], names: dict[int, str]) -> dict[str, WrittenStream]:
+    return {
+        names[number]: WrittenStream(names[number], tenants[tenant], kind, name, names.get(parent, ""), fork)
+        for number, _uid, tenant, kind, name, parent, fork in tables.query(Q.streams_all, {})
     }
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from perdure.errors import Damaged, Invalid, NotFound, Refused, TooLarge, Unavailable
 from perdure.log.event import GENESIS
-from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex
+from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
 from perdure.stores import git, living
 from perdure.stores.files.journal import START, Journal
 from perdure.stores.files.layout import Layout
@@ -93,7 +93,7 @@ def _follows(found: Told, said: WrittenEvent) -> bool:
     """Whether an event continues from the last one that is known of its stream."""
     head = _head(found, said.stream)
     try:
-        after = head and follow(from_hex(said.stream, 16, "events.stream"), event_read(said, "events"), head)
+        after = head and follow(split_name(said.stream, "events.stream")[0], event_read(said, "events"), head)
     except Damaged:
         return False
     return after is not None

@@ -30,11 +30,7 @@ ALTER TABLE subscriptions DROP COLUMN batch_pos;
 ALTER TABLE subscriptions DROP COLUMN expires_at;
 ALTER TABLE subscriptions ADD COLUMN about TEXT NOT NULL DEFAULT '{}';
 
-------------------------------------------------------------------------------------------- views, for people who bring their own SQL
-
--- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
--- `json(c)` a column as JSON, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
-
+-- The views of before show what changes below; they are made anew after it.
 DROP VIEW v_events;
 DROP VIEW v_sessions;
 DROP VIEW v_turns;
@@ -46,6 +42,128 @@ DROP VIEW v_artifacts;
 DROP VIEW v_effects;
 DROP VIEW v_runs;
 DROP VIEW v_waits;
+
+------------------------------------------------------------------------------------------------------------------ tenants
+
+-- Every table that holds rows of a tenant says which (docs/decisions/0032-tenants-in-every-table.md). It follows from the stream.
+ALTER TABLE turns ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE turns SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = turns.stream), 0);
+ALTER TABLE calls ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE calls SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = calls.stream), 0);
+ALTER TABLE covers ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE covers SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = covers.stream), 0);
+ALTER TABLE entries ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE entries SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = entries.stream), 0);
+ALTER TABLE locks ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE locks SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = locks.stream), 0);
+ALTER TABLE checkpoints ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE checkpoints SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = checkpoints.stream), 0);
+ALTER TABLE signals ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE signals SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = signals.stream), 0);
+ALTER TABLE refs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE refs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = refs.stream), 0);
+ALTER TABLE blob_refs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE blob_refs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = blob_refs.stream), 0);
+ALTER TABLE task_needs ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE task_needs SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = task_needs.stream), 0);
+ALTER TABLE anchors ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE anchors SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = anchors.stream), 0);
+ALTER TABLE attendance ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE attendance SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = attendance.stream), 0);
+ALTER TABLE fold_snapshots ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;
+UPDATE fold_snapshots SET tenant = coalesce((SELECT s.tenant FROM streams s WHERE s.id = fold_snapshots.stream), 0);
+ALTER TABLE turns ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE calls ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE covers ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE entries ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE locks ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE checkpoints ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE signals ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE refs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE blob_refs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE task_needs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE anchors ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE attendance ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+ALTER TABLE fold_snapshots ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+
+-- One heartbeat for all that an open store holds: in the tenants whose rows name it.
+ALTER TABLE holders RENAME TO holders_before;
+CREATE TABLE holders (
+  tenant INTEGER NOT NULL,
+  holder TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  host TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (tenant, holder)
+) STRICT, WITHOUT ROWID;
+INSERT INTO holders (tenant, holder, actor, host, started_at, expires_at)
+SELECT x.tenant, h.holder, h.actor, h.host, h.started_at, h.expires_at FROM holders_before h JOIN (
+  SELECT tenant, holder FROM runs UNION SELECT tenant, holder FROM effects UNION SELECT tenant, holder FROM tasks
+  UNION SELECT tenant, holder FROM workers UNION SELECT tenant, holder FROM attendance UNION SELECT tenant, holder FROM blob_pins
+  UNION SELECT tenant, substr(holder, length(holder) - 31) FROM locks
+) x ON x.holder = h.holder;
+DROP TABLE holders_before;
+
+-- Bodies may be emptied (and nothing else) of a tenant whose row stands here, inside one transaction: tenants do not wait for
+-- each other.
+DROP TRIGGER events_fixed; -- @sqlite
+DROP TABLE pruning;
+CREATE TABLE pruning (tenant INTEGER PRIMARY KEY) STRICT;
+CREATE TRIGGER events_fixed BEFORE UPDATE ON events -- @sqlite
+WHEN NOT EXISTS (SELECT 1 FROM pruning p WHERE p.tenant = OLD.tenant) OR NEW.body IS NOT NULL -- @sqlite
+  OR (NEW.pos, NEW.tenant, NEW.stream, NEW.seq, NEW.kind, NEW.tbl, NEW.actor, NEW.at, NEW.codec, NEW.tx, NEW.commitment, NEW.hash) -- @sqlite
+  IS NOT (OLD.pos, OLD.tenant, OLD.stream, OLD.seq, OLD.kind, OLD.tbl, OLD.actor, OLD.at, OLD.codec, OLD.tx, OLD.commitment, OLD.hash) -- @sqlite
+BEGIN SELECT raise(ABORT, 'events are never changed'); END; -- @sqlite
+CREATE OR REPLACE FUNCTION events_guard() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN -- @postgres
+  IF TG_OP = 'UPDATE' AND NEW.body IS NULL AND EXISTS (SELECT 1 FROM pruning p WHERE p.tenant = OLD.tenant) -- @postgres
+    AND (NEW.pos, NEW.xid, NEW.tenant, NEW.stream, NEW.seq, NEW.kind, NEW.tbl, NEW.actor, NEW.at, NEW.codec, NEW.tx, NEW.commitment, NEW.hash) -- @postgres
+      IS NOT DISTINCT FROM (OLD.pos, OLD.xid, OLD.tenant, OLD.stream, OLD.seq, OLD.kind, OLD.tbl, OLD.actor, OLD.at, OLD.codec, OLD.tx, OLD.commitment, OLD.hash) -- @postgres
+  THEN RETURN NEW; END IF; -- @postgres
+  RAISE EXCEPTION 'events are never changed or deleted'; -- @postgres
+END $$; -- @postgres
+
+-- A chain is unique within a tenant: two may import the same bundle. Nobody is told what another one has.
+ALTER TABLE streams DROP CONSTRAINT streams_uid_key; -- @postgres
+ALTER TABLE streams ADD UNIQUE (uid, tenant); -- @postgres
+CREATE TABLE streams_anew ( -- @sqlite
+  id INTEGER PRIMARY KEY, -- @sqlite
+  uid BLOB NOT NULL CHECK (length(uid) = 16), -- @sqlite
+  tenant INTEGER NOT NULL REFERENCES tenants (id), -- @sqlite
+  kind TEXT NOT NULL CHECK (kind IN ('session', 'run', 'scope', 'tenant', 'store')), -- @sqlite
+  name TEXT NOT NULL, -- @sqlite
+  parent INTEGER REFERENCES streams (id), -- @sqlite
+  fork_seq INTEGER NOT NULL DEFAULT 0, -- @sqlite
+  seq INTEGER NOT NULL CHECK (seq >= 0), -- @sqlite
+  hash BLOB NOT NULL CHECK (length(hash) = 32), -- @sqlite
+  UNIQUE (uid, tenant), -- @sqlite
+  UNIQUE (tenant, kind, name), -- @sqlite
+  CHECK ((parent IS NULL) = (fork_seq = 0)) -- @sqlite
+) STRICT; -- @sqlite
+INSERT INTO streams_anew SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams; -- @sqlite
+DROP TABLE streams; -- @sqlite
+ALTER TABLE streams_anew RENAME TO streams; -- @sqlite
+CREATE INDEX streams_by_parent ON streams (parent) WHERE parent IS NOT NULL; -- @sqlite
+
+------------------------------------------------------------------------------------------------------------------- actors
+
+-- Who is meant by the random name in the header of an event; in the tenant's own stream (docs/decisions/0033-actors.md).
+CREATE TABLE actors (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  name TEXT NOT NULL,
+  seq INTEGER NOT NULL, -- the event that says it
+  PRIMARY KEY (stream, actor)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX actors_by_actor ON actors (tenant, actor);
+CREATE INDEX actors_by_name ON actors (tenant, name);
+INSERT INTO tables (name, class) VALUES ('actors', 'recorded');
+
+------------------------------------------------------------------------------------------- views, for people who bring their own SQL
+
+-- Each column is described in docs/sql.md. In these texts `iso(c)` is a time as text in UTC, `body(e)` the body of an event as JSON,
+-- `json(c)` a column as JSON, `named(e)` the actor of an event, `hexed(c)` bytes as text, and `shown(n)` lets PostgreSQL leave out other tenants (stores/dialect.py).
 
 CREATE FUNCTION json_of(body BYTEA) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN -- @postgres
   RETURN replace(convert_from(body, 'UTF8'), '\u0000', '\ufffd')::jsonb; -- @postgres
@@ -65,7 +183,7 @@ END $$; -- @postgres
 
 CREATE VIEW v_events AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
-  e.seq, e.kind, e.tbl, e.actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
+  e.seq, e.kind, e.tbl, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, hexed(s.uid) AS stream_uid, hexed(e.tx) AS tx,
   hexed(e.hash) AS hash, body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob, e.pos
 FROM events e JOIN streams s ON s.id = e.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name);
 
@@ -79,19 +197,19 @@ LEFT JOIN events p ON p.stream = v.stream AND p.seq = v.pin_seq
 LEFT JOIN streams f ON f.id = s.parent;
 
 CREATE VIEW v_turns AS
-SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
 
 CREATE VIEW v_calls AS
-SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, e.actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
+SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
 FROM calls c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq
 LEFT JOIN turns t ON t.stream = c.stream AND t.call = c.call;
 
 CREATE VIEW v_covers AS
-SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM covers c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
@@ -116,7 +234,7 @@ LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq;
 
 CREATE VIEW v_entries AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, v.name,
-  v.version, e.actor, iso(v.updated_at) AS updated_at, v.updated_at AS updated_at_us, iso(v.expires_at) AS expires_at, v.seq,
+  v.version, named(e) AS actor, iso(v.updated_at) AS updated_at, v.updated_at AS updated_at_us, iso(v.expires_at) AS expires_at, v.seq,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM entries v JOIN streams s ON s.id = v.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = v.stream AND e.seq = v.seq
@@ -127,11 +245,11 @@ CREATE VIEW v_locks AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, k.name,
   k.token, k.holder, h.actor, h.host, iso(k.expires_at) AS expires_at
 FROM locks k JOIN streams s ON s.id = k.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
-LEFT JOIN holders h ON h.holder = substr(k.holder, length(k.holder) - 31);
+LEFT JOIN holders h ON h.tenant = k.tenant AND h.holder = substr(k.holder, length(k.holder) - 31);
 
 CREATE VIEW v_checkpoints AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
-  c.seq, c.name, c.parent, c.root, c.size, e.actor, iso(c.at) AS at, c.at AS at_us
+  c.seq, c.name, c.parent, c.root, c.size, named(e) AS actor, iso(c.at) AS at, c.at AS at_us
 FROM checkpoints c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
 
@@ -175,7 +293,7 @@ JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq;
 
 CREATE VIEW v_signals AS
-SELECT n.name AS tenant, s.name AS run, g.seq, g.name, g.taken_by, e.actor, iso(e.at) AS at, e.at AS at_us,
+SELECT n.name AS tenant, s.name AS run, g.seq, g.name, g.taken_by, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM signals g JOIN streams s ON s.id = g.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = g.stream AND e.seq = coalesce(g.doc_seq, g.seq);
@@ -193,12 +311,12 @@ FROM (
   UNION ALL
   SELECT stream, 'session', NULL, NULL, holder, NULL FROM attendance
 ) x JOIN streams s ON s.id = x.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
-LEFT JOIN holders h ON h.holder = x.holder;
+LEFT JOIN holders h ON h.tenant = s.tenant AND h.holder = x.holder;
 
 CREATE VIEW v_workers AS
 SELECT n.name AS tenant, w.holder, h.actor, h.host, iso(h.started_at) AS started_at, iso(h.expires_at) AS heartbeat_expires_at,
   json(w.about) AS about
-FROM workers w JOIN tenants n ON n.id = w.tenant AND shown(n.name) LEFT JOIN holders h ON h.holder = w.holder;
+FROM workers w JOIN tenants n ON n.id = w.tenant AND shown(n.name) LEFT JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder;
 
 CREATE VIEW v_subscriptions AS
 SELECT n.name AS tenant, u.name, u.epoch, u.pos, u.token, json(u.about) AS about
@@ -236,6 +354,7 @@ CREATE INDEX memories_by_kind ON memories (tenant, kind, at, stream, seq);
 -- How often a memory was recalled; a memory without a row was never read.
 CREATE TABLE memory_uses (
   stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
   memory INTEGER NOT NULL,
   uses INTEGER NOT NULL,
   used_at INTEGER NOT NULL,
@@ -384,7 +503,7 @@ LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq;
 
 ------------------------------------------------------------------------------------------------------------- checks and boot
 
--- On what a value, decision or task rests; see docs/decisions/0041-checks-of-everything.md. name: its number, or a value's name.
+-- Checks of values, decisions and tasks; see docs/decisions/0041-checks-of-everything.md. name: a number, or a value's name.
 CREATE TABLE checks (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -392,14 +511,15 @@ CREATE TABLE checks (
   name TEXT NOT NULL,
   version INTEGER NOT NULL, -- of a value; 0 for all else
   doc_seq INTEGER NOT NULL,
-  PRIMARY KEY (stream, thing, name)
+  PRIMARY KEY (stream, name, thing)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX checks_by_time ON checks (stream, doc_seq);
 CREATE INDEX checks_by_tenant ON checks (tenant, stream, doc_seq);
 
--- What the last boots of a session showed, by handle.
+-- Manifests of the last boots of a session.
 CREATE TABLE boots (
   stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
   number INTEGER NOT NULL,
   made_at INTEGER NOT NULL,
   manifest TEXT NOT NULL,
@@ -410,7 +530,7 @@ INSERT INTO tables (name, class) VALUES ('checks', 'recorded'), ('boots', 'ephem
 
 CREATE VIEW v_checks AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, c.thing, c.name,
-  c.version, e.actor, iso(e.at) AS at, e.at AS at_us, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+  c.version, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM checks c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.doc_seq;
 

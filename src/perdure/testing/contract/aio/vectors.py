@@ -81,6 +81,7 @@ class AsyncVectorsContract:
             assert not await store.search("vehicle", kinds=["turn"], since="50s")
             assert len(await store.search("vehicle", until="50s")) == 1
             assert not await store.search("vehicle", actor="nobody")
+            assert len(await store.search("vehicle", kinds=["turn"], actor="me")) == 1
             assert {hit.memory.seq for hit in await two.recall("vehicle")} == {tagged.seq, plain.seq}
             filters: list[dict[str, Any]] = [{"tags": ["speed"]}, {"about": ["user:al"]}, {"kinds": ["fact"]}]
             for asked in filters:

@@ -1,0 +1,19 @@
+"""Where the store of a coding agent lies when nobody says so: one for the user, beside no repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.stores import url
+
+
+def default_store() -> str:
+    """The store of this user."""
+    return f"sqlite:///{Path.home() / '.perdure' / 'agent.db'}"
+
+
+def made_folder(store: str) -> None:
+    """See that the folder of a store is there, for this user alone: a first call of a host must not fail for want of it."""
+    path = url.parse(store).path
+    if path is not None and not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,156 @@
+"""The tools for effects and open loops: what is done to the outside world, and what nobody knows yet.
+
+The agent itself is the sender: it begins, dispatches, acts, and says what came of it. Keeps P2, P4: `effect_dispatch` answers
+only when the intent is durable, and a lost answer is repeated only while nobody has doubted that attempt.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from perdure.doors.mcp import answers
+from perdure.doors.mcp.door import door_of, short
+from perdure.doors.mcp.tools import LISTED_MAX, Ctx, Key, Session
+from perdure.errors import Conflict, InDoubt
+from perdure.handles.atomic import Atomic
+from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
+from perdure.model.records.work import TaskStatus
+from perdure.planes.transcript import as_text
+
+EffectId = Annotated[str, Field(description="From `effect_begin` or `open_loops`, such as session:acme/12.")]
+NEXT = {
+    EffectState.PLANNED: "Call `effect_dispatch` before you do it.",
+    EffectState.DISPATCHED: (
+        "Do it now, once, then call `effect_commit`. If you cannot tell whether you did it, look, then `effect_settle`."
+    ),
+    EffectState.IN_DOUBT: "Do not do it again. Find out whether it happened, then call `effect_settle`.",
+    EffectState.COMMITTED: "It happened: use the result, and do not do it again.",
+    EffectState.FAILED: "It did not happen. Decide what to do; another try is a new effect with a new key.",
+    EffectState.WITHDRAWN: "It was refused. Do not do it; tell the user.",
+}
+
+
+async def effect_begin(
+    ctx: Ctx,
+    tool: Annotated[str, Field(description="The name of the action: open_pr, send_mail, deploy …")],
+    args: Annotated[dict[str, Any], Field(description="With which arguments.")],
+    key: Key,
+    kind: Annotated[
+        Literal["unsafe", "idempotent", "keyed", "read"],
+        Field(description="idempotent: twice is as good as once. keyed: the other side deduplicates on sent_key."),
+    ] = "unsafe",
+    session: Session = "",
+) -> answers.Effect:
+    """Before you change the outside world (push, publish, mail, deploy, pay), write the intent down. The same key and
+    arguments give the same effect: look at its state, because an earlier context may have done it already.
+    """
+    found = await door_of(ctx).session(session)
+    return _effect((await found.begin(tool, args, kind=kind, key=key)).record)
+
+
+async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session = "") -> answers.Effect:
+    """Make the intent durable right before you act. Act only after this has answered with state=dispatched."""
+
+    def write(tx: Atomic, _name: str) -> dict[str, Any]:
+        return {"attempt": tx.effect(effect).dispatch().record.attempt}
+
+    made = await door_of(ctx).once("effect_dispatch", session, key, {"effect": effect}, write)
+    now = (await (await door_of(ctx).store()).effect(effect)).record
+    if now.state is EffectState.IN_DOUBT:
+        raise InDoubt(f"it is not known whether {effect} happened", path="effect")
+    if now.attempt != made["attempt"]:
+        raise Conflict(f"{effect} is at attempt {now.attempt} by now", path="effect", state=now.state.value)
+    return _effect(now)
+
+
+async def effect_commit(
+    ctx: Ctx,
+    effect: EffectId,
+    key: Key,
+    outcome: Annotated[Literal["happened", "failed"], Field(description="failed: it is known not to have happened.")],
+    result: Annotated[Any, Field(description="Its result: a number, a URL; any JSON value.")] = None,
+    error: Annotated[str, Field(description="With outcome=failed, why.")] = "",
+    session: Session = "",
+) -> answers.Effect:
+    """Say what came of what you dispatched, as soon as you know."""
+
+    def write(tx: Atomic, _name: str) -> str:
+        found = tx.effect(effect)
+        return (found.commit(result) if outcome == "happened" else found.fail(error or "failed")).id
+
+    asked = {"effect": effect, "outcome": outcome, "result": result, "error": error}
+    await door_of(ctx).once("effect_commit", session, key, asked, write)
+    return _effect((await (await door_of(ctx).store()).effect(effect)).record)
+
+
+async def effect_settle(
+    ctx: Ctx,
+    effect: EffectId,
+    verdict: Annotated[
+        Literal["happened", "absent", "declined"],
+        Field(description="absent: it did not happen, and may be tried again. declined: it shall not be tried again."),
+    ],
+    key: Key,
+    evidence: Annotated[str, Field(description="How you know: what you looked at.")],
+    result: Annotated[Any, Field(description="With verdict=happened, what it gave.")] = None,
+    session: Session = "",
+) -> answers.Effect:
+    """Say what became of an effect in doubt, after you looked at the other side. Never guess: ask the user with `ask`."""
+    verdicts: dict[str, Verdict] = {
+        "happened": Happened(result), "absent": Absent(), "declined": Declined(evidence),
+    }  # fmt: skip
+
+    def write(tx: Atomic, name: str) -> str:
+        settled = tx.effect(effect).settle(verdicts[verdict])
+        tx.session(name).emit("mcp.settled", {"effect": effect, "verdict": verdict, "evidence": evidence})
+        return settled.id
+
+    asked = {"effect": effect, "verdict": verdict, "result": result, "evidence": evidence}
+    await door_of(ctx).once("effect_settle", session, key, asked, write)
+    return _effect((await (await door_of(ctx).store()).effect(effect)).record)
+
+
+def _effect(record: EffectRecord) -> answers.Effect:
+    following = NEXT.get(record.state, "See `open_loops`.")
+    return answers.Effect(
+        effect=record.id, tool=record.tool, state=record.state.value, attempt=record.attempt, sent_key=record.sent_key,
+        result=record.result, next=following,
+    )  # fmt: skip
+
+
+async def open_loops(
+    ctx: Ctx, limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 20, session: Session = ""
+) -> answers.Loops:
+    """List what is open: effects in doubt, questions to people, open decisions, tasks that somebody is at or that are blocked,
+    and the turn that waits for an answer. Look here before you end a session.
+    """
+    found = await door_of(ctx).session(session)
+    store = await door_of(ctx).store()
+    loops = [
+        answers.Loop(kind="effect", id=each.id, text=each.tool, state=each.state.value)
+        for each in await found.effects(open=True, limit=limit)
+    ]
+    loops += [
+        answers.Loop(kind="ask", id=each.id, text=short(each.question), state="not answered")
+        for each in await store.asks(limit=limit)
+        if each.stream == found.name
+    ]
+    loops += [
+        answers.Loop(kind="decision", id=str(each.seq), text=short(each.text), state="open")
+        for each in await found.decisions(open=True, limit=limit)
+    ]
+    for status in (TaskStatus.DOING, TaskStatus.BLOCKED):
+        loops += [
+            answers.Loop(kind="task", id=str(each.id), text=each.title, state=status.value)
+            for each in await found.tasks(status=status.value, limit=limit)
+        ]
+    pending = await found.pending()
+    if pending is not None:
+        text = short(as_text(pending.turn.content)) or "calls without a result"
+        loops.append(answers.Loop(kind="turn", id=str(pending.turn.seq), text=text, state="waits for an answer"))
+    following = (
+        "Settle doubt first, then close decisions and move tasks." if loops else "Nothing is open: call `ready`."
+    )
+    return answers.Loops(session=found.name, loops=loops[:limit], next=following)

@@ -1,0 +1,56 @@
+"""Handles for requests: work that is done once under a key, and questions to people in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.atomic import Atomic, run_atomic
+from perdure.model.functions import plain
+from perdure.model.records.runs import WaitRecord
+from perdure.planes import requests, waits
+from perdure.planes.spans import Duration
+
+T = TypeVar("T")
+
+
+class AsyncRequests(AsyncStreamHandle):
+    """What a caller may ask for again after a lost answer."""
+
+    __slots__ = ()
+
+    async def once(self, key: str, fn: Callable[[Atomic], T], *, asked: Any = None) -> T:
+        """Run `fn(tx)` as `store.atomic` does, once for this key: again gives the answer that it gave then.
+
+        Atomic: the answer is recorded in the commit of the work, so a crash leaves both or neither. asked: what the key
+        stands for; a key that comes again with something else is KeyReused. The answer is plain data (Invalid if it is
+        not), and what `fn` raises is not kept: the same again tries again. Keys belong to the session.
+        """
+        work = plain(fn, "fn")
+
+        def answer(tx: Atomic) -> Any:
+            known = tx.inside(requests.answered, self._stream, key, asked)
+            if known is not None:
+                return known.answer
+            made = work(tx)
+            tx.inside(requests.keep, self._stream, key, asked, made)
+            return made
+
+        done = await self._caller.write(self._caller.fenced(run_atomic), answer, self._caller)
+        done.held_back.tell()
+        # sync: done.inside.settle(self._caller.heartbeat)
+        return done.result
+
+    async def ask(
+        self, question: str, *, choices: list[str] | None = None, detail: Any = None, timeout: Duration | None = None
+    ) -> WaitRecord:
+        """Ask a person something. Atomic; two calls ask twice. `store.asks()` lists it, `store.answer(ask.id, …)` answers it.
+
+        choices: what may be answered; without, anything. timeout: after it nobody can answer any more. Raises Invalid.
+        """
+        return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout)
+
+    async def asked(self, seq: int) -> WaitRecord:
+        """The question with this number, as it stands now. Raises NotFound."""
+        return await self._read(waits.wait, seq)

@@ -117,6 +117,18 @@ def prepare(core: Core, embedding: int, dims: int) -> bool:
         connection.close()
 
 
+def _define(connection: Any, text: str) -> None:
+    """Change the schema by a text of our own, in a transaction of its own."""
+    import psycopg  # noqa: PLC0415 - an extra, and only a connection of it comes here
+
+    from perdure.stores.postgres_faults import fault_of  # noqa: PLC0415 - as above
+
+    try:
+        connection.raw.execute(text, prepare=False)
+    except psycopg.Error as error:
+        raise fault_of(error) from error
+
+
 def _installed(connection: Any) -> str | None:
     """The schema of the extension, which is made where we may; None where there is none."""
     asked = Statement("extension", "Where it lives.", "SELECT quote_ident(n.nspname) FROM pg_extension e "
@@ -127,7 +139,7 @@ def _installed(connection: Any) -> str | None:
     rows = connection.query(asked, {})
     if not rows and connection.query(there, {}):
         try:
-            connection.define("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+            _define(connection, "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
         except Fault as fault:  # somebody else makes it at this moment, or we may not
             log.info("vector: %s", fault)
         rows = connection.query(asked, {})
@@ -135,21 +147,26 @@ def _installed(connection: Any) -> str | None:
 
 
 def _prepared(connection: Any, home: str, embedding: int, dims: int) -> None:
-    connection.define(f"""
+    _define(
+        connection,
+        f"""
         CREATE OR REPLACE FUNCTION near_of(data bytea) RETURNS {home}.halfvec LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
         SELECT CAST(array_agg(CAST((get_byte(data, i) + 128) % 256 - 128 AS real) ORDER BY i) AS {home}.halfvec)
-        FROM generate_series(0, length(data) - 1) i $$""")
-    connection.define(
-        f"ALTER TABLE vectors ADD COLUMN IF NOT EXISTS near {home}.halfvec GENERATED ALWAYS AS (near_of(vector)) STORED"
+        FROM generate_series(0, length(data) - 1) i $$""",
+    )
+    _define(
+        connection,
+        f"ALTER TABLE vectors ADD COLUMN IF NOT EXISTS near {home}.halfvec GENERATED ALWAYS AS (near_of(vector)) STORED",
     )
     some = "SELECT 1 FROM vectors WHERE embedding = :embedding LIMIT :limit"
     many = Statement("vectors_many", "How many there are, up to a limit.", f"SELECT count(*) FROM ({some}) AS counted")
     count = connection.query(many, {"embedding": embedding, "limit": INDEXED_FROM})[0][0]
     if count >= INDEXED_FROM:
-        connection.define("SET statement_timeout = 0")
-        connection.define("SET maintenance_work_mem = '1GB'")
-        connection.define(
+        _define(connection, "SET statement_timeout = 0")
+        _define(connection, "SET maintenance_work_mem = '1GB'")
+        _define(
+            connection,
             f"CREATE INDEX CONCURRENTLY IF NOT EXISTS vectors_near_{int(embedding)} ON vectors USING hnsw "
             f"((CAST(near AS {home}.halfvec({int(dims)}))) {home}.halfvec_cosine_ops) "
-            f"WHERE embedding = {int(embedding)} AND near IS NOT NULL"
+            f"WHERE embedding = {int(embedding)} AND near IS NOT NULL",
         )

@@ -43,7 +43,7 @@ from perdure.stores.store import (
     Rows,
     WithoutLines,
     Writes,
-)  # fmt: skip
+)
 
 # While connecting there is no SQLSTATE, only the server's words. A failure that is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
@@ -213,13 +213,6 @@ class PostgresConnection:
             return self._fetch_inside(text, params)
         try:
             return self.raw.execute(text, params).fetchall()
-        except psycopg.Error as error:
-            raise fault_of(error) from error
-
-    def define(self, text: str) -> None:
-        """Change the schema by a text of our own, in a transaction of its own (`pgvector`)."""
-        try:
-            self.raw.execute(text, prepare=False)
         except psycopg.Error as error:
             raise fault_of(error) from error
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Requests(StreamHandle):
-    """What a caller may ask for again after a lost answer."""
+    """Requests that a caller may send again after a lost answer, and questions to people."""
 
     __slots__ = ()
 

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import forked
+from perdure.boot import checking, stale
 from perdure.effects import tool as tools
 from perdure.model.functions import Declared
 from perdure.runtime import agent as agents
@@ -45,6 +46,7 @@ def pytest_configure() -> None:
     either, and what a loss of power takes is found out by replaying traces. Waiting for a disk made them twice as slow."""
     if TEMPORARY_ROOT not in os.environ and has_room_in_memory():
         os.environ[TEMPORARY_ROOT] = str(MEMORY)
+    checking.ALL_SECONDS = stale.PAGE_SECONDS = 60.0  # no check is unknown because the machine is busy
 
 
 # A machine that stands still for a moment is no error of what is tested. What is drawn for a test stays the same until the test

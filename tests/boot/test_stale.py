@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.boot import agents_md, checking
+from perdure.boot import agents_md, stale
 from perdure.testing.clock import FakeClock
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -76,11 +76,7 @@ def stood(store: perdure.Store) -> dict[str, str]:
     return {each.text: each.standing.value for each in store.checked()}
 
 
-def test_all_that_was_planted_is_stale_and_nothing_that_is_fresh(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looking_at = checking.looking_at  # this machine may be busy: nothing is to be unknown for want of time
-    monkeypatch.setattr(checking, "looking_at", lambda *given: looking_at(*given)._replace(seconds=60.0))
+def test_all_that_was_planted_is_stale_and_nothing_that_is_fresh(workspace: Path) -> None:
     clock = FakeClock()
     with perdure.open("memory://", clock=clock) as store:
         names = furnish(store, workspace, clock)
@@ -199,9 +195,10 @@ def test_an_etag_is_taken_when_it_is_written(site: str) -> None:
                 session.remember("x", checks=[perdure.UrlEtag(odd, etag="1")])
 
 
-def test_a_page_that_never_answers_is_unknown_and_keeps_no_other_check(site: str, tmp_path: Path) -> None:
-    made = tmp_path / "f"
-    made.write_text("x")
+def test_a_page_that_never_answers_is_unknown_and_keeps_no_other_check(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stale, "PAGE_SECONDS", 0.5)
     with perdure.open("memory://") as store:
         session = store.session("s")
         for number in range(12):

@@ -23,6 +23,7 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Unknown
+from perdure.stores.clocks import Clocks
 from perdure.stores.flights import Flights
 from perdure.stores.slots import Slots
 from perdure.stores.tx import LOG
@@ -67,6 +68,7 @@ class Books:
     """The durable ledger of one stream, as a transaction and as a reader: the real verbs run on it."""
 
     actor, tenant = "worker", 1
+    clocks = Clocks(lambda: 0, lambda: 0)
 
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}
@@ -99,7 +101,10 @@ class Books:
         if statement is not ledger.Q.effect_get:
             return []  # nobody is asked for an approval here
         return [
-            (*(row.get(name) for name in COLUMNS), self.docs[row["doc_seq"]], self.docs.get(row["outcome_seq"]))
+            (
+                *(row.get(name) for name in COLUMNS), self.docs[row["doc_seq"]], self.docs.get(row["outcome_seq"]),
+                self.now if row["outcome_seq"] else None,
+            )
             for row in self.rows.values()
             if row["seq"] == asked["seq"] or row["key"] == asked["key"]
         ]  # fmt: skip

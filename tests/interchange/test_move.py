@@ -335,7 +335,7 @@ def test_of_two_who_move_a_store_to_two_places_at_once_one_does(kind, request, t
         assert [turn.content for turn in store.session("s").turns()] == ["only once"]
     with pytest.raises(errors.Refused, match="not finished"):
         perdure.open(here)
-    assert move(source, there, actor="mover").events == 4  # it went there, and that is said to whoever asks again
+    assert move(source, there, actor="mover").events == 7  # it went there, and that is said to whoever asks again
 
 
 def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
@@ -355,7 +355,7 @@ def test_postgresql_takes_nothing_more_either(postgres_store, tmp_path):
 
 def test_a_store_that_holds_nothing_is_moved_too(tmp_path):
     perdure.open(f"sqlite:///{tmp_path}/empty.db").close()
-    assert move(f"sqlite:///{tmp_path}/empty.db", f"sqlite:///{tmp_path}/target.db", actor="mover").streams == 1
+    assert move(f"sqlite:///{tmp_path}/empty.db", f"sqlite:///{tmp_path}/target.db", actor="mover").streams == 2
     with perdure.open(f"sqlite:///{tmp_path}/target.db") as store:
         assert store.verify().ok
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,13 +19,12 @@ def grown(store: perdure.Store, turns: int, *, compacted: bool = True) -> perdur
     """A session of so many turns, summarised as `due` says."""
     session = store.session("s")
 
-    def say(start: int) -> Callable[[Any], None]:
-        return lambda tx: (
-            [tx.session("s").say("user", f"turn {i} of fn_{i}") for i in range(start, start + 100)] and None
-        )
+    def say(tx: Any, start: int) -> None:
+        for i in range(start, start + 100):
+            tx.session("s").say("user", f"turn {i} of fn_{i}")
 
     for start in range(0, turns, 100):
-        store.atomic(say(start))
+        store.atomic(partial(say, start=start))
         while compacted and (due := session.due(width=WIDTH, fan=FAN)) is not None:
             session.summarise(due.last_seq, f"{due.first_seq} to {due.last_seq}", from_=due.first_seq)
     return session

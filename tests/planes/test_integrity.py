@@ -112,7 +112,7 @@ def test_control_an_untouched_store_is_clean(scene: Scene) -> None:
     report = scene.verify(progress=lambda done, total: told.append((done, total)))
     assert report.problems == []
     assert report.ok
-    assert report.counts.streams == 6
+    assert report.counts.streams == 7
     assert report.counts.rows > 20
     assert report.counts.derived > 10
     assert report.counts.blobs > 5

@@ -42,7 +42,7 @@ def written_by_newer(monkeypatch, name: str) -> None:
 
 
 def test_a_run_whose_journal_a_newer_version_wrote_is_parked_and_goes_on_with_that_version(store, monkeypatch) -> None:
-    written_by_newer(monkeypatch, "digest")
+    written_by_newer(monkeypatch, "shape")
     run = waits(store)
     store.signal(run, "go")
     with pytest.raises(perdure.Parked, match="newer Perdure") as parked:

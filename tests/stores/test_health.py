@@ -12,7 +12,7 @@ import perdure
 from perdure.stores import health
 from perdure.stores.files.layout import Layout
 from perdure.stores.health import Severity
-from perdure.stores.store import Fault, FaultKind
+from perdure.stores.store import Fault, FaultKind, History
 
 MOUNTS = """/dev/sda1 / ext4 rw 0 0
 tmpfs /tmp tmpfs rw 0 0
@@ -251,3 +251,18 @@ def test_settings_of_a_server(place, value, check, severity) -> None:
     assert [finding.severity for finding in health.server(GOOD)] == [Severity.OK]
     row = (*GOOD[:place], value, *GOOD[place + 1 :])
     assert (check, severity) in {(finding.check, finding.severity) for finding in health.server(row)}
+
+
+@pytest.mark.parametrize(
+    ("history", "severity", "word"),
+    [
+        (History("7", 2, synchronous=True), Severity.OK, "time line 2; commits wait for a standby"),
+        (History("7", 2), Severity.OK, "may lose"),
+        (History("7", None, recovers=True), Severity.OK, "standby"),
+        (History(None, None), Severity.WARNING, "does not say its time line"),
+    ],
+)
+def test_the_history_of_a_server(history, severity, word) -> None:
+    found = health.history(history)
+    assert found.severity is severity
+    assert word in found.says

@@ -173,10 +173,10 @@ def test_who_cannot_listen_leaves_no_connection_behind(postgres_store, monkeypat
         made = []
         connect_now = engine._connect_now
         monkeypatch.setattr(engine, "_connect_now", lambda name: made.append(connect_now(name)) or made[-1])
-        monkeypatch.setattr("perdure.stores.postgres._LISTEN", "SELECT 1 / 0")
+        monkeypatch.setattr("perdure.stores.postgres._LISTEN", "SELECT 1 / 0 FROM (SELECT %s::text) AS one")
         with pytest.raises(Fault):
             engine.ears()
-        assert made[-1].closed
+        assert made[-1].raw.closed
 
 
 def counting(watch, monkeypatch, enough=None):

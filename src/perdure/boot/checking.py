@@ -46,7 +46,7 @@ from perdure.planes import values, work
 from perdure.planes.spans import store_now
 from perdure.stores.core import Core
 
-ALL_SECONDS = 1.0  # for all checks of one reading
+ALL_SECONDS = 1.0  # for all checks of one recall or boot
 LATE_SECONDS = 0.2  # beyond that, in which what was stopped at the deadline can say so
 THREADS_MAX = 8
 FILE_MAX_BYTES = 64 * 1024 * 1024
@@ -179,7 +179,9 @@ def _looked_together(checks: Collection[Outside], looking: Looking, deadline: fl
     return dict(found)
 
 
-def looking_at(root: object, commands: object, urls: object = (), models: object = None) -> Looking:
+def looking_at(
+    root: object, commands: object, urls: object = (), models: object = None, seconds: float | None = None
+) -> Looking:
     """The reader's settings for running checks. Invalid with the path of what makes no sense."""
     if root is not None and not isinstance(root, (str, os.PathLike)):
         raise Invalid(f"expected a folder, got {type(root).__name__}", path="root")
@@ -194,6 +196,7 @@ def looking_at(root: object, commands: object, urls: object = (), models: object
         [tuple(each) for each in allowed],  # type: ignore[arg-type]
         _texts(urls, "urls"),
         None if models is None else _texts(models, "models"),
+        ALL_SECONDS if seconds is None else seconds,
     )
 
 
@@ -288,9 +291,9 @@ def _digest(path: Path, deadline: float) -> str:
         return digest.hexdigest()
 
 
-def head_of(folder: str, seconds: float = ALL_SECONDS) -> tuple[str, str]:
+def head_of(folder: str) -> tuple[str, str]:
     """The commit and the branch that a folder is at now; empty where git cannot tell."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + ALL_SECONDS
     try:
         commit = _asked(Path(folder), deadline, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", ok=(0, 1))
         return commit, _asked(Path(folder), deadline, "symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1))

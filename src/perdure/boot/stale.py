@@ -25,6 +25,7 @@ from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
 PAGE = 100
+PAGE_SECONDS = 10.0  # for the checks of one page: nobody waits for a context window here
 _GONE = "its claimer is gone"
 
 

@@ -39,6 +39,16 @@ def answering(verb: Ends[P]) -> Ends[P]:
     return answer
 
 
+def of(known: EffectRecord, verb: Ends[P]) -> Ends[P]:
+    """A verb about an attempt that this process made, unless the database has lost it since: then Stale."""
+
+    def kept(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
+        ledger.check_kept(tx, stream, known)
+        return verb(tx, stream, *args, **kwargs)
+
+    return kept
+
+
 def followed_by(
     after: int, sender: Sender, may_begin: Callable[[], bool], verb: Ends[P]
 ) -> Callable[Concatenate[Tx, Stream, P], tuple[EffectRecord, EffectRecord]]:

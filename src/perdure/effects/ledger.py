@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.effects.settling import MISHAPS, has_landed
-from perdure.errors import Cancelled, Conflict, Failed, KeyReused, NotFound
+from perdure.errors import Cancelled, Conflict, Failed, KeyReused, NotFound, Stale
 from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
+from perdure.planes import epochs
 from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.listing import Listing
 from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
@@ -136,6 +137,7 @@ def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> Effe
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
     """Dispatch what is planned: its next attempt. Conflict if it is not planned, or was planned before a restore."""
+    epochs.check(tx, sender.epoch)
     found = effect(tx, stream, seq)
     if found.state is PLANNED and found.epoch != sender.epoch:
         raise Conflict(
@@ -215,8 +217,19 @@ def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return _conclude(tx, stream, seq, attempt, "commit", outcome)
 
 
+def check_kept(tx: Tx, stream: Stream, known: EffectRecord) -> None:
+    """Stale when the database has lost an effect that this process sent: its number may be another's by now."""
+    if not epochs.is_of_another(tx, known.epoch):
+        return
+    row = tx.row(EFFECTS, stream, known.seq)
+    if row is None or row["key"] != known.key:
+        raise Stale(f"{epochs.LOST_SINCE}: {known.tool} was called, and effect {known.id} is not known any more", path="effect",
+                    hint=f"look whether {known.tool} happened before you call it again")  # fmt: skip
+
+
 def commit_own(tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome) -> EffectRecord:
     """Commit an attempt that the caller has just sent: while nobody moved it, the caller's knowledge of it need not be read."""
+    check_kept(tx, stream, known)
     row = tx.row(EFFECTS, stream, known.seq)
     if row is None or (row["state"], row["attempt"]) != (known.state.value, known.attempt):
         return commit(tx, stream, known.seq, known.attempt, outcome)

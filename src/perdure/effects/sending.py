@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import Ends, answering, arriving, beginning, followed_by, for_call
+from perdure.effects.answers import Ends, answering, arriving, beginning, followed_by, for_call, of
 from perdure.effects.batch import Meant, nothing_next
 from perdure.effects.commands import (
     Attempt,
@@ -70,12 +70,16 @@ class Here(Keeps, Protocol):
     """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
     holder: str
-    epoch: int
     guards: tuple[Guard, ...]
     living: Living
     flights: Flights
     slots: Slots
     tide: Tide
+
+    @property
+    def epoch(self) -> int:
+        """The store's, as far as this process has heard."""
+        ...
 
     @property
     def clock_moves(self) -> bool:
@@ -144,7 +148,7 @@ class Sending:
     def _doubt(
         self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None
     ) -> Steps[EffectRecord]:
-        return self.move("doubt", ledger.doubt, record.seq, record.attempt, said, quiet=quiet, epoch=epoch)
+        return self.move("doubt", of(record, ledger.doubt), record.seq, record.attempt, said, quiet=quiet, epoch=epoch)
 
     # -- dispatch --------------------------------------------------------------------------------------------------------------
 
@@ -229,7 +233,9 @@ class Sending:
         except BaseException as error:
             self._give_slot(tool)
             with suppress(Error):  # the store is away: it is found out later
-                yield from self._say(Write(arriving(ledger.unsent), (record.seq, record.attempt, unsent(error))))
+                yield from self._say(
+                    Write(arriving(of(record, ledger.unsent)), (record.seq, record.attempt, unsent(error)))
+                )
             raise
 
     def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Command:
@@ -247,7 +253,9 @@ class Sending:
             self._give_slot(tool)
             verb, said = said_late(tool, result, error)
             about = (self._stream, record.seq, record.attempt, said)
-            write = partial(self._here.write, arriving(verb), *about, actor=self._actor, tenant=self._tenant)
+            write = partial(
+                self._here.write, arriving(of(record, verb)), *about, actor=self._actor, tenant=self._tenant
+            )
             try:
                 keep_trying(self._here, write, record.id)
             except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
@@ -310,7 +318,9 @@ class Sending:
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
             kept = unkept(result, error)
-            return (yield from self.move("commit", answering(ledger.commit), record.seq, record.attempt, kept))
+            return (
+                yield from self.move("commit", answering(of(record, ledger.commit)), record.seq, record.attempt, kept)
+            )
 
     def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
         """Record what a tool raised; without the lease too, if that was lost meanwhile."""
@@ -323,7 +333,7 @@ class Sending:
     def _say_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
         """The outcome of the call is a fact: said under the lease if that holds, else without it."""
         verb, said = said_late(tool, came.result, came.error)
-        return self._say(Write(arriving(verb), (record.seq, record.attempt, said), keep=True))
+        return self._say(Write(arriving(of(record, verb)), (record.seq, record.attempt, said), keep=True))
 
     def _say(self, write: Write) -> Generator[Command, Any, None]:
         try:
@@ -334,7 +344,7 @@ class Sending:
     def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if says_no(tool, error):
-            verb = ledger.fail_quiet if record.doubtful else ledger.fail
+            verb = of(record, ledger.fail_quiet if record.doubtful else ledger.fail)
             outcome = Outcome(error=error_of(error))
             return (yield from self._end(then, "fail", verb, record.seq, record.attempt, outcome))
         if says_unsent(error):
@@ -356,7 +366,8 @@ class Sending:
         if record.doubtful:
             return (yield from self._doubt(record, error_of(error), quiet=True))
         if record.failures > tool.rule.retries:
-            return (yield from self.move("fail", answering(ledger.fail_quiet), record.seq, record.attempt, outcome))
-        planned = yield from self.move("absent", ledger.absent, record.seq, record.attempt, outcome)
+            verb = answering(of(record, ledger.fail_quiet))
+            return (yield from self.move("fail", verb, record.seq, record.attempt, outcome))
+        planned = yield from self.move("absent", of(record, ledger.absent), record.seq, record.attempt, outcome)
         yield Pause(backoff_seconds(tool.backoff, record.failures, error))
         return planned

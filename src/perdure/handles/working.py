@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from perdure.effects import rewound
 from perdure.handles.opening import keep_views
 from perdure.model.limits import check_name
 from perdure.model.records.workers import StrandedRecord, WorkersRecord
@@ -29,8 +30,9 @@ def open_for_worker(
         import_module(module)
     core = open_core(url, lease_seconds=lease_seconds)
     core.keep_seconds = keep_seconds
-    keep_views(core)
     try:
+        rewound.notice(core)
+        keep_views(core)
         return AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant")))
     except BaseException:
         core.close()

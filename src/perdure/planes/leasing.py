@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from perdure.errors import Stale
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.planes import presence, runs
+from perdure.planes import epochs, presence, runs
 from perdure.planes.runs import READY, RUNNING, WAITING
 from perdure.planes.tables import HOLDERS, RUNS
 from perdure.stores.statements import Statements
@@ -43,8 +43,8 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "before", "cancelling", "disturbed", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving", "seq",
-        "stream", "token",
+        "before", "cancelling", "disturbed", "epoch", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving",
+        "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -60,6 +60,7 @@ class Lease:
         self.hired = False  # a worker has it: its process is not the agent's to end
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.before = ""  # the program that had it before
+        self.epoch: int | None = None  # of the store, when it was claimed
         self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
@@ -72,6 +73,7 @@ def claim(
 ) -> Lease | None:  # fmt: skip
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
+    epoch: as the caller believes; the store's own word counts, because another process may have raised it.
     dead: holders whose processes are proved gone. company: what else runs in this process. A run whose process died is a suspect
     until it comes to rest. It continues among its fellows, once; if their process dies too, alone from then on, and
     each further death counts.
@@ -93,6 +95,7 @@ def claim(
         "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
         "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
     }  # fmt: skip
+    epoch = max(epoch, epochs.look_up(tx))
     if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
         columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
     presence.touch_holder(tx, holder)
@@ -100,7 +103,7 @@ def claim(
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
-    lease.before = row["program"]
+    lease.before, lease.epoch = row["program"], epoch
     return lease
 
 
@@ -152,8 +155,10 @@ def fenced(
 def check_lease(tx: Tx, lease: Lease) -> None:
     """Nothing while the lease holds; the run's row is read only if somebody else wrote to the stream.
 
-    A write whose caller was stopped before it heard of it, or that another branch has just made, is no one else's.
+    A write whose caller was stopped before it heard of it, or that another branch has just made, is no one else's. A lease of
+    before the database lost something is over: what its drive has done may be missing, and so may the lease.
     """
+    epochs.check(tx, lease.epoch)
     head = tx.head(lease.stream)
     if head[0] == lease.seq or head in lease.heads:
         return
@@ -166,6 +171,8 @@ def check_lease(tx: Tx, lease: Lease) -> None:
 
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before an external call."""
+    if epochs.is_of_another(reads, lease.epoch):
+        return False
     given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
     return bool(
         reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, lease.stream.tenant)], **given)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.planes import epochs
 from perdure.planes.tables import ATTENDANCE, HOLDERS
 from perdure.stores import migrate
 from perdure.stores.statements import Statements
@@ -97,8 +98,12 @@ def step_out(tx: Tx, stream: Stream, holder: str) -> None:
 
 
 def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
-    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema."""
+    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema.
+
+    A raised epoch is heard of here, too.
+    """
     check_schema(tx)
+    epochs.look_up(tx)
     lapsed = not is_alive(tx, holder)
     touch_holder(tx, holder)
     for stream in attended if lapsed else ():

@@ -107,7 +107,7 @@ POSTINGS = Table(
 TERMS = Table("terms", _E, ("shelf", "term"), ("df",), tenant=True, streamed=False)
 SHELVES = Table("shelves", _E, ("shelf",), ("texts", "words", "shorts"), tenant=True, streamed=False)
 
-# What is made of the index by an embedding (planes/memory/vectors); it goes with its texts.
+# The vectors that an embedding made of the index (planes/memory/vectors); they go with their texts.
 EMBEDDINGS = Table(
     "embeddings", _E, ("name", "sha256", "dims"), ("embedding", "done", "batches", "gone"), tenant=True, streamed=False
 )

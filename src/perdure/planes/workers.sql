@@ -18,10 +18,11 @@ WHERE r.holder = :holder AND r.tenant = :tenant
 ORDER BY r.stream LIMIT :limit
 
 -- holders_of_runs: holders of runs, whether the heartbeat of each is good, and how many it has.
-SELECT r.holder, CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
+SELECT r.holder,
+  CASE WHEN EXISTS (SELECT 1 FROM holders h WHERE h.tenant = :tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END,
   count(*)
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
-GROUP BY r.holder
+GROUP BY r.holder, r.tenant
 
 -- wake_left: microseconds until the next waiting run is to be looked at, and whether a worker is still written down.
 SELECT min(wake_at) - :now, (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me) FROM runs

@@ -24,6 +24,8 @@ from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 from perdure.stores import placing, scripts, sealing, url
 from perdure.stores.blobs import BlobRow, Blobs
+from perdure.stores.clocks import Clocks
+from perdure.stores.continuity import Continuity
 from perdure.stores.flights import Flights
 from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.living import Living, folder_for
@@ -33,7 +35,7 @@ from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
 from perdure.stores.tide import Tide
-from perdure.stores.tx import LOG, Clocks, blob_rows, known_blobs
+from perdure.stores.tx import LOG, blob_rows, known_blobs
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -130,10 +132,15 @@ class Core:
         clock: Clock | None,
         timeout_seconds: float,
         lease_seconds: float = LEASE_TTL_SECONDS,
+        *,
+        keeps: bool = False,
     ) -> None:
+        """keeps: what is found out about the database's history is kept in it."""
         self.engine = engine
         identity = scripts.identity_of(engine)
-        self.uid, self.epoch, self.facts = identity.uid, identity.epoch, identity.facts
+        self.uid, self.facts = identity.uid, identity.facts
+        self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
+        self.continuity.begin(identity.facts)
         self.holder = new_uid().hex()
         remote = engine.dialect == "postgres"
         self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
@@ -145,6 +152,7 @@ class Core:
             (lambda: None) if database_clock else (clock or system_clock),
             round(lease_seconds * SECOND_US),
             self.living.is_dead,
+            self.continuity,
         )
         self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
@@ -154,7 +162,7 @@ class Core:
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
         self.kept_since: list[float] = []  # of each that is kept now (`effects.keeping`), on the monotonic clock
-        self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds)
+        self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds, self.continuity)
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
@@ -168,6 +176,15 @@ class Core:
         """Asked by whoever pickles a store or a handle, to hand it to another process."""
         hint = "open it there by its URL, and find the session or run by its name"
         raise Refused("an open store belongs to its process and cannot be pickled", path="store", hint=hint)
+
+    @property
+    def epoch(self) -> int:
+        """How often the store was restored, or lost what was acknowledged, as far as this process has heard."""
+        return self.continuity.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.continuity.epoch = epoch
 
     @property
     def clock_moves(self) -> bool:
@@ -254,7 +271,13 @@ class Core:
                 raise Refused("the store is closed", path="store")
             if self._idle:
                 return self._idle.pop()
-        return self.engine.reader()
+        connection = self.engine.reader()
+        try:
+            self.continuity.met(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _drop_idle(self) -> None:
         with self._mutex:
@@ -340,7 +363,7 @@ def open_core(
             scripts.check_readable(engine)
         else:
             scripts.bring_up_to_date(engine)
-        core = Core(engine, place, clock, timeout_seconds, lease_seconds)
+        core = Core(engine, place, clock, timeout_seconds, lease_seconds, keeps=not (read_only or moving))
         if not moving:
             sealing.check_open(core.facts, read_only=read_only)
         given, write = artifacts or address.artifacts, not (read_only or moving)

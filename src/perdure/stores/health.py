@@ -26,7 +26,7 @@ from perdure.stores.files.theirs import in_conflict
 from perdure.stores.finding import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.stores.sqlite import SqliteConnection, fault_of
 from perdure.stores.statements import Statements
-from perdure.stores.store import Connection, Engine, Fault, FaultKind
+from perdure.stores.store import Connection, Engine, Fault, FaultKind, History
 
 Q = Statements("perdure.stores", "health.sql")
 
@@ -287,6 +287,9 @@ def _pragma(connection: SqliteConnection, name: str, *value: Any) -> Any:
 def _settings(connection: Connection, _advice: Advice) -> Findings:
     if not isinstance(connection, SqliteConnection):
         yield from server(connection.query(Q.server, {})[0])
+        between: Any = connection
+        yield pooler(pooled=bool(between.brought))
+        yield history(between.history)
         return
     journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
     if journal in ("wal", "memory"):
@@ -332,6 +335,34 @@ def server(row: tuple[Any, ...]) -> Findings:
             "data checksums are off: silent damage of the disk is not noticed",
             "pg_checksums --enable",
         )
+
+
+def pooler(*, pooled: bool) -> Finding:
+    """Whether a pooler stands between us and the server, and what that takes away."""
+    if not pooled:
+        return ok("pooler", "the server itself answers")
+    return warning(
+        "pooler",
+        "a pooler answers for the server. It takes away LISTEN (an idle worker looks every second, and is not woken), prepared"
+        " statements, and settings and timeouts of a session (each transaction brings its own: two round trips more)",
+        "name the server itself, at least for workers; a process needs three connections",
+    )
+
+
+def history(found: History) -> Finding:
+    """Whether a database that went back in time would be noticed."""
+    if found.recovers:
+        return ok("history", "a standby: it is of the history of the server that it follows")
+    if not found.name:
+        return warning(
+            "history",
+            "the server does not say its time line: only a program that runs through a failover or restore notices what is lost",
+            "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn(), pg_walfile_name(pg_lsn) TO the role",
+        )
+    waits = (
+        "commits wait for a standby" if found.synchronous else "commits wait for no standby: a failover may lose some"
+    )
+    return ok("history", f"system {found.system}, time line {found.line}; {waits}")
 
 
 def _structure(connection: Connection, advice: Advice) -> Findings:

@@ -18,9 +18,9 @@ from psycopg.rows import tuple_row
 from perdure.errors import Conflict, Error, Refused
 from perdure.model.ids import Entropy, new_uid
 from perdure.stores.core import Core
-from perdure.stores.postgres import PostgresConnection, PostgresEngine
+from perdure.stores.postgres import Dialled, PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statements
-from perdure.stores.store import Fault, FaultKind, Head, Writes
+from perdure.stores.store import Fault, FaultKind, Head, History, Writes
 from perdure.stores.tx import LOG, Batch, Tx
 
 Q = Statements("perdure.stores", "joined.sql")
@@ -47,7 +47,8 @@ class JoinedConnection(PostgresConnection):
     """The user's own connection. Each call of ours sees our schema and leaves the user's settings as they were."""
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str, timeout_ms: int) -> None:
-        super().__init__(_Cursors(connection))  # type: ignore[arg-type] - offers what is used of a connection
+        raw: Any = _Cursors(connection)  # it offers what is used of a connection
+        super().__init__(Dialled(raw, "", History(None, None)))
         # Unless it is named, the schema of the user's temporary tables stands before every other.
         self._ours = {"search_path": f"{schema}, pg_temp", "lock_timeout": f"{timeout_ms}ms"}
         self._inside = False

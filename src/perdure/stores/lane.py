@@ -22,12 +22,15 @@ from perdure.log.change import Stream
 from perdure.model.ids import Entropy
 from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
+from perdure.stores.clocks import Clocks
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
 from perdure.stores.traces import Traces
-from perdure.stores.tx import LOG, Actor, Batch, Clocks, Tx
+from perdure.stores.tx import LOG, Actor, Batch, Tx
 
 if TYPE_CHECKING:
     import asyncio
+
+    from perdure.stores.continuity import Continuity
 
 BATCH_MAX_JOBS = 1024
 HINTS_MAX = 20_000
@@ -72,10 +75,18 @@ class Job:
 class Lane:
     """Runs jobs in batches on one connection. Safe to call from any number of threads and event loops."""
 
-    def __init__(self, engine: Engine, blobs: Blobs, clocks: Clocks, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        blobs: Blobs,
+        clocks: Clocks,
+        timeout_seconds: float = 30.0,
+        continuity: Continuity | None = None,
+    ) -> None:
         self._engine = engine
         self._blobs = blobs
         self._clocks = clocks
+        self._continuity = continuity
         self._timeout_seconds = timeout_seconds
         self.told: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
         self._entropy = Entropy()
@@ -357,9 +368,13 @@ class Lane:
             raise interrupt
 
     def _remember(self, batch: Batch) -> None:
-        """Keep for the next batch what is committed now: heads, and the random names of actors."""
+        """Keep for the next batch what is committed now: heads, random names of actors, and the last event, which the database
+        must have from here on.
+        """
         if self._hints is not None:
             _remember(batch.flushed, self._hints)
+            if self._continuity is not None and batch.trail:
+                self._continuity.last = batch.trail[-1][1]
         if batch.named:
             if len(self.actors) >= ACTORS_MAX:
                 self.actors.clear()
@@ -385,8 +400,15 @@ class Lane:
     # -- the connection ----------------------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        self._connection = self._engine.connect()
-        return self._connection
+        connection = self._engine.connect()
+        if self._continuity is not None:
+            try:
+                self._continuity.resumed(connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        return connection
 
     def _disconnect(self) -> None:
         """Let the connection go; a database in memory lives in it, and has nothing to lose it by."""

@@ -21,6 +21,7 @@ from perdure.stores.store import Fault, FaultKind
 
 Q = Statements("perdure.stores", "migrate.sql")
 
+SERVER = "server"  # the fact that says of which history the store is, as it was last seen by somebody who may write
 _FACTS = {"schema", "uid", "epoch"}
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _UID = re.compile(r"[0-9a-f]{32}")

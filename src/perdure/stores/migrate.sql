@@ -22,6 +22,9 @@ SELECT set_config('statement_timeout', '0', true), set_config('idle_in_transacti
 -- schema_name: PostgreSQL only; tell the next statement which schema is meant: a name cannot be a parameter there.
 SELECT set_config('perdure.schema', :schema, true)
 
+-- schema_current: PostgreSQL only; where a table is made that names no schema.
+SELECT current_schema()::text
+
 -- schema_hidden: PostgreSQL only; whether there is such a schema, which this role may not use.
 SELECT current_schema() IS NULL AND EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = :schema)
 

@@ -50,7 +50,7 @@ WHERE v.tenant = :tenant AND v.embedding = {embedding} AND v.near IS NOT NULL AN
   AND v.in_stream = ANY (:streams) --? streams
   AND v.at >= :since --? since
   AND v.at < :until --? until
-  AND v.actor = :actor --? actor
+  AND v.actor = ANY (:actor) --? actor
   {tag} --? tag
   {about} --? about
 ORDER BY {near} OPERATOR({home}.<=>) CAST(CAST(:query AS text) AS {home}.halfvec{size}) LIMIT :limit"""

@@ -18,10 +18,9 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from perdure.errors import Invalid, Refused, TimedOut
@@ -29,67 +28,30 @@ from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
+from perdure.stores.postgres_faults import fault_of
+from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, FaultKind, Head, HeadMove, NewStream, Params, Rows, WithoutLines, Writes
-from perdure.stores.url import ENCODED
-
-_FAULTS = {
-    "08": FaultKind.LOST,  # connection exceptions
-    "57P01": FaultKind.LOST,  # admin shutdown
-    "57P02": FaultKind.LOST,  # crash shutdown
-    "57P03": FaultKind.LOST,  # cannot connect now
-    "57P05": FaultKind.LOST,  # idle session timeout
-    "25P03": FaultKind.LOST,  # idle in transaction timeout
-    "25P04": FaultKind.LOST,  # transaction timeout
-    "26000": FaultKind.LOST,  # no such prepared statement: a pooler gave us another backend
-    "40": FaultKind.RACED,  # serialisation failure, deadlock
-    "22012": FaultKind.RACED,  # division by zero: the guard of a head that had moved
-    "23505": FaultKind.RACED,  # somebody else made the same row
-    "55P03": FaultKind.BUSY,  # lock timeout
-    "57014": FaultKind.BUSY,  # statement timeout
-    "53100": FaultKind.FULL,
-    "53": FaultKind.BUSY,  # too many connections, out of memory
-    "25006": FaultKind.READ_ONLY,
-    "28": FaultKind.REFUSED,  # authorisation
-    "3D": FaultKind.REFUSED,  # no such database
-    "42501": FaultKind.REFUSED,
-    "58": FaultKind.IO,
-    "XX00": FaultKind.DAMAGED,
-}
-
-
-RIGHTS = (
-    "GRANT the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables and USAGE on its sequences (for reading"
-    " only: SELECT); CREATE is for who makes or migrates the store"
-)
-
-
-_HINTS = {
-    "42501": RIGHTS,
-    "25006": "open it without read_only; if it was, this server is a standby: name the primary, or all of them with"
-    " target_session_attrs=read-write",
-}
+from perdure.stores.store import (
+    Fault,
+    FaultKind,
+    Head,
+    HeadMove,
+    History,
+    NewStream,
+    Params,
+    Rows,
+    WithoutLines,
+    Writes,
+)  # fmt: skip
 
 # While connecting there is no SQLSTATE, only the server's words. A failure that is not recognised may pass by itself.
 _REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
                        r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
-_QUOTED = re.compile(r'"[^"]*"?')  # a part of a URL that libpq repeats may be a part of its password
 _CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
 _CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
 _COMING_PAUSE_SECONDS = 0.05
-
-
-def fault_of(error: psycopg.Error) -> Fault:
-    """The kind of a failure, by its SQLSTATE."""
-    state = error.sqlstate or ""
-    for length in (5, 4, 2):
-        kind = _FAULTS.get(state[:length])
-        if kind is not None:
-            return Fault(kind, error, _HINTS.get(state, ""))
-    lost = not state and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return Fault(FaultKind.LOST if lost else FaultKind.BROKEN, error)
 
 
 @cache
@@ -147,8 +109,8 @@ _CLAIM_BLOBS = "SELECT pg_advisory_xact_lock(hashtext('perdure.blobs'), hashtext
 _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
 _FROM_ELSEWHERE = "SELECT 1 FROM events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT 1"
 _END_PAUSE_SECONDS = 0.002
-_TRANSACTION_TIMEOUT_SINCE = 170000  # an older server refuses a connection that names it
 IDLE_MS = 5_000  # between two statements of one of our transactions: verbs take milliseconds
+_ENDS_IDLE = f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; "
 _LOCKS = "pg_advisory_xact_lock"  # held until the transaction ends: so there must be one
 _ANSWER_SECONDS = 5.0  # beyond the statement timeout: a server that lives has answered by then
 _MOVE_HEAD = """UPDATE streams s SET seq = %s, hash = %s WHERE s.id = %s AND s.seq = %s AND s.hash = %s{} RETURNING 1"""
@@ -165,7 +127,9 @@ _IN_ORDER = """ AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND
 _GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
 _ANNOUNCE = ", pg_notify('perdure_' || (hashtext(current_schema()) & 2147483647), '')"  # with the commit, or not at all
 _ASK = "SELECT set_config('perdure.tenant', %s, true), set_config('statement_timeout', %s, true)"
-_LISTEN = "SELECT 'perdure_' || (hashtext(current_schema()) & 2147483647)"
+_LISTEN = "SELECT 'perdure_' || (hashtext(%s) & 2147483647)"
+_LOOK_BACK = """SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT value FROM meta WHERE name = 'server'),
+  (SELECT hash FROM events WHERE stream = %s AND seq = %s)"""
 
 
 class Flush:
@@ -223,14 +187,17 @@ class _BoundedConnection(psycopg.Connection[Any]):
 class PostgresConnection:
     """One connection in autocommit mode; a transaction is begun with the first statement that locks or writes.
 
-    `lost` collects the names of connections that were let go in the middle of something.
+    `lost` collects the names of connections that were let go in the middle of something. `brought`: behind a pooler, the
+    statement with which each transaction begins; everything is in a transaction there (`postgres_session`).
     """
 
     dialect = "postgres"
 
-    def __init__(self, connection: psycopg.Connection[Any], name: str = "", lost: set[str] | None = None) -> None:
-        self.raw: Any = connection  # its types want literal texts; ours are made from our own declarations
-        self._name = name
+    def __init__(self, made: Dialled, lost: set[str] | None = None) -> None:
+        self.raw: Any = made.raw  # its types want literal texts; ours are made from our own declarations
+        self.history = made.history
+        self.brought = made.brought
+        self._name = made.name
         self._lost = lost
         self._wants_begin = False
 
@@ -242,6 +209,8 @@ class PostgresConnection:
         return self._fetch(text, params)
 
     def _fetch(self, text: str, params: Any) -> Rows:
+        if self.brought:
+            return self._fetch_inside(text, params)
         try:
             return self.raw.execute(text, params).fetchall()
         except psycopg.Error as error:
@@ -254,9 +223,25 @@ class PostgresConnection:
         except psycopg.Error as error:
             raise fault_of(error) from error
 
+    def _fetch_inside(self, text: str, params: Any) -> Rows:
+        """Behind a pooler: in the transaction of who writes, or in one of its own."""
+        self._begin_now()
+        alone = self.raw.info.transaction_status == TransactionStatus.IDLE
+        try:
+            if alone:
+                self.raw.execute(f"BEGIN READ ONLY; {self.brought}", prepare=False)
+            rows = self.raw.execute(text, params, prepare=False).fetchall()
+            if alone:
+                self.raw.execute("COMMIT", prepare=False)
+        except psycopg.Error as error:
+            if alone:
+                self.rollback()
+            raise fault_of(error) from error
+        return rows
+
     def _begin_now(self, then: str = "") -> None:
         """Begin the transaction, if there is none yet; `then` in the same round trip. SET LOCAL holds behind a pooler, too."""
-        begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; " if self._wants_begin else ""
+        begin = f"BEGIN; {self.brought}{_ENDS_IDLE}" if self._wants_begin else ""
         self._wants_begin = False
         if begin or then:
             try:
@@ -276,8 +261,12 @@ class PostgresConnection:
 
     def begin_reading(self) -> None:
         """Hold one snapshot."""
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def begin_with(self, begin: str) -> None:
+        """Begin a transaction at once, in this way."""
         try:
-            self.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            self.raw.execute(f"{begin}; {self.brought}", prepare=False)
         except psycopg.Error as error:
             raise fault_of(error) from error
 
@@ -324,7 +313,9 @@ class PostgresConnection:
     def write(self, writes: Writes, *, commit: bool) -> None:
         """Flush and commit. A flush alone is a transaction of its own, in one round trip."""
         try:
-            if self._wants_begin and commit and not (writes.blobs or writes.empties):
+            if not writes and self._wants_begin:
+                self._wants_begin = False
+            elif self._wants_begin and commit and not (writes.blobs or writes.empties or self.brought):
                 self._wants_begin = False
                 self._flush(writes, alone=True)
             else:
@@ -339,7 +330,7 @@ class PostgresConnection:
     def _flush(self, writes: Writes, *, alone: bool) -> None:
         if writes:
             flush = Flush(writes, alone=alone)
-            self.raw.execute(flush.text, flush.params, prepare=flush.single)
+            self.raw.execute(flush.text, flush.params, prepare=flush.single and not self.brought)
         if writes.empties:
             self._empty(writes.empties)
 
@@ -390,6 +381,11 @@ class PostgresConnection:
         """Whether an event has a transaction id that is not given out yet: a dump of another database brought it here."""
         return bool(self._fetch(_FROM_ELSEWHERE, ()))
 
+    def look_back(self, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
+        """The store's epoch, the history that it says it is of, and the hash of this event: None for what is not there."""
+        epoch, server, digest = self._fetch(_LOOK_BACK, event)[0]
+        return epoch, server, None if digest is None else bytes(digest)
+
     def end(self, names: Sequence[str], deadline: float) -> None:
         """End the backends of connections of ours that were lost, and wait until they are gone."""
         while self._fetch(_END, (list(names),)):
@@ -412,10 +408,13 @@ def _announces(writes: Writes) -> bool:
 class PostgresEars:
     """A connection that hears of announcements: readable when there is one. See `stores/watch.py`."""
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
-        self._raw: Any = raw
+    def __init__(self, made: Dialled, schema: str) -> None:
+        self._raw: Any = made.raw
+        if made.brought:
+            self.close()
+            raise Fault(FaultKind.REFUSED, "nothing is heard through a pooler")
         try:
-            (channel,) = self._raw.execute(_LISTEN).fetchone()
+            (channel,) = self._raw.execute(_LISTEN, (schema,)).fetchone()
             self._raw.execute(f"LISTEN {channel}")
         except psycopg.Error as error:
             self.close()
@@ -447,17 +446,13 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-def _checked(conninfo: str) -> dict[str, Any]:
-    """Refuse what libpq would not understand, in one line and without repeating what may be a password."""
-    try:
-        return conninfo_to_dict(conninfo)
-    except psycopg.Error as error:
-        query = conninfo.partition("?")[2]
-        options = [] if "@" in query else [part.partition("=") for part in query.split("&")]
-        names = {f'"{name}"' for name, equals, _ in options if equals}
-        said = str(error).partition("\n")[0].partition("token: ")[0].strip()
-        said = _QUOTED.sub(lambda found: found[0] if found[0] in names else "…", said)
-        raise Invalid(f"PostgreSQL does not understand this URL: {said}", path="store", hint=ENCODED) from None
+class Dialled(NamedTuple):
+    """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers."""
+
+    raw: psycopg.Connection[Any]
+    name: str
+    history: History
+    brought: str = ""
 
 
 class PostgresEngine(WithoutLines):
@@ -475,9 +470,12 @@ class PostgresEngine(WithoutLines):
         self.url = url
         self.schema = schema
         self._conninfo = conninfo
-        self._their_options = _checked(conninfo).get("options") or os.environ.get("PGOPTIONS", "")
         self.read_only = read_only
         self._timeout_ms = max(1, int(timeout_seconds * 1000))
+        theirs = options_in(conninfo) or os.environ.get("PGOPTIONS", "")
+        self._session = AskedFor(schema, self._timeout_ms, theirs, read_only=read_only)
+        self._takes_options = True  # a pooler may refuse a connection that asks for settings
+        self._newest: History | None = None
         self._lost: set[str] = set()
         self._spare: list[PostgresConnection] = []  # at most one; a list, because threads may ask at the same time
 
@@ -487,8 +485,7 @@ class PostgresEngine(WithoutLines):
         It is given out only when nothing that a lost one had sent can still happen: so whoever asks on it what became of a
         COMMIT without a reply gets the last word.
         """
-        name = f"perdure-{new_uid().hex()}"
-        connection = PostgresConnection(self._connect(name), name, self._lost)
+        connection = PostgresConnection(self._connect(f"perdure-{new_uid().hex()}"), self._lost)
         if self._lost:
             try:
                 connection.end([*self._lost], time.monotonic() + self._timeout_ms / 1000)
@@ -513,9 +510,19 @@ class PostgresEngine(WithoutLines):
 
     def ears(self) -> PostgresEars:
         """A connection that hears of what commits announce. A listener comes again by itself: nothing is waited for."""
-        return PostgresEars(self._connect_now("perdure-listener"))
+        return PostgresEars(self._connect_now("perdure-listener"), self.schema)
 
-    def _connect(self, name: str) -> psycopg.Connection[Any]:
+    def history_of(self, connection: PostgresConnection) -> History:
+        """The history that a connection leads to."""
+        return connection.history
+
+    def look_back(
+        self, connection: PostgresConnection, event: tuple[int, int]
+    ) -> tuple[str | None, str | None, bytes | None]:
+        """The store's epoch, the history that it says it is of, and the hash of an event."""
+        return connection.look_back(event)
+
+    def _connect(self, name: str) -> Dialled:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         cuts = 0
@@ -529,41 +536,66 @@ class PostgresEngine(WithoutLines):
                     raise
             time.sleep(_COMING_PAUSE_SECONDS)
 
-    def _connect_now(self, name: str) -> psycopg.Connection[Any]:
+    def _connect_now(self, name: str) -> Dialled:
         try:
-            raw = _BoundedConnection.connect(
-                self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),
-                options=self._options(), application_name=name, tcp_user_timeout=self._timeout_ms, keepalives_idle=10,
-                keepalives_interval=5, keepalives_count=4, client_encoding="UTF8",
-            )  # fmt: skip
-            raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
-            if raw.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
-                raw.execute("SET transaction_timeout = 0")
+            raw = self._dialled(name)
         except psycopg.OperationalError as error:
             if error.sqlstate is None and _REFUSALS.search(str(error)):
                 raise Fault(FaultKind.REFUSED, error) from error
             raise fault_of(error) from error
         except psycopg.Error as error:
             raise fault_of(error) from error
+        try:
+            return self._looked_at(raw, name)
+        except psycopg.Error as error:
+            raw.close()
+            raise fault_of(error) from error
+        except BaseException:
+            raw.close()
+            raise
+
+    def _dialled(self, name: str) -> psycopg.Connection[Any]:
+        """Connect; without asking for settings where a pooler refuses that."""
+        try:
+            raw = _BoundedConnection.connect(
+                self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),
+                options=self._session.options if self._takes_options else "", application_name=name,
+                tcp_user_timeout=self._timeout_ms, keepalives_idle=10, keepalives_interval=5, keepalives_count=4,
+                client_encoding="UTF8",
+            )  # fmt: skip
+        except psycopg.OperationalError as error:
+            if not self._takes_options or not refuses_options(error):
+                raise
+            self._takes_options = False
+            return self._dialled(name)
+        raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
         return raw
 
-    def _options(self) -> str:
-        """The user's own `options`, then the settings that we always enforce."""
-        settings = {
-            "search_path": self.schema,
-            "statement_timeout": self._timeout_ms,
-            "lock_timeout": self._timeout_ms,
-            "idle_in_transaction_session_timeout": 2 * self._timeout_ms,
-            "default_transaction_read_only": "on" if self.read_only else "off",
-            "default_transaction_isolation": r"read\ committed",  # else waiting for a head's lock is a failure, not a wait
-            "synchronous_commit": "on",
-            # A machine that is gone, or takes nothing any more: the server looks as the client does (see `_connect_now`).
-            "tcp_keepalives_idle": 10,
-            "tcp_keepalives_interval": 5,
-            "tcp_keepalives_count": 4,
-            "tcp_user_timeout": self._timeout_ms,
-        }
-        return " ".join([self._their_options, *(f"-c {name}={value}" for name, value in settings.items())]).strip()
+    def _looked_at(self, raw: psycopg.Connection[Any], name: str) -> Dialled:
+        """Compare what is in force with what was asked for. Behind a pooler each transaction brings it."""
+        found = self._session.look(raw, name)
+        self._check_newest(found.history)
+        if found.direct:
+            if found.transaction_timeout != "0":
+                raw.execute("SET transaction_timeout = 0")
+            return Dialled(raw, name, found.history)
+        raw.prepare_threshold = None
+        brought = self._session.brought(name)
+        self._session.check_brought(raw, name, brought)
+        return Dialled(raw, name, found.history, brought)
+
+    def _check_newest(self, history: History) -> None:
+        """A server that was replaced, and does not know it, is neither read nor written any more."""
+        if not history.name or history.recovers:
+            return
+        newest = self._newest
+        if newest is not None and newest.system == history.system and (newest.line or 0) > (history.line or 0):
+            raise Fault(
+                FaultKind.LOST,
+                f"the server is on time line {history.line}, and this process has seen {newest.line}: it was replaced",
+                "stop the server that was replaced; if the newer one was given up on purpose, start this program again",
+            )
+        self._newest = history
 
     def close(self) -> None:
         """Connections are closed by who holds them: here, the one that nobody asked for."""

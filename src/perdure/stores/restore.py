@@ -28,6 +28,7 @@ from perdure.model.records.integrity import Report, Restored
 from perdure.stores import archive, migrate, placing, sealing, url
 from perdure.stores.backup import OutsideBlob, columns_of, opened_copy
 from perdure.stores.blobs import Blobs
+from perdure.stores.clocks import Clocks
 from perdure.stores.copies import (
     Progress,
     blobs_beside,
@@ -48,7 +49,6 @@ from perdure.stores.migrate import Q, Script
 from perdure.stores.scripts import PostgresScript, SqliteScript, bring_up_to_date, changing, told
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.store import Fault, FaultKind
-from perdure.stores.tx import Clocks
 from perdure.stores.url import without_password
 
 

@@ -40,7 +40,7 @@ from perdure.stores.sqlite import (
     opened_to_recover,
 )
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault, FaultKind, Writes
+from perdure.stores.store import Engine, Fault, FaultKind, History, Writes
 from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
@@ -96,7 +96,7 @@ class PostgresScript:
 def _postgres_faults() -> Iterator[None]:
     import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
 
-    from perdure.stores.postgres import fault_of as postgres_fault_of  # noqa: PLC0415 - as above
+    from perdure.stores.postgres_faults import fault_of as postgres_fault_of  # noqa: PLC0415 - as above
 
     try:
         yield
@@ -178,7 +178,7 @@ def schema_of(engine: Engine, steps: Sequence[Migration] | None = None) -> int:
 def _check_visible(script: PostgresScript, schema: str) -> None:
     """To a role that may not use it, a schema looks as if it were not there."""
     if script.query(Q.schema_hidden, schema=schema) == [(True,)]:
-        from perdure.stores.postgres import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
+        from perdure.stores.postgres_faults import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
 
         raise Refused(f"this role may not use the schema {schema!r}", path="store", hint=RIGHTS)
 
@@ -192,6 +192,7 @@ class Identity(NamedTuple):
     epoch: int
     partition: str
     facts: dict[str, str]
+    history: History | None
 
 
 def identity_of(engine: Engine) -> Identity:
@@ -199,11 +200,11 @@ def identity_of(engine: Engine) -> Identity:
     cluster that its events do not come from.
     """
     with _using(engine) as script:
-        facts = migrate.facts_of(script)
+        facts, history = migrate.facts_of(script), engine.history_of(script.connection)
         if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
-    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts)
+    return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts, history)
 
 
 @contextmanager
@@ -275,7 +276,17 @@ def _prepared(script: PostgresScript, engine: Engine) -> PostgresScript:
     script.query(Q.unhurried)
     script.query(Q.schema_name, schema=schema)
     script.query(Q.schema_make)
+    _check_schema(script, schema)
     return script
+
+
+def _check_schema(script: PostgresScript, schema: str) -> None:
+    """No table is made in another schema than the one that was asked for."""
+    found = script.query(Q.schema_current)[0][0]
+    if found != schema:
+        from perdure.stores.postgres_session import POOLER  # noqa: PLC0415 - only where PostgreSQL is used
+
+        raise Refused(f"the schema in force is {found!r}, not {schema!r}", path="store.schema", hint=POOLER)
 
 
 def _as_postgres(engine: Any) -> PostgresEngine:
@@ -331,6 +342,8 @@ def _transaction(connection: Any, begin: str) -> Iterator[None]:
 def _say(connection: Any, text: str) -> None:
     if isinstance(connection, SqliteConnection):
         SqliteScript(connection).run(text)
+    elif text.startswith("BEGIN"):
+        connection.begin_with(text)
     else:
         PostgresScript(connection).run(text)
 
@@ -358,6 +371,9 @@ def bring_up_to_date(
             _keep_copy(engine, found)
         reach("migrate.copied")
         done = migrate.apply(script, found, steps)
+        history = engine.history_of(script.connection)
+        if not found and history is not None and history.name:
+            script.query(Q.meta_put, name=migrate.SERVER, value=history.name)
         reach("migrate.applied")
     reach("migrate.committed")
     return done

@@ -20,7 +20,7 @@ from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statement
 
 if TYPE_CHECKING:
-    from perdure.stores.tx import Clocks
+    from perdure.stores.clocks import Clocks
 
 Params = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
@@ -134,6 +134,25 @@ class Writes(msgspec.Struct):
         )
 
 
+class History(NamedTuple):
+    """Which history of a database a connection leads to, as far as the server says so: None where it does not.
+
+    recovers: it is a standby. synchronous: its commits wait for another server. followed: it followed another server until it was
+    promoted, and was not taken back to a chosen point.
+    """
+
+    system: str | None
+    line: int | None
+    recovers: bool = False
+    synchronous: bool = False
+    followed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The history in one word, as `meta` keeps it; "" where it is not told."""
+        return "" if self.system is None or self.line is None else f"{self.system}/{self.line}"
+
+
 class Connection(Protocol):
     """One connection. Every method raises Fault and nothing else when the database fails."""
 
@@ -224,6 +243,14 @@ class Engine(Protocol):
         """Take those out of there; returns how many stay because they cannot be. Repeatable, also after a crash."""
         ...
 
+    def history_of(self, connection: Any) -> History | None:
+        """The history that a connection leads to; None where the database has none but its own file (`tide`)."""
+        ...
+
+    def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
+        """The store's epoch, the history that it says it is of, and the hash of an event: only with `history_of`."""
+        ...
+
     def connect(self) -> Connection:
         """A connection that may write.
 
@@ -262,6 +289,14 @@ class WithoutLines:
     def purge(self) -> int:
         """Nothing, likewise."""
         return 0
+
+    def history_of(self, connection: Any) -> History | None:  # noqa: ARG002 - for those that have one
+        """None: a database in a file has no server."""
+        return None
+
+    def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
+        """Never asked: there is no history."""
+        raise AssertionError(connection, event)
 
 
 class Reads(Protocol):

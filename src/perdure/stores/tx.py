@@ -7,9 +7,9 @@ ephemeral state; both only buffer. The lane runs the verbs, flushes the batch an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,9 @@ from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, comm
 from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
 from perdure.model.ids import UID_BYTES, Entropy, new_uid
-from perdure.model.instants import SECOND_US
-from perdure.model.limits import INLINE_MAX_BYTES, LEASE_TTL_SECONDS
+from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.stores.blobs import BlobRow, Blobs
+from perdure.stores.clocks import Clocks
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Connection, Fault, FaultKind, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
 
@@ -41,23 +41,6 @@ _Key = tuple[Any, ...]
 Actor = tuple[int, str]  # tenant and name
 _NOBODY: Mapping[Actor, str] = {}
 _TENANTS_OWN = ("tenant", "tenant")  # kind and name of a tenant's own stream
-
-
-def _nobody(holder: str) -> bool:  # noqa: ARG001 - nothing is proved about anybody
-    return False
-
-
-class Clocks(NamedTuple):
-    """The clocks that decide whether a lease is over. `now` dates events (data); `store` decides leases, and gives None where the
-    database's own is to decide.
-    """
-
-    now: Callable[[], int]
-    store: Callable[[], int | None]
-    lease_us: int = LEASE_TTL_SECONDS * SECOND_US  # how long a heartbeat of this open store is good for
-    is_dead: Callable[[str], bool] = (
-        _nobody  # whether a holder is proved to be dead (`living`): before its lease has lapsed
-    )
 
 
 class Buffer(msgspec.Struct, eq=False):

@@ -89,7 +89,12 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                link = _Link(self, client, socket.create_connection(self._target))
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # the server is down: so is whoever stands in front of it
+                    client.close()
+                    continue
+                link = _Link(self, client, server)
                 with self._mutex:
                     self._links.append(link)
 

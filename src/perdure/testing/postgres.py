@@ -124,12 +124,16 @@ class PostgresServer:
         fsync: bool = True,
         settings: Mapping[str, str] | None = None,
         template: PostgresTemplate | None = None,
+        recovers: str = "",
+        port: int | None = None,
     ) -> Self:
         """Start a fresh server with its data below `directory` and return when it accepts connections.
 
         When root calls, the server runs as `nobody`; a directory that this user cannot enter is replaced by a
         temporary one. `fsync=False` only for tests that say nothing about durability. `settings` are further
         lines of the server's configuration. `template`: what its data begins as; without one it is made anew.
+        `recovers`: "standby" follows another server, "recovery" goes to a point of the past; the settings say which.
+        `port`: where a server listened that this one takes the place of.
         Atomic: what cannot be started leaves nothing behind. Raises `Unavailable` with the server's own words.
         """
         account = server_account()
@@ -141,7 +145,13 @@ class PostgresServer:
                 template.copy_to(server.data)
             else:
                 _init_database(server._home, programs, password)
-            server._launch_on_some_port()
+            if recovers:
+                server._home.write(server.data / f"{recovers}.signal", "")
+            if port is None:
+                server._launch_on_some_port()
+            else:
+                server.address = PostgresAddress(port, password, server.address.sockets)
+                server._launch()
         except BaseException:
             server._clean_up()
             raise
@@ -264,9 +274,12 @@ class _Home:
         return self.top / "log"
 
     def write_password(self, password: str) -> Path:
-        path = self.top / "password"
+        return self.write(self.top / "password", password)
+
+    def write(self, path: Path, text: str) -> Path:
+        """A file that is the server's alone."""
         path.touch(mode=0o600)
-        path.write_text(password)
+        path.write_text(text)
         self._give_away(path)
         return path
 

@@ -47,7 +47,7 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--from", "format_name", metavar="FORMAT", shell_complete=_complete_format,
-              help=f"Format of the files: {', '.join(NAMES)}; default: recognised by their content.")  # fmt: skip
+              help=f"Format of the files: {', '.join(NAMES)}, or of another package; default: by content.")  # fmt: skip
 @click.option("--as", "kind", type=click.Choice(KINDS), help="Kind of the rows of a CSV, TSV, JSON or YAML file.")
 @click.option(
     "--field", "fields", multiple=True, metavar="FIELD=COLUMN", help="With --as: which column is what; repeatable."

@@ -33,7 +33,7 @@ class Measured(NamedTuple):
 
 
 def ndcg(found: Sequence[str], evidence: Iterable[str]) -> float:
-    """What was found, discounted by rank, as a share of the best order."""
+    """The gain of a ranking, discounted by rank, as a share of the best order's."""
     wanted = set(evidence)
     gained = sum(1 / math.log2(i + 2) for i, each in enumerate(found[:AT]) if each in wanted)
     return gained / sum(1 / math.log2(i + 2) for i in range(min(len(wanted), AT)))

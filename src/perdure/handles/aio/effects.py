@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import deciding, ledger, left, permitting, settling
-from perdure.effects.answers import Ends, answering, checkpointing
+from perdure.effects.answers import Ends, answering, checkpointing, of
 from perdure.effects.commands import Steps
 from perdure.effects.judging import in_doubt, outcome_of
 from perdure.effects.ledger import Outcome, error_of
@@ -165,6 +165,7 @@ class AsyncEffect(AsyncActing):
 
     async def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> AsyncEffect:
         self._check_own()
+        verb = of(self._record, verb)
         ending = answering(verb)
         if state is not ...:
             prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))

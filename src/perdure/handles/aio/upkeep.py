@@ -69,8 +69,8 @@ class AsyncUpkeep(AsyncStoreHandle):
     async def forget_actor(self, name: str) -> int:
         """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.
 
-        Rows and documents that name the actor stay as they are. What the actor writes later goes under a new random name; a
-        process that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
+        Rows and documents that name the actor stay as they are. Later writes of the actor go under a new random name; a process
+        that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
         """
         caller = self._caller
         forgotten = await caller.write(actors.forget, name)

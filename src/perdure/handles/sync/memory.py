@@ -358,9 +358,9 @@ class MemoriesAcross(StoreHandle):
         """Everything of this tenant that carries checks, each with their outcomes now: live memories, newest first, then values,
         decisions in force and unfinished tasks; and the tasks whose claimer has died.
 
-        Looks through all of them, a second at most for the checks of each hundred. The arguments are as in `session.recall`.
+        Looks through all of them, ten seconds at most for the checks of each hundred. The arguments are as in `session.recall`.
         """
-        looking = checking.looking_at(root, commands, urls, models)
+        looking = checking.looking_at(root, commands, urls, models, stale.PAGE_SECONDS)
         caller = self._caller
         found = caller.work(stale.checked, caller.core, caller.tenant, looking)
         return [Checked(caller, each) for each in found]

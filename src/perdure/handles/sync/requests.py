@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Requests(StreamHandle):
-    """Requests that a caller may send again after a lost answer, and questions to people."""
+    """Requests that a caller may repeat after a lost answer."""
 
     __slots__ = ()
 

@@ -70,8 +70,8 @@ class Upkeep(StoreHandle):
     def forget_actor(self, name: str) -> int:
         """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.
 
-        Rows and documents that name the actor stay as they are. What the actor writes later goes under a new random name; a
-        process that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
+        Rows and documents that name the actor stay as they are. Later writes of the actor go under a new random name; a process
+        that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
         """
         caller = self._caller
         forgotten = caller.write(actors.forget, name)

@@ -1,20 +1,23 @@
 """The formats that can be imported, and how a file's is found: by what is in it, never by its name alone.
 
-Callers: `importing.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here.
+Callers: `importing.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here. Another
+package brings one by an entry point of the group `perdure.importers`, named after the format: a `Format` (docs/importing.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.errors import Error, Invalid
+from perdure.errors import Error, Invalid, Refused
 from perdure.interchange.importers import claude_code, codex, google_adk, langgraph, mcp_memory, openai_agents, plain
 from perdure.interchange.importers.items import Item, Remark
 from perdure.interchange.importers.reading import Head, Source, document, head_of
 from perdure.stores.foreign import Foreign, is_sqlite
 
+GROUP = "perdure.importers"
 ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
 
 Read = Callable[[Source], Iterator[Item | Remark]]
@@ -44,11 +47,39 @@ _KNOWN = (
 FORMATS = {found.name: found for found in _KNOWN}
 
 
+def _declared() -> dict[str, EntryPoint]:
+    """Formats that installed packages declare, by their names. Ours cannot be replaced."""
+    return {each.name: each for each in entry_points(group=GROUP) if each.name not in FORMATS}
+
+
+def _loaded(declared: EntryPoint) -> Format:
+    """The format that a package declares. Refused if it cannot be loaded, or is none."""
+    hint = "reinstall it or take it away; --from FORMAT says what the files are"
+    try:
+        found: Any = declared.load()
+    except Exception as error:
+        said = f"the package that declares the format {declared.name} cannot be loaded: {type(error).__name__}: {error}"
+        raise Refused(said, path="from", hint=hint) from error
+    if not isinstance(found, Format) or found.name != declared.name:
+        raise Refused(f"{declared.value} is no format of the name {declared.name}", path="from", hint=hint)
+    return found
+
+
+def _all() -> Iterator[Format]:
+    """Every format, in the order in which a file is tried: what could be anybody's messages comes last."""
+    yield from (each for each in _KNOWN if each.name != plain.NAME)
+    yield from map(_loaded, _declared().values())
+    yield FORMATS[plain.NAME]
+
+
 def format_named(name: str) -> Format:
     """One of them. Invalid for what is none."""
-    if name not in FORMATS:
-        raise Invalid(f"no format {name[:40]!r}", path="from", hint=f"one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+    if name in FORMATS:
+        return FORMATS[name]
+    declared = _declared()
+    if name not in declared:
+        raise Invalid(f"no format {name[:40]!r}", path="from", hint=f"one of {', '.join((*FORMATS, *declared))}")
+    return _loaded(declared[name])
 
 
 def detect(path: Path) -> Format | None:
@@ -56,8 +87,8 @@ def detect(path: Path) -> Format | None:
     head = head_of(path)
     if is_sqlite(head.data):
         with Foreign(path) as foreign:
-            return next((each for each in FORMATS.values() if each.has_tables(foreign.tables)), None)
-    found = next((each for each in FORMATS.values() if each.recognises(head)), None)
+            return next((each for each in _all() if each.has_tables(foreign.tables)), None)
+    found = next((each for each in _all() if each.recognises(head)), None)
     if found is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return FORMATS[plain.NAME] if _holds_messages(path) else None
     return found

@@ -128,7 +128,7 @@ def _shown(age: timedelta) -> str:
 
 
 class Indexed(msgspec.Struct, frozen=True):
-    """What is indexed: how many texts, how many of them as vectors too, and by which embedding (None: the store has none)."""
+    """The state of an index: how many texts, how many of them as vectors too, and by which embedding (None: by none)."""
 
     texts: int
     vectors: int

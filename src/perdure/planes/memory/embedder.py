@@ -12,6 +12,7 @@ that is no vector, is an error, and nothing is kept of that call. Callers: `vect
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -26,9 +27,9 @@ NAME_MAX_CHARS = 200
 
 # Sentences that have to do with nothing in particular: how near a query is to them is how near it is to what does not answer it.
 UNRELATED = (
-    "The ferry leaves the island at noon.", "She bought three kilos of plums at the market.",
+    "The ferry leaves the island at noon.", "They bought three kilos of plums at the market.",
     "A violin needs new strings every few months.", "The committee met twice in October.",
-    "Snow fell on the mountains overnight.", "He keeps bees behind the old railway station.",
+    "Snow fell on the mountains overnight.", "They keep bees behind the old railway station.",
     "The museum is closed for repairs.", "My grandmother knitted this scarf.",
     "Wheat prices rose after the dry summer.", "The goalkeeper saved the last penalty.",
     "They painted the kitchen pale yellow.", "A comet will be visible before dawn.",
@@ -59,6 +60,12 @@ class Embedder:
         return str(getattr(self._function, "sha256", ""))[:64]
 
     @property
+    def number(self) -> int:
+        """A number that stands for its name, digest and size, the same for every tenant and store."""
+        known = hashlib.sha256(f"{self.name}\0{self.sha256}\0{self.dims}".encode()).digest()
+        return int.from_bytes(known[:4]) % 2**31
+
+    @property
     def dims(self) -> int:
         """How many numbers a vector has."""
         return self._dims or len(self._calibrated()[0])
@@ -80,7 +87,7 @@ class Embedder:
         except (TypeError, ValueError) as error:
             raise Invalid(f"{self.name} gave no vectors: {error}"[:300], path="embed") from error
         except Exception as error:
-            hint = "what is searched by words is found all the same"
+            hint = "a search by words works all the same"
             raise Unavailable(f"{self.name} failed: {error!r}"[:300], path="embed", hint=hint) from error
         if len(found) != len(texts):
             raise Invalid(f"{self.name} gave {len(found)} vectors for {len(texts)} texts", path="embed")
@@ -114,7 +121,7 @@ class Embedder:
 
 
 def embedder_of(embed: Any) -> Embedder | None:
-    """What a store embeds with: by what was passed to `open`. None: the extra's, where it is installed. False: nothing."""
+    """The embedding of a store, by the argument of `open`. None: the extra's, where it is installed. False: nothing."""
     if embed is False:
         return None
     if embed is None:

@@ -4,8 +4,8 @@
               hundred nearest by differing bits are ranked by their bytes, read from the table
     pgvector  `stores.pgvector`: exact inside small scopes, its index else
 
-Both give candidates; `search` ranks them by the same cosine, so that every store gives one answer (P9). What went from the table
-is not given, whatever memory still has. Callers: `search`. Keeps P8, P11, P12.
+Both give candidates; `search` ranks them by the same cosine, so that every store gives one answer (P9). A vector that went from
+the table is not given, whatever memory still has. Callers: `search`. Keeps P8, P11, P12.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Bits:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         held = (self._streams, self._seqs, self._parts, self._shelves, self._actors, self._ats)
         return sum(each.itemsize * len(each) for each in held) + len(self._bits) + 84 * len(self._ints)
 
@@ -133,14 +133,15 @@ class Bits:
         return rows.tolist()
 
     def _lists(self, within: Within) -> list[tuple[Any, str, list[int]]]:
-        """What must be among what: an array, its type, and the values that fit."""
+        """The conditions: an array, its type, and the values that fit."""
         shelves = [self._codes[f"shelf {each}"] for each in within.shelves if f"shelf {each}" in self._codes]
         found: list[tuple[Any, str, list[int]]] = [(self._shelves, "uint16", shelves)]
         if within.streams is not None:
             found.append((self._streams, "int64", within.streams))
-        actor = within.filters.get("actor")
-        if actor is not None:
-            found.append((self._actors, "uint32", [self._codes.get(f"actor {actor}", 2**32 - 1)]))
+        names = within.filters.get("actor")
+        if names is not None:
+            actors = [self._codes[f"actor {each}"] for each in names if f"actor {each}" in self._codes]
+            found.append((self._actors, "uint32", actors))
         return found
 
     def _by_counting(self, near: bytes, within: Within, count: int) -> list[int]:
@@ -169,6 +170,7 @@ def bits_for(core: Core, tenant: int) -> Bits:
 
 def nearest(reads: Reads, sought: Sought, within: Within, count: int) -> list[Place]:
     """The texts that lie nearest to a query, nearest first."""
+    within = _naming(reads, within)
     if sought.near is not None:
         filters = {name: value for name, value in within.filters.items() if value is not None}
         return pgvector.nearest(
@@ -181,6 +183,15 @@ def nearest(reads: Reads, sought: Sought, within: Within, count: int) -> list[Pl
         places = sought.bits.nearest(sought.vector, within, max(RERANKED, 2 * count))
     near = cosines_at(reads, sought, places)
     return sorted(near, key=lambda place: (-near[place], place))[:count]
+
+
+def _naming(reads: Reads, within: Within) -> Within:
+    """With every name under which texts of the actor are kept, as a list."""
+    actor = within.filters.get("actor")
+    if actor is None:
+        return within
+    names = [row[0] for row in reads.query(Q.actors_named, tenant=reads.tenant, name=actor)]
+    return within._replace(filters={**within.filters, "actor": [actor, *names]})
 
 
 def _tagged(reads: Reads, within: Within) -> list[Place]:

@@ -293,7 +293,7 @@ def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
 
 
 def _by_words(reads: Reads, asked: Asked, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
-    """What each word of the query weighs, and the places with the best scores by them."""
+    """The weight of each word of the query, and the places with the best scores by them."""
     lists = {"tenant": reads.tenant, "shelves": json.dumps(asked.shelves)}
     rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words))
     counts = dict(sorted(rows, key=lambda row: (row[1], row[0]))[:WORDS_MAX])

@@ -15,7 +15,7 @@ from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
-Tell = Callable[[str, int, int], None]  # what is made (events, vectors), how many of them are done, and of how many
+Tell = Callable[[str, int, int], None]  # events or vectors, how many of them are done, and of how many
 
 
 def bring_up_to_date(core: Core, tenant: int, tell: Tell | None = None) -> Indexed:

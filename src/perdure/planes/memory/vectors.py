@@ -41,7 +41,7 @@ Tell = Callable[[int, int], None]  # how many are done, and of how many
 
 
 class State(NamedTuple):
-    """What is kept of an embedding: its number, how far it is, and how often its vectors changed."""
+    """The row of an embedding: its number, how far it is, and how often its vectors changed."""
 
     embedding: int
     done: int
@@ -72,7 +72,7 @@ def state_of(reads: Reads, embedder: Embedder) -> State:
     rows = reads.query(
         Q.embedding_get, tenant=reads.tenant, name=embedder.name, sha256=embedder.sha256, dims=embedder.dims
     )
-    return State(*rows[0]) if rows else State(0, 0, 0, 0)
+    return State(*rows[0]) if rows else State(embedder.number, 0, 0, 0)
 
 
 def catch_up(
@@ -123,7 +123,7 @@ def gather(reads: Reads, embedder: Embedder, limit: int) -> Batch:
 
 
 def _text(reads: Reads, row: tuple[Any, ...]) -> str:
-    """What a text says; nothing when it is gone or cannot be read."""
+    """The words of a text; nothing when it is gone or cannot be read."""
     stream, seq, part = row[:3]
     events = reads.query(LOG.event_by_seq, stream=stream, seq=seq)
     event = event_of(events[0]) if events else None
@@ -154,10 +154,10 @@ def _pack(vector: list[float] | None) -> Packed:
 
 def put(tx: Tx, embedder: Embedder, batch: Batch, packed: list[Packed]) -> None:
     """Write vectors down, but of no text that went meanwhile."""
-    tx.query(INDEX.index_lock)
+    tx.query(INDEX.index_lock, tenant=tx.tenant)
     key = {"name": embedder.name, "sha256": embedder.sha256, "dims": embedder.dims}
     row = tx.own_row(EMBEDDINGS, *key.values())
-    number = row["embedding"] if row else tx.query(Q.embedding_number, **key)[0][0]
+    number = embedder.number
     state = State(number, row["done"], row["batches"], row["gone"]) if row else State(number, 0, 0, 0)
     places = json.dumps([each.place for each in batch.waiting])
     there = set(tx.query(Q.texts_there, tenant=tx.tenant, places=places))

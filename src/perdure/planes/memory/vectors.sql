@@ -3,9 +3,8 @@
 -- embedding_get: an embedding: its number, up to which batch of the index it is done, and how often its vectors changed.
 SELECT embedding, done, batches, gone FROM embeddings WHERE tenant = :tenant AND name = :name AND sha256 = :sha256 AND dims = :dims
 
--- embedding_number: the number of an embedding: the one that it has for any tenant, or the next.
-SELECT coalesce((SELECT min(embedding) FROM embeddings WHERE name = :name AND sha256 = :sha256 AND dims = :dims),
-  (SELECT max(embedding) + 1 FROM embeddings), 1)
+-- actors_named: under which names texts of an actor are kept, besides its own.
+SELECT actor FROM actors WHERE tenant = :tenant AND name = :name
 
 -- indexing_batches: how many batches of texts the index of a tenant has.
 SELECT added FROM indexing WHERE tenant = :tenant

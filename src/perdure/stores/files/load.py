@@ -21,6 +21,7 @@ from perdure.model.ids import Entropy
 from perdure.model.instants import system_clock
 from perdure.stores import sealing
 from perdure.stores.blobs import Blobs
+from perdure.stores.clocks import Clocks
 from perdure.stores.files.journal import Entry
 from perdure.stores.files.line import Found, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.migrate import Q as META
@@ -29,7 +30,7 @@ from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head
-from perdure.stores.tx import EVENTS, LOG, Batch, Clocks, Tx
+from perdure.stores.tx import EVENTS, LOG, Batch, Tx
 
 Q = Statements("perdure.stores.files", "files.sql")
 CHUNK_LINES = 16_384

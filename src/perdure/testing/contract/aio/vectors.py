@@ -22,7 +22,7 @@ def embedding(**given: Any) -> HashedEmbedding:
 
 
 class AsyncVectorsContract:
-    """What every store must find by vectors."""
+    """Every store finds by vectors."""
 
     async def test_a_memory_is_found_by_its_meaning_and_says_so(self, opener: AsyncOpener) -> None:
         async with await opener(embed=embedding()) as store:
@@ -81,6 +81,7 @@ class AsyncVectorsContract:
             assert not await store.search("vehicle", kinds=["turn"], since="50s")
             assert len(await store.search("vehicle", until="50s")) == 1
             assert not await store.search("vehicle", actor="nobody")
+            assert len(await store.search("vehicle", kinds=["turn"], actor="me")) == 1
             assert {hit.memory.seq for hit in await two.recall("vehicle")} == {tagged.seq, plain.seq}
             filters: list[dict[str, Any]] = [{"tags": ["speed"]}, {"about": ["user:al"]}, {"kinds": ["fact"]}]
             for asked in filters:

@@ -1,7 +1,7 @@
 """The epoch of a store: it rises when the store was restored, or may have lost what was acknowledged (`stores.continuity`).
 
-An effect that was planned or dispatched in another epoch may have been done since. An open store believes in the epoch that it heard of
-last; another process may have raised it. Callers: whoever decides by an epoch. Keeps P3, P4.
+An effect that was planned or dispatched in another epoch may have been done since. An open store believes in the epoch that it
+heard of last; another process may have raised it. Callers: whoever decides by an epoch. Keeps P3, P4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The settings that a PostgreSQL connection must have in force, and those that it has: a pooler between us and the server drops some of it.
+"""The settings that a PostgreSQL connection must have in force, compared with those that it has.
 
-A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused, or is
-whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
+A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused, or
+is whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
 answers, each transaction brings its own settings (docs/decisions/0037). Callers: `postgres`. Keeps P1, P3, P9.
 """
 
@@ -28,8 +28,8 @@ _TIMES = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_time
 _TIME = re.compile(r"(\d+)(ms|s|min|h|d|)")
 _UNITS_MS = {"": 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# The identity of the server, as far as it has a history of its own: a standby is of the history that it follows. `pg_control_checkpoint`
-# says the time line too, but only after the first checkpoint.
+# The identity of the server, as far as it has a history of its own: a standby is of the history that it follows.
+# `pg_control_checkpoint` says the time line too, but only after the first checkpoint.
 _HISTORY = """(SELECT system_identifier::text FROM pg_control_system()),
   CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END"""
 _NO_HISTORY = "NULL::text, NULL::text"
@@ -95,7 +95,7 @@ class AskedFor:
     # -- looking -------------------------------------------------------------------------------------------------------------
 
     def look(self, raw: Any, name: str) -> InForce:
-        """Compare the settings of this connection, and ask who the server is: one round trip. name: as the connection is called."""
+        """Compare the settings, and hear who the server is: one round trip. name: as the connection is called."""
         try:
             row = raw.execute(self._look_text()).fetchone()
         except _UNTOLD:

@@ -1,7 +1,7 @@
-"""The settings that a PostgreSQL connection must have in force, and those that it has: a pooler on the way drops some of them.
+"""The settings that a PostgreSQL connection must have in force, compared with those that it has.
 
-A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused,
-or is whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
+A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused, or
+is whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
 answers, each transaction brings its own settings (docs/decisions/0037). Callers: `postgres`. Keeps P1, P3, P9.
 """
 
@@ -95,7 +95,7 @@ class AskedFor:
     # -- looking -------------------------------------------------------------------------------------------------------------
 
     def look(self, raw: Any, name: str) -> InForce:
-        """Compare the settings of this connection, and ask who the server is, in one round trip. name: of the connection."""
+        """Compare the settings, and hear who the server is: one round trip. name: as the connection is called."""
         try:
             row = raw.execute(self._look_text()).fetchone()
         except _UNTOLD:

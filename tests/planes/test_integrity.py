@@ -345,7 +345,7 @@ def test_a_guard_that_does_nothing_is_none(scene: Scene) -> None:
 
 
 def test_a_prune_that_never_ends(scene: Scene) -> None:
-    scene.intruder.run("INSERT INTO pruning (id) VALUES (1)")
+    scene.intruder.run("INSERT INTO pruning (tenant) VALUES (1)")
     assert [(it.kind, it.table) for it in scene.verify().problems] == [(K.GUARD_MISSING, "pruning")]
 
 

@@ -133,7 +133,7 @@ def test_who_comes_too_late_begins_again(store, connection, connect):
     """His transaction has its number before somebody else's wrote to the stream: the feed's order would be broken."""
     connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
     store.session("a").say("user", "meanwhile")
-    with pytest.raises(Conflict, match="went on") as error:
+    with pytest.raises(Conflict, match="grew while") as error:
         booked(store, connection, connect.table)
     assert "whole transaction again" in error.value.hint
     with pytest.raises(psycopg.errors.InFailedSqlTransaction):  # so nothing of it can be committed by mistake

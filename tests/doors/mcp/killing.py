@@ -101,9 +101,9 @@ def main(folder: Path, which: str, tools: list[str], *, bare: bool) -> None:
     def fresh() -> Path:
         nonlocal copies
         copies += 1
-        for each in folder.glob("before.db*"):
-            if each.is_file():
-                shutil.copy(each, folder / each.name.replace("before", str(copies), 1))
+        for each in folder.glob("*before.db*"):  # with the lock files, which prove that the process before is gone
+            copy = shutil.copytree if each.is_dir() else shutil.copy
+            copy(each, folder / each.name.replace("before", str(copies), 1))
         return folder / f"{copies}.db"
 
     for number, tool in enumerate(tools or WRITES):

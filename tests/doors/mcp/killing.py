@@ -101,9 +101,9 @@ def main(folder: Path, which: str, tools: list[str], *, bare: bool) -> None:
     def fresh() -> Path:
         nonlocal copies
         copies += 1
-        for each in folder.glob("before.db*"):
-            if each.is_file():
-                shutil.copy(each, folder / each.name.replace("before", str(copies), 1))
+        for each in folder.glob("before.db*"):  # and the folder of locks, which proves that who wrote it is dead
+            to = folder / each.name.replace("before", str(copies), 1)
+            (shutil.copytree if each.is_dir() else shutil.copy)(each, to)
         return folder / f"{copies}.db"
 
     for number, tool in enumerate(tools or WRITES):

@@ -135,7 +135,8 @@ HOSTILE = {
         [["ab" * 16, 0, "ab" * 32]],
         [["ab" * 16, 2**63, "ab" * 32]],
         [["ab" * 16, 1, "ab"]],
-        [["ab" * 16, 1, "ab" * 32]] * 2,
+        [["ab" * 16, 2, "ab" * 32], ["ab" * 16, 1, "ab" * 32]],
+        [["ab" * 16, 1, "bb" * 32], ["ab" * 16, 1, "ab" * 32]],
         [["bb" * 16, 1, "ab" * 32], ["ab" * 16, 1, "ab" * 32]],
         "x",
         [None],
@@ -149,6 +150,18 @@ def test_a_hostile_anchor_is_refused(field: str, value) -> None:
     with pytest.raises(Invalid) as caught:
         Anchor.from_json(json.dumps(plain | {field: value}))
     assert caught.value.path.startswith("anchor")
+
+
+def test_two_tenants_may_have_one_chain() -> None:
+    heads = [*HEADS, HEADS[0]]
+    anchor = make_anchor(STORE, 1, 0, heads, None)
+    assert Anchor.from_json(anchor.to_json()) == anchor
+    assert len(anchor.heads) == len(HEADS) + 1
+    assert faults_of(anchor, None) == []
+    once = msgspec.structs.replace(anchor, heads=sorted(set(anchor.heads)))
+    assert faults_of(once, None) == [
+        "its root is not the one of its heads"
+    ]  # how often it is named is part of the root
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000, b"\xff\xfe", b'{"format":1}'])

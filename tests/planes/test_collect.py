@@ -59,8 +59,8 @@ def test_a_writer_in_flight_is_waited_for(url):
 
 
 def test_control_without_the_lock_postgres_loses_nodes(postgres_store, monkeypatch):
-    monkeypatch.setattr(PostgresConnection, "share_blobs", lambda self: None)
-    monkeypatch.setattr(PostgresConnection, "claim_blobs", lambda self: None)
+    monkeypatch.setattr(PostgresConnection, "share_blobs", lambda self, tenant: None)
+    monkeypatch.setattr(PostgresConnection, "claim_blobs", lambda self, tenant: None)
     with pytest.raises(Damaged):
         race_a_writer_in_flight(postgres_store, 60)
 

@@ -38,6 +38,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'waits', stream FROM waits
   UNION ALL SELECT 'signals', stream FROM signals
   UNION ALL SELECT 'memories', stream FROM memories
+  UNION ALL SELECT 'actors', stream FROM actors
   UNION ALL SELECT 'checks', stream FROM checks
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs

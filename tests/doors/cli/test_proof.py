@@ -24,7 +24,7 @@ def test_a_sound_store(run, ask, url) -> None:
     assert found["problems"] == []
     assert found["counts"]["events"] > 10
     counts = {name: found["counts"][name] for name in ("events", "rows", "blobs")}
-    said = f"ok: 2 streams, {counts['events']} events, {counts['rows']} rows, {counts['blobs']} blobs\n"
+    said = f"ok: 3 streams, {counts['events']} events, {counts['rows']} rows, {counts['blobs']} blobs\n"
     assert run("verify", "--store", url).stdout == said
 
 
@@ -186,7 +186,7 @@ def test_a_damaged_page_names_the_stream_and_the_last_good_event(run, torn_path)
     assert problem["uid"]
     assert 50 < problem["seq"] <= 102  # the pages before the torn one are good, and turn 100 is on it
     assert f"the last good event is {problem['seq'] - 1} of 201" in problem["message"]
-    assert found["counts"]["streams"] == 1  # and the other one was looked at
+    assert found["counts"]["streams"] == 2  # and the others were looked at: `fine`, and the directory
     with perdure.open(url, read_only=True) as store:
         good = store.session("long").events(limit=problem["seq"] - 1)
         assert good[-1].seq == problem["seq"] - 1
@@ -207,7 +207,7 @@ def test_a_text_that_is_none_any_more_is_named_and_the_rest_is_looked_at(run, tm
     found = json.loads(result.stdout)
     assert {problem["kind"] for problem in found["problems"]} == {"database-damaged"}
     assert "no UTF-8" in found["problems"][0]["message"]
-    assert found["counts"]["streams"] == 1
+    assert found["counts"]["streams"] == 2  # `fine`, and the directory
 
 
 def test_what_verify_found_is_never_shortened(run, torn_path) -> None:
@@ -224,9 +224,8 @@ def test_an_anchor_makes_no_tenant(run, ask, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/acme.db"
     with perdure.open(url, tenant="acme") as store:
         store.session("a").say("user", "x")
-    assert (
-        ask("anchor", "--unsigned", "-o", tmp_path / "a.json", "--store", url)["heads"] == 2
-    )  # the session, and the stream of the store
+    made = ask("anchor", "--unsigned", "-o", tmp_path / "a.json", "--store", url)
+    assert made["heads"] == 3  # the session, the directory of its tenant, and the stream of the store
     with pytest.raises(errors.NotFound, match="no tenant 'default'"):
         perdure.open(url, read_only=True)
     assert ask("verify", "--anchor", tmp_path / "a.json", "--store", url)["ok"]

@@ -12,6 +12,8 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 import perdure
 from faults import forks
 from faults.forks import Life, Order, Report
@@ -129,11 +131,12 @@ def stale_writes(order: Order) -> list[str]:
 
 
 def events_of(store: Any, stream: Any) -> list[Event]:
+    """Those of a stream, with actors as they were given: headers name them at random."""
     core = store._caller.core
     page = {"stream": stream.id, "after": 0, "upto": 2**62, "limit": 100_000}
-    return [
-        event_of(row) for row in core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)
-    ]
+    names = {each.actor: each.name for each in store.actors()}
+    rows = core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)
+    return [msgspec.structs.replace(event, actor=names[event.actor]) for event in map(event_of, rows)]
 
 
 def stale_in(events: list[Event]) -> list[str]:

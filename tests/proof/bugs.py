@@ -21,7 +21,7 @@ from perdure.effects.tool import DECLARED
 from perdure.handles import opening
 from perdure.handles.sync import run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
-from perdure.planes import checkpoints, leasing, locks, presence, runs, steps, turns, values, waits, work
+from perdure.planes import checkpoints, epochs, leasing, locks, presence, runs, steps, turns, values, waits, work
 from perdure.runtime import course, driving, journal, outward, shells, undoing
 from perdure.stores import lane, living, tx
 from perdure.stores.store import Fault
@@ -215,14 +215,16 @@ def _overwrite(real: Any) -> Any:
     return note_late
 
 
-@bug("the epoch is ignored", "restored", (opening, "_open_core"))
+@bug("the epoch is ignored", "restored", (opening, "_open_core"), (epochs, "look_up"))
 def _no_epoch(real: Any) -> Any:
+    """It is the first one for ever: when the store is opened, at a claim, and at every heartbeat."""
+
     def open_core(*args: Any, **kwargs: Any) -> Any:
         opened, tenant = real(*args, **kwargs)
         opened.epoch = 1
         return opened, tenant
 
-    return open_core
+    return open_core if real is opening._open_core else lambda reads: 1
 
 
 # -- leases ------------------------------------------------------------------------------------------------------

@@ -70,7 +70,8 @@ def test_a_failing_history_is_shrunk_to_what_it_needs():
 
 def test_every_point_of_the_sync_way_is_under_control():
     root = Path(perdure.__file__).parent
-    files = [*(root / "handles" / "sync").glob("*.py"), *(root / "effects").glob("*.py"), root / "stores" / "lane.py"]
+    folders = (root / "handles" / "sync", root / "effects", root / "runtime")
+    files = [*(file for folder in folders for file in folder.glob("*.py")), root / "stores" / "lane.py"]
     calls = [
         node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 import perdure
 from perdure.effects.judging import LATE
 from perdure.effects.ledger import ARROWS
@@ -90,11 +92,12 @@ def _log(stage: Stage, store: perdure.Store) -> Iterator[str]:
 
 
 def _events(store: perdure.Store, stream: Any) -> list[Event]:
+    """Those of a stream, with actors as they were given: headers name them at random, and no process is called that."""
     page = {"stream": stream.id, "after": 0, "upto": 2**62, "limit": 100_000}
     core = store._caller.core
-    return [
-        event_of(row) for row in core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)
-    ]
+    names = {each.actor: each.name for each in store.actors()}
+    rows = core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)
+    return [msgspec.structs.replace(event, actor=names[event.actor]) for event in map(event_of, rows)]
 
 
 def _by(body: Body) -> str | None:

@@ -19,7 +19,7 @@ class Deployed:
 
     CHANGES = (
         ("renamed", "0//1", "step one", "step other"),
-        ("arguments", "0//2", "step one with arguments", "step one with (3,)"),
+        ("arguments", "0//2", "step one with (int), of which a step keeps no more", "step one with (int)"),
         ("fewer", "0//2", "step one", "nothing more"),
         ("more", "0//2", "step one", "effect send"),
         ("asked", "0//3", "ask with '?'", "ask with 'Another question?'"),

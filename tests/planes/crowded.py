@@ -50,6 +50,7 @@ TABLES = {
     "runs": """stream, tenant, name, agent, digest, status, creator, created_at, ended_at, token, claimed_seq, deaths, suspect,
         cancelling, cuts, cut_seq, program, pinned, epoch =
         500000 + n, {tenant}, 'r' || n, 'mend', 'd', 'completed', 'me', {t0} + n, {t0} + n, 0, 0, 0, 0, 0, 0, 0, 'p', 0, 1""",
+    "checks": "stream, tenant, thing, name, version, doc_seq = {stream}, {tenant}, 'value', 'v' || n, 1, n",
     "actors": "stream, tenant, actor, name, seq = {stream}, {tenant}, 'u_' || n, 'somebody' || n, n",
     "tags": "stream, tenant, thing, tag, id, at = {stream}, {tenant}, 'task', 'common', n, {t0} + n",
 }

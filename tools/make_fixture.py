@@ -28,6 +28,7 @@ from furnished import furnish  # noqa: E402
 from perdure.model import ids  # noqa: E402
 from perdure.stores import migrate  # noqa: E402
 from perdure.testing.clock import FakeClock  # noqa: E402
+from perdure.testing.embedding import HashedEmbedding  # noqa: E402
 
 EPHEMERAL = (
     "INSERT INTO holders VALUES (1, '{holder}', 'me', 'host', 1800000000000000, 1800000060000000)",
@@ -54,7 +55,7 @@ def make(path: Path) -> None:
     """A furnished store in a file."""
     random, ids.random_bytes = ids.random_bytes, Counted()
     try:
-        with perdure.open(f"sqlite:///{path}", clock=FakeClock()) as store:
+        with perdure.open(f"sqlite:///{path}", clock=FakeClock(), embed=HashedEmbedding()) as store:
             furnish(store, large=b"small enough to be kept inside")
     finally:
         ids.random_bytes = random

@@ -28,28 +28,30 @@ SELECT {tenant}, {base} + n, 1, '{kind}.began', '{kind}s', 'me', {t0} + n, 0, {u
 TABLES = {
     "events": """tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body =
         {tenant}, {stream}, n, 'turn.said', 'turns', 'me', {t0} + n, 0, {uid0}, {hash}, {hash}, {salt}, {body}""",
-    "turns": """stream, seq, role, key, call =
-        {stream}, n, CASE n % 3 WHEN 0 THEN 'tool' ELSE 'user' END, 'k' || n, CASE n % 3 WHEN 0 THEN 'c' || n END""",
-    "calls": "stream, call, seq, tool = {stream}, 'c' || n, n, 'pay'",
-    "covers": "stream, seq, first_seq, last_seq = {stream}, n + 10, n, n + 1",
+    "turns": """stream, tenant, seq, role, key, call =
+        {stream}, {tenant}, n, CASE n % 3 WHEN 0 THEN 'tool' ELSE 'user' END, 'k' || n, CASE n % 3 WHEN 0 THEN 'c' || n END""",
+    "calls": "stream, tenant, call, seq, tool = {stream}, {tenant}, 'c' || n, n, 'pay'",
+    "covers": "stream, tenant, seq, first_seq, last_seq = {stream}, {tenant}, n + 10, n, n + 1",
     "tasks": """stream, tenant, seq, key, status, priority, title, actor, at, labels, needs, token =
         {stream}, {tenant}, n, 'k' || n, CASE n % 2 WHEN 0 THEN 'done' ELSE 'todo' END, n % 5, 't', 'me', {t0} + n, '[]',
         '[]', 0""",
     "decisions": "stream, tenant, seq, status, actor, at, tags = {stream}, {tenant}, n, 'open', 'me', {t0} + n, '[]'",
-    "entries": "stream, name, version, updated_at, gone, seq = {stream}, 'v' || n, 1, {t0} + n, 0, n",
-    "checkpoints": "stream, seq, name, root, size, at = {stream}, n, 'default', 'x', 1, {t0} + n",
+    "entries": "stream, tenant, name, version, updated_at, gone, seq = {stream}, {tenant}, 'v' || n, 1, {t0} + n, 0, n",
+    "checkpoints": "stream, tenant, seq, name, root, size, at = {stream}, {tenant}, n, 'default', 'x', 1, {t0} + n",
     "artifacts": """stream, tenant, seq, name, media_type, size, address, actor, at =
         {stream}, {tenant}, n, 'a' || n, 'text/plain', 1, 'x' || n, 'me', {t0} + n""",
     "effects": """stream, tenant, seq, state, tool, kind, key, digest, attempt, mishaps, epoch, actor, at, outcome_seq =
         {stream}, {tenant}, n, 'committed', 'pay', 'keyed', 'k' || n, 'd', 1, 0, 1, 'me', {t0} + n, n""",
     "waits": """stream, tenant, seq, kind, state, name, actor, at, met_at =
         {stream}, {tenant}, n, 'signal', 'met', 'go', 'me', {t0} + n, {t0} + n""",
-    "signals": "stream, seq, name, taken_by = {stream}, n, 'go', n",
+    "signals": "stream, tenant, seq, name, taken_by = {stream}, {tenant}, n, 'go', n",
     "sessions": """stream, tenant, name, title, status, creator, created_at, labels =
         1000 + n, {tenant}, 's' || n, '', 'active', 'me', {t0} + n, '[]'""",
     "runs": """stream, tenant, name, agent, digest, status, creator, created_at, ended_at, token, claimed_seq, deaths, suspect,
         cancelling, cuts, cut_seq, program, pinned, epoch =
         500000 + n, {tenant}, 'r' || n, 'mend', 'd', 'completed', 'me', {t0} + n, {t0} + n, 0, 0, 0, 0, 0, 0, 0, 'p', 0, 1""",
+    "checks": "stream, tenant, thing, name, version, doc_seq = {stream}, {tenant}, 'value', 'v' || n, 1, n",
+    "actors": "stream, tenant, actor, name, seq = {stream}, {tenant}, 'u_' || n, 'somebody' || n, n",
     "tags": "stream, tenant, thing, tag, id, at = {stream}, {tenant}, 'task', 'common', n, {t0} + n",
 }
 

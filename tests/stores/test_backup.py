@@ -138,7 +138,7 @@ def test_a_restored_store_goes_on(scene: Scene) -> None:
     """Ids, positions and the feed go on after what was restored; an old cursor is from another epoch."""
     with scene.open() as store:
         cursor = store.feed_end()
-    seen = Intruder(scene.url).one("SELECT count(*) FROM events")
+    seen = Intruder(scene.url).one("SELECT count(*) FROM events WHERE tbl <> 'actors'")
     scene.back_up()
     scene.restore()
     with scene.open_restored() as store:
@@ -150,7 +150,7 @@ def test_a_restored_store_goes_on(scene: Scene) -> None:
         store.session("main").say("user", "more")
         session.attach("x", b"y" * 100_000)
         store.session("main").fork(name="again").say("user", "z")
-        count = Intruder(scene.target).one("SELECT count(*) FROM events")
+        count = Intruder(scene.target).one("SELECT count(*) FROM events WHERE tbl <> 'actors'")
         assert len(whole_feed(store, count)) == count > seen + 4
         assert store.verify().ok
 
@@ -159,7 +159,7 @@ def test_a_store_moved_by_a_dump_is_mended_by_backup_and_restore(postgres_scene:
     """A dump keeps the transaction ids of the old cluster, for which the feed would wait; a restore gives new ones."""
     scene = postgres_scene
     intruder = Intruder(scene.url)
-    count = intruder.one("SELECT count(*) FROM events")
+    count = intruder.one("SELECT count(*) FROM events WHERE tbl <> 'actors'")
     intruder.run("UPDATE events SET xid = (xid::text::bigint + 4000000000)::text::xid8")
     with pytest.raises(Refused, match="another cluster"):
         scene.open()

@@ -74,13 +74,14 @@ def test_a_missing_guard(path, trigger) -> None:
 
 
 def test_a_head_that_is_not_the_last_event(path) -> None:
-    damaged(path, "UPDATE streams SET seq = seq + 1")
+    damaged(path, "UPDATE streams SET seq = seq + 1 WHERE kind = 'session'")
     assert wrong(path) == {"heads"}
     assert "'s'" in found(path)["heads"].says
 
 
 def test_events_beyond_the_head(path) -> None:
-    damaged(path, "UPDATE streams SET seq = seq - 1, hash = (SELECT hash FROM events WHERE seq = 1)")
+    first = "(SELECT e.hash FROM events e WHERE e.stream = streams.id AND e.seq = 1)"
+    damaged(path, f"UPDATE streams SET seq = 1, hash = {first} WHERE kind = 'session'")
     assert wrong(path) == {"heads"}
 
 

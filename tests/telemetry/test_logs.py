@@ -9,10 +9,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
+import apsw
 import pytest
 
 import perdure
+from perdure.log.actors import NAMED
 from perdure.telemetry import logs
 
 CANARY = "canary-7f3a"
@@ -88,11 +91,33 @@ def test_every_event_is_logged_once_with_its_fields(out, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     with perdure.open(url, actor="alice") as store:
         write_everything(store, CANARY)
-        recorded = Counter((event.uid, event.seq, event.kind, event.actor) for event in store.feed(limit=1000))
+        fed = {(event.uid, event.seq, event.kind) for event in store.feed(limit=1000)}
+        known = {each.actor: each.name for each in store.actors()}
+    recorded = headers(tmp_path / "a.db")
     told = [line for line in lines(out) if line["logger"] == "perdure.event"]
     assert Counter((line["stream"], line["seq"], line["kind"], line["actor"]) for line in told) == recorded
     assert max(recorded.values()) == 1
+    assert {line[:3] for line in recorded if line[2] != NAMED} == fed
     assert {line["store"] for line in told} == {url}
+    assert {known[line["actor"]] for line in told} == {"alice"}
+
+
+def test_a_log_outlives_no_name_of_a_person(out, tmp_path) -> None:
+    """A log stays when an actor is forgotten: it names the actor as the header does, and the directory says who that is."""
+    with perdure.open(f"sqlite:///{tmp_path}/a.db", actor="alice") as store:
+        store.session("s").say("user", "x")
+        assert [each.name for each in store.actors()] == ["alice"]
+        store.forget_actor("alice")
+    assert "alice" not in out.getvalue()
+
+
+def headers(path: Path) -> Counter[tuple[str, int, str, str]]:
+    """What the headers of all events say."""
+    text = "SELECT lower(hex(s.uid)), e.seq, e.kind, e.actor FROM events e JOIN streams s ON s.id = e.stream"
+    connection = apsw.Connection(str(path))
+    found = Counter(connection.execute(text))
+    connection.close()
+    return found
 
 
 def test_a_batch_says_how_much_it_held(out) -> None:
@@ -189,7 +214,10 @@ def test_the_command_line_logs_to_stderr_on_demand(tmp_path, words) -> None:
     ]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in ran.stderr.splitlines()]
-    assert [(line["kind"], line["actor"]) for line in told if line["logger"] == "perdure.event"] == [
+    with perdure.open(url, read_only=True) as store:
+        known = {each.actor: each.name for each in store.actors()}
+    assert [(line["kind"], known[line["actor"]]) for line in told if line["logger"] == "perdure.event"] == [
+        (NAMED, "bob"),
         ("store.tenants_named", "bob"),
         ("store.anchored", "bob"),
     ]

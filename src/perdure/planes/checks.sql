@@ -1,9 +1,9 @@
 -- Checks of values, decisions and tasks. The checks themselves lie in the event that wrote them down last.
 
--- checks_of_stream: the checks of one session or scope, the newest first.
+-- checks_of_stream: the checks of one session or scope, the newest first. CROSS JOIN: an analysed SQLite file would begin with all events.
 SELECT c.thing, c.name, c.version, c.doc_seq, e.body
-FROM checks c JOIN events e ON e.stream = c.stream AND e.seq = c.doc_seq
-WHERE c.stream = :stream ORDER BY c.doc_seq DESC LIMIT :limit
+FROM checks c CROSS JOIN events e
+WHERE c.stream = :stream AND e.stream = c.stream AND e.seq = c.doc_seq ORDER BY c.doc_seq DESC LIMIT :limit
 
 -- checks_get: the checks of one thing.
 SELECT c.thing, c.name, c.version, c.doc_seq, e.body

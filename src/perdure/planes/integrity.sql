@@ -75,9 +75,10 @@ SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limi
 -- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants
 
--- tenants_named: each tenant that has a stream, by the first one that no other tenant has too.
+-- tenants_named: each tenant that has more than an anchor makes (the store's stream, a directory), by its first stream that no other has too.
 SELECT s.uid, n.name FROM tenants n JOIN streams s ON s.id = (SELECT min(m.id) FROM streams m
   WHERE m.tenant = n.id AND m.kind <> 'store' AND NOT EXISTS (SELECT 1 FROM streams o WHERE o.uid = m.uid AND o.tenant <> m.tenant))
+WHERE EXISTS (SELECT 1 FROM streams h WHERE h.tenant = n.id AND h.kind NOT IN ('store', 'tenant'))
 
 -- tenants_recorded: the last statement of the store's own stream about the names of tenants.
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream

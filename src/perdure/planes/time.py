@@ -177,7 +177,9 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> View:
     tenant = past.tenant_id("default")
     slices = list(_slices(ancestry(reads, then.stream), then.seq))
     streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.seen_of, reads))
-    actors = [actor for (actor,) in past.read(lambda then: then.query(Q.actors_all), tenant=tenant) if is_random(actor)]
+    actors = [
+        actor for (actor,) in past.read(lambda then: then.query(Q.actors_replayed), tenant=tenant) if is_random(actor)
+    ]
     asked = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
     past.write(_acquaint, {actor: rows[0][0] for actor, rows in asked.items() if rows}, actor="", tenant=tenant)
     past.write(_hold_on, actor="", tenant=tenant)

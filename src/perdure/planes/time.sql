@@ -12,7 +12,7 @@ ORDER BY seq LIMIT :limit
 -- events_emptied: how many events of a stream, up to a sequence number, have lost their bodies.
 SELECT count(*) FROM events WHERE stream = :stream AND seq <= :upto AND body IS NULL
 
--- actors_all: every actor that a header names; asked of a store that holds only what was replayed.
+-- actors_replayed: every actor that a header names; asked of a store that holds only what was replayed.
 SELECT DISTINCT actor FROM events
 
 -- holders_named: the holders of tasks and runs.

@@ -5,8 +5,9 @@
     perdure.commit  INFO     a batch or a job is tried again, and because of which fault
     perdure.commit  WARNING  a job got an error because the database failed
 
-Headers only: no body, key, value, argument or result ever goes in here, and neither does the text of a
-database error, which may quote rows. `telemetry/logs.py` gives these records their form.
+Headers only, so an actor is named at random, as there (docs/decisions/0033): a log outlives an erasure. No body,
+key, value, argument or result ever goes in here, and neither does the text of a database error, which may quote rows.
+`telemetry/logs.py` gives these records their form.
 """
 
 from __future__ import annotations

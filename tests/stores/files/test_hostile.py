@@ -142,8 +142,9 @@ def put(*place: Any, value: Any) -> Any:
 
 CHANGES = {
     "a number of a tenant": put(1, "tenants", 0, "number", value=2**63),
-    "a list for a name": put(2, "events", 0, "body", "set", "name", value=[1]),
-    "a number that is too large": put(2, "events", 0, "body", "set", "created_at", value=2**63),
+    "a list for the name of an actor": put(2, "events", 0, "body", "set", "name", value=[1]),
+    "a list for a name": put(2, "events", 1, "body", "set", "name", value=[1]),
+    "a number that is too large": put(2, "events", 1, "body", "set", "created_at", value=2**63),
     "an epoch that cannot rise": put(0, "store", "epoch", value=2**62),
     "an epoch of too many digits": put(0, "store", "epoch", value=10**9),
     "an epoch below all": put(0, "store", "epoch", value=-1),
@@ -163,10 +164,11 @@ def test_what_no_store_wrote_is_set_aside_and_the_store_opens(folder, name):
 
 
 def test_control_what_is_changed_here_would_load_otherwise(folder):
-    rewritten(folder, put(2, "events", 0, "body", "set", "title", value="another"))
+    rewritten(folder, put(2, "events", 1, "body", "set", "title", value="another"))
     _, pieces = rebuilt.made_from_the_log(folder)
     assert not pieces
     with perdure.open(f"files:///{folder}") as store:
+        assert [each.title for each in store.sessions()] == ["another"]
         assert store.verify().ok
 
 

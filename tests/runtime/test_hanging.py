@@ -39,21 +39,23 @@ def stopped(server: PostgresServer) -> Iterator[None]:
 
 
 def struck(pid: int, number: int, database: Path) -> None:
-    """Kill a process, or stop it outside of a transaction: SQLite's lock is held by who is stopped inside of one, and nobody
-    can take over then. What a commit wrote is seen by others a moment before its lock is gone.
+    """Kill a process, or stop it outside of a transaction: a process that is stopped inside of one holds SQLite's lock, and
+    nobody can take over then. What a commit wrote is seen by others a moment before its lock is gone.
     """
     os.kill(pid, number)
+    if number != signal.SIGSTOP:
+        return
     with contextlib.closing(apsw.Connection(str(database))) as connection:
         connection.set_busy_timeout(200)
-        while number == signal.SIGSTOP:
+        for _ in range(100):
             try:
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+                return
             except apsw.BusyError:
                 os.kill(pid, signal.SIGCONT)
                 time.sleep(0.05)
                 os.kill(pid, number)
-            else:
-                return
+    raise AssertionError("the process was inside of a transaction whenever it was stopped")
 
 
 def calls(stage: Scene, what: str = "begin") -> list[tuple[str, int]]:

@@ -91,3 +91,13 @@ def test_a_boot_is_compared_with_the_one_before(run: Any, place: list[str]) -> N
     other = run("boot", "--diff", "--json", *place)
     changed = [(each["how"], each["kind"]) for each in json.loads(other.stdout)["items"]]
     assert (other.exit_code, ("came", "task") in changed) == (1, True)
+
+
+@pytest.mark.parametrize("words", [("boot", "issue-42"), ("doctor", "--stale")])
+def test_a_workspace_that_is_not_there_is_refused(
+    run: Any, place: list[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Every file would be missing there, and every memory that rests on one would be called stale."""
+    done = run(*words, "--root", str(tmp_path / "nowhere"), *place)
+    assert (done.exit_code, "'--root'" in done.stderr) == (2, True)
+    assert run(*words, "--root", str(tmp_path), *place).exit_code == 0

@@ -89,7 +89,10 @@ WHY = {
 )
 @click.option("--force", is_flag=True, help="With agents-md: also write over a section that was edited by hand.")
 @click.option(
-    "--root", metavar="DIR", help="The workspace: its commit is shown, and relative paths of checks start there."
+    "--root",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="The workspace: its commit is shown, and relative paths of checks start there.",
 )
 @click.option("--allow-command", "allowed", multiple=True, metavar="COMMAND", help="A command that checks may run.")
 @click.option("--allow-url", "urls", multiple=True, metavar="URL", help="An address below which checks may ask.")

@@ -63,7 +63,12 @@ HOST_COLUMNS = (
     metavar="NAME",
     help="With --stale: whose.",
 )
-@click.option("--root", metavar="DIR", help="With --stale: what relative paths of checks start from.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="With --stale: the folder from which relative paths of checks start.",
+)
 @click.option(
     "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: one that checks may run."
 )
